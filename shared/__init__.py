@@ -1,0 +1,1 @@
+"""What the services have in common: the model, the messages, the bus and the runtime."""

@@ -1,0 +1,71 @@
+"""What every bus can do, whatever carries it.
+
+Rule 1: an inbox is ordered; what one publisher sends to it arrives in that order.
+Rule 2: an inbox has one active reader at a time; others stand by.
+Rule 3: a message is gone only once it is acknowledged; what an ended reader had not acknowledged
+        comes again, marked as redelivered.
+Rule 4: ``publish`` returns when every message is safe, and raises when that is not known.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.messages.envelope import Address, Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message in a reader's hands. ``tag`` is the bus's own handle for the acknowledgement."""
+
+    envelope: Envelope
+    tag: int
+    redelivered: bool = False
+    delivery_count: int = 0
+
+
+class Subscription(Protocol):
+    """A reader's place at an inbox."""
+
+    async def receive(self, max_items: int) -> list[Delivery]:
+        """Wait for at least one message; return what is there, at most ``max_items``.
+
+        Raises BusUnavailableError when the connection is lost (what was in hand comes again) and
+        BusClosedError when the subscription was closed.
+        """
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Say that these are done with. Raises BusUnavailableError when that cannot be said."""
+
+    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Put a message aside for people to look at, with the reason; it is done with."""
+
+    async def close(self) -> None:
+        """Leave the inbox; what was not acknowledged goes to the next reader."""
+
+
+class Bus(Protocol):
+    """A connection to a message broker, or the one in this process."""
+
+    async def connect(self) -> None:
+        """Connect, and declare every durable inbox. Raises BusUnavailableError."""
+
+    async def close(self) -> None:
+        """Close the connection; calls after that raise BusClosedError."""
+
+    async def subscribe(self, inbox: Address) -> Subscription:
+        """Take a place at an inbox."""
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> None:
+        """Send in order and return once all are confirmed. Raises BusUnavailableError."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message put aside."""
+
+    inbox: str
+    kind: str
+    message_id: str
+    reason: str
+    body: bytes

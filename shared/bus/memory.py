@@ -1,0 +1,197 @@
+"""The bus in this process: the same rules as a broker's, and the same bytes.
+
+Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
+holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room. Dead letters are kept up
+to MAX_DEAD_LETTERS, the oldest goes first.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from shared.bus import codec
+from shared.bus.base import DeadLetter, Delivery
+from shared.bus.errors import BusClosedError, PoisonError
+from shared.messages.envelope import Address, Envelope
+
+MAX_INBOX_MESSAGES = 10_000
+MAX_DEAD_LETTERS = 1_000
+
+
+@dataclass(slots=True)
+class _Stored:
+    envelope: Envelope  # with message=None: the body holds it
+    body: bytes
+    tag: int
+    delivery_count: int = 0
+
+
+@dataclass(slots=True)
+class _Inbox:
+    name: str
+    waiting: deque[_Stored] = field(default_factory=deque)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+    readers: list["MemorySubscription"] = field(default_factory=list)
+
+    def resized(self) -> None:
+        """Let publishers in while there is room, and hold them while there is none."""
+        if len(self.waiting) < MAX_INBOX_MESSAGES:
+            self.room.set()
+        else:
+            self.room.clear()
+
+
+class MemoryBroker:
+    """What the connections of one process share: the inboxes and the dead letters."""
+
+    def __init__(self) -> None:
+        self.inboxes: dict[str, _Inbox] = {}
+        self.dead_letters: deque[DeadLetter] = deque(maxlen=MAX_DEAD_LETTERS)
+        self.published = 0
+        self._next_tag = 1
+
+    def inbox(self, name: str) -> _Inbox:
+        """Return the inbox of that name, made when it is first spoken of."""
+        if name not in self.inboxes:
+            self.inboxes[name] = _Inbox(name)
+            self.inboxes[name].resized()
+        return self.inboxes[name]
+
+    def targets(self, to: Address) -> list[_Inbox]:
+        """Return the inboxes that an address reaches; an API replica's only while it reads."""
+        if to.is_durable:
+            return [self.inbox(to.routing_key)]
+        wanted = f"{to.service}."
+        return [
+            inbox
+            for name, inbox in self.inboxes.items()
+            if inbox.readers
+            and name.startswith(wanted)
+            and (to.name == "all" or name == to.routing_key)
+        ]
+
+    def put(self, envelope: Envelope, body: bytes) -> None:
+        """Append a message to every inbox that its address reaches."""
+        for inbox in self.targets(envelope.to):
+            inbox.waiting.append(_Stored(envelope, body, self._next_tag))
+            self._next_tag += 1
+            self.published += 1
+            inbox.resized()
+            inbox.changed.set()
+
+    def put_raw(self, to: Address, kind: str, body: bytes, message_id: str = "raw") -> None:
+        """Append bytes as they are, as a stranger on the broker could."""
+        self.put(Envelope(message_id, kind, None, to, "stranger"), body)
+
+
+class MemorySubscription:
+    """A reader of a memory inbox; only the first of an inbox's readers gets messages."""
+
+    def __init__(self, broker: MemoryBroker, inbox: _Inbox) -> None:
+        self._broker = broker
+        self._inbox = inbox
+        self._held: dict[int, _Stored] = {}
+        self._closed = False
+        inbox.readers.append(self)
+
+    async def receive(self, max_items: int) -> list[Delivery]:
+        """Wait for messages; undecodable ones are dead-lettered on the way."""
+        while True:
+            self._check_open()
+            if self._inbox.readers[0] is self:
+                deliveries = self._take(max_items)
+                if deliveries:
+                    return deliveries
+            self._inbox.changed.clear()
+            await self._inbox.changed.wait()
+
+    def _take(self, max_items: int) -> list[Delivery]:
+        taken: list[Delivery] = []
+        while self._inbox.waiting and len(taken) < max_items:
+            stored = self._inbox.waiting.popleft()
+            stored.delivery_count += 1
+            try:
+                message = codec.decode(stored.envelope.kind, stored.body)
+            except PoisonError as error:
+                self._put_aside(stored, str(error))
+                continue
+            self._held[stored.tag] = stored
+            taken.append(
+                Delivery(
+                    replace(stored.envelope, message=message),
+                    stored.tag,
+                    redelivered=stored.delivery_count > 1,
+                    delivery_count=stored.delivery_count - 1,
+                )
+            )
+        self._inbox.resized()
+        return taken
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Forget the messages."""
+        self._check_open()
+        for delivery in deliveries:
+            self._held.pop(delivery.tag, None)
+
+    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Put a message aside."""
+        self._check_open()
+        stored = self._held.pop(delivery.tag, None)
+        if stored is not None:
+            self._put_aside(stored, reason)
+
+    def _put_aside(self, stored: _Stored, reason: str) -> None:
+        letter = DeadLetter(
+            self._inbox.name, stored.envelope.kind, stored.envelope.message_id, reason, stored.body
+        )
+        self._broker.dead_letters.append(letter)
+
+    async def close(self) -> None:
+        """Give back what was not acknowledged, in its old order, and let the next reader read."""
+        if self._closed:
+            return
+        self._closed = True
+        self._inbox.readers.remove(self)
+        self._inbox.waiting.extendleft(self._held[tag] for tag in sorted(self._held, reverse=True))
+        self._held.clear()
+        self._inbox.changed.set()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BusClosedError(f"the subscription to {self._inbox.name} is closed")
+
+
+class MemoryBus:
+    """A connection to the broker of this process."""
+
+    def __init__(self, broker: MemoryBroker | None = None) -> None:
+        self.broker = broker or MemoryBroker()
+        self._subscriptions: list[MemorySubscription] = []
+        self._closed = False
+
+    async def connect(self) -> None:
+        """Do nothing: the broker is this process."""
+
+    async def close(self) -> None:
+        """Close every subscription; unacknowledged messages go back to their inboxes."""
+        self._closed = True
+        for subscription in self._subscriptions:
+            await subscription.close()
+
+    async def subscribe(self, inbox: Address) -> MemorySubscription:
+        """Take a place at an inbox, behind those who already read it."""
+        subscription = MemorySubscription(self.broker, self.broker.inbox(inbox.routing_key))
+        self._subscriptions.append(subscription)
+        return subscription
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> None:
+        """Append every message, waiting while an inbox is full."""
+        for envelope in envelopes:
+            if self._closed:
+                raise BusClosedError("the bus is closed")
+            body = codec.encode(envelope.message)
+            for inbox in self.broker.targets(envelope.to):
+                await inbox.room.wait()
+            self.broker.put(replace(envelope, message=None), body)

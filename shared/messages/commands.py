@@ -1,0 +1,175 @@
+"""What people ask of the resource manager through the API, and the answers.
+
+Manifests travel as JSON text: their meaning is the shim adapter's to say, and so is every
+refusal, which names the document and the field.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shared.messages.interface import Taint, Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestDocument:
+    """One document of a submitted file, as JSON text."""
+
+    source: str
+    index: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitManifests:
+    """Create what the documents describe."""
+
+    documents: tuple[ManifestDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedObject:
+    """A document was taken: what it is, and which application its pods belong to."""
+
+    source: str
+    index: int
+    kind: str
+    name: str
+    application_id: str
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedDocument:
+    """A document was refused: where, and why, in a sentence."""
+
+    source: str
+    index: int
+    field_path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    """The answer to SubmitManifests."""
+
+    accepted: tuple[SubmittedObject, ...] = ()
+    refused: tuple[RefusedDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroupSpec:
+    """A task group: ``min_member`` pods of ``min_resource`` each, reserved together."""
+
+    name: str
+    min_member: int
+    min_resource: Mapping[str, int]
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitApplication:
+    """Create an application before any of its pods; its placeholders are made at once."""
+
+    application_id: str
+    queue_name: str = ""
+    namespace: str = "default"
+    user: str = "nobody"
+    groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    style: str = "Soft"
+    placeholder_timeout_seconds: int = 0
+    execution_timeout_seconds: int = 0
+    task_groups: tuple[TaskGroupSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """A pod as the resource manager keeps it. ``run_ns`` 0: it runs until it is deleted."""
+
+    name: str
+    application_id: str
+    resource: Mapping[str, int]
+    namespace: str = "default"
+    queue_name: str = ""
+    user: str = "nobody"
+    groups: tuple[str, ...] = ()
+    task_group_name: str = ""
+    placeholder: bool = False
+    priority: int = 0
+    run_ns: int = 0
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    task_groups: tuple[TaskGroupSpec, ...] = ()
+    task_groups_error: str = ""
+    style: str = "Soft"
+    placeholder_timeout_seconds: int = 0
+    execution_timeout_seconds: int = 0
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitPods:
+    """Create pods that are already translated."""
+
+    pods: tuple[PodSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """A pod by its name."""
+
+    name: str
+    namespace: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete pods by name."""
+
+    pods: tuple[PodName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteApplication:
+    """Delete an application and every pod it has."""
+
+    application_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node of the simulated cluster and what to do: add, update, drain, undrain, remove."""
+
+    name: str
+    action: str
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNodes:
+    """Change the simulated cluster's nodes."""
+
+    nodes: tuple[NodeSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HoldConfirmations:
+    """Stop confirming releases, or let the held ones go."""
+
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """The answer to a command: whether it was done, and the sentence that says why not."""
+
+    done: bool
+    message: str = ""

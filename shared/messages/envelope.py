@@ -1,0 +1,97 @@
+"""The envelope around every message: identities, order, and the fence."""
+
+from dataclasses import dataclass
+
+from shared.model.ids import child_traceparent, derived_id
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a message goes: a service, and its partition or one of its instances.
+
+    ``Address("api", "all")`` reaches every API replica, others reach one inbox.
+    """
+
+    service: str
+    name: str = "default"
+
+    @property
+    def routing_key(self) -> str:
+        """Return the address as one dotted word, which is the routing key on a broker."""
+        return f"{self.service}.{self.name}"
+
+    @property
+    def is_durable(self) -> bool:
+        """Return whether the inbox outlives its reader; API replicas' do not."""
+        return self.service != "api"
+
+
+CORE = Address("core")
+SHIM_ADAPTER = Address("shim_adapter")
+TIMERS = Address("timers")
+API_ALL = Address("api", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message that a machine wants sent. ``reply_to`` asks for the answer at that address."""
+
+    to: Address
+    message: object
+    epoch: int = 0
+    seq: int = 0
+    reply_to: str = ""
+    correlation_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message on its way.
+
+    ``correlation_id`` is the application's story, ``cause_id`` the message that led to this one.
+    ``epoch`` fences decisions (0: not fenced), ``seq`` orders state events.
+    """
+
+    message_id: str
+    kind: str
+    message: object
+    to: Address
+    source: str
+    correlation_id: str = ""
+    cause_id: str = ""
+    partition: str = "default"
+    epoch: int = 0
+    seq: int = 0
+    traceparent: str = ""
+    reply_to: str = ""
+    published_ns: int = 0
+    schema_version: int = SCHEMA_VERSION
+
+
+def envelope_of(
+    outgoing: Outgoing, *, cause: Envelope, index: int, source: str, now_ns: int
+) -> Envelope:
+    """Return the index-th answer to a message; a redelivery gives the same identity again."""
+    message_id = derived_id(f"{source}:{cause.message_id}", index)
+    return Envelope(
+        message_id=message_id,
+        kind=type(outgoing.message).__name__,
+        message=outgoing.message,
+        to=outgoing.to,
+        source=source,
+        correlation_id=outgoing.correlation_id or cause.correlation_id,
+        cause_id=cause.message_id,
+        epoch=outgoing.epoch,
+        seq=outgoing.seq,
+        traceparent=child_traceparent(cause.traceparent, message_id),
+        reply_to=outgoing.reply_to,
+        published_ns=now_ns,
+    )
+
+
+def reply_address(reply_to: str) -> Address | None:
+    """Return the address that a ``reply_to`` names, or None when no answer is wanted."""
+    service, _, name = reply_to.partition(".")
+    return Address(service, name) if service and name else None

@@ -1,0 +1,279 @@
+"""The scheduler interface: what a resource manager and the scheduler say to each other.
+
+Source: contract section 4 (si.proto), in the seeds' form: requests and responses carry lists, and
+the sections of a message are applied in the order in which they stand here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class TerminationType(StrEnum):
+    """Why an allocation or an ask ends; both directions use the same words."""
+
+    UNKNOWN_TERMINATION_TYPE = "UNKNOWN_TERMINATION_TYPE"
+    STOPPED_BY_RM = "STOPPED_BY_RM"
+    TIMEOUT = "TIMEOUT"
+    PREEMPTED_BY_SCHEDULER = "PREEMPTED_BY_SCHEDULER"
+    PLACEHOLDER_REPLACED = "PLACEHOLDER_REPLACED"
+
+
+class NodeAction(StrEnum):
+    """What happened to a node; DECOMISSION is the interface's own spelling."""
+
+    CREATE = "CREATE"
+    CREATE_DRAIN = "CREATE_DRAIN"
+    UPDATE = "UPDATE"
+    DRAIN_NODE = "DRAIN_NODE"
+    DRAIN_TO_SCHEDULABLE = "DRAIN_TO_SCHEDULABLE"
+    DECOMISSION = "DECOMISSION"
+
+
+class GangSchedulingStyle(StrEnum):
+    """What a placeholder timeout does: Soft goes on without the gang, Hard fails."""
+
+    SOFT = "Soft"
+    HARD = "Hard"
+
+
+@dataclass(frozen=True, slots=True)
+class UserGroupInformation:
+    """Who submitted an application."""
+
+    user: str = "nobody"
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A Kubernetes taint: pods that do not tolerate it stay away."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A Kubernetes toleration; an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Where an ask may be placed: node labels it needs, taints it tolerates."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """News of one node. ``schedulable_resource`` is what pods may use in all."""
+
+    node_id: str
+    action: NodeAction
+    schedulable_resource: Mapping[str, int] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AddApplicationRequest:
+    """A new application; ``placeholder_ask`` is the sum over all members of all task groups.
+
+    ``reservation_start_ns`` is set on recovery only: when the first placeholder was allocated, so
+    that the placeholder timeout keeps its first start (0: not yet).
+    """
+
+    application_id: str
+    queue_name: str = ""
+    partition_name: str = "default"
+    ugi: UserGroupInformation = field(default_factory=UserGroupInformation)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    execution_timeout_milli_seconds: int = 0
+    placeholder_ask: Mapping[str, int] = field(default_factory=dict)
+    gang_scheduling_style: str = GangSchedulingStyle.SOFT
+    reservation_start_ns: int = 0
+    submission_time_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveApplicationRequest:
+    """The resource manager has done with an application; what it still holds is released."""
+
+    application_id: str
+    partition_name: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationAsk:
+    """A request for one allocation. ``create_time_ns`` orders the asks of one priority."""
+
+    allocation_key: str
+    application_id: str
+    resource_per_alloc: Mapping[str, int]
+    partition_name: str = "default"
+    priority: int = 0
+    task_group_name: str = ""
+    placeholder: bool = False
+    originator: bool = False
+    exec_timeout_milli_seconds: int = 0
+    create_time_ns: int = 0
+    allocation_tags: Mapping[str, str] = field(default_factory=dict)
+    constraints: Constraints = NO_CONSTRAINTS
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """An ask with a node. From the resource manager: one that exists already.
+
+    ``released`` says that its release has been decided and is not confirmed; ``releases`` names
+    the placeholders that it takes the place of.
+    """
+
+    allocation_key: str
+    application_id: str
+    node_id: str
+    resource_per_alloc: Mapping[str, int]
+    partition_name: str = "default"
+    priority: int = 0
+    task_group_name: str = ""
+    placeholder: bool = False
+    originator: bool = False
+    create_time_ns: int = 0
+    allocation_tags: Mapping[str, str] = field(default_factory=dict)
+    constraints: Constraints = NO_CONSTRAINTS
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+    released: bool = False
+    releases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRelease:
+    """An allocation ends. The side that did not start it confirms with the same type."""
+
+    application_id: str
+    allocation_key: str
+    termination_type: TerminationType
+    partition_name: str = "default"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationAskRelease:
+    """An ask that was not allocated ends; an empty key is every ask of the application."""
+
+    application_id: str
+    allocation_key: str
+    termination_type: TerminationType
+    partition_name: str = "default"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRequest:
+    """Resource manager to scheduler, applied section by section in this order."""
+
+    rm_id: str
+    nodes: tuple[NodeInfo, ...] = ()
+    new_applications: tuple[AddApplicationRequest, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+    asks: tuple[AllocationAsk, ...] = ()
+    ask_releases: tuple[AllocationAskRelease, ...] = ()
+    releases: tuple[AllocationRelease, ...] = ()
+    remove_applications: tuple[RemoveApplicationRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedNode:
+    """A node is registered."""
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedNode:
+    """A node is refused, and why."""
+
+    node_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedApplication:
+    """An application is in its queue."""
+
+    application_id: str
+    queue_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedApplication:
+    """An application is refused, and why."""
+
+    application_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedApplication:
+    """An application moved to a state; ``message`` is the event or the reason."""
+
+    application_id: str
+    state: str
+    state_transition_timestamp_ns: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedAllocation:
+    """An ask or an allocation is refused, and why."""
+
+    allocation_key: str
+    application_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResponse:
+    """Scheduler to resource manager, applied section by section in this order."""
+
+    accepted_nodes: tuple[AcceptedNode, ...] = ()
+    rejected_nodes: tuple[RejectedNode, ...] = ()
+    accepted_applications: tuple[AcceptedApplication, ...] = ()
+    rejected_applications: tuple[RejectedApplication, ...] = ()
+    rejected_allocations: tuple[RejectedAllocation, ...] = ()
+    released_asks: tuple[AllocationAskRelease, ...] = ()
+    released_allocations: tuple[AllocationRelease, ...] = ()
+    updated_applications: tuple[UpdatedApplication, ...] = ()
+    new_allocations: tuple[Allocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfiguration:
+    """A queue configuration (queues.yaml as text) and Muster's own scheduler settings."""
+
+    config: str
+    scheduler: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationResult:
+    """Whether a queue configuration holds now; a refused one has changed nothing."""
+
+    accepted: bool
+    checksum: str
+    error: str = ""

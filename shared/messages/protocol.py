@@ -1,0 +1,114 @@
+"""Messages that keep the services in step: recovery, heartbeats and timers.
+
+Source: architecture sections 4 to 6. One recovery path serves the first start, a failover, a
+broker restart and a re-registration.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A message a second into an inbox.
+
+    The first one that an instance sees tells it that it is the active one.
+    """
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """A core became active and asks the resource manager for everything that exists."""
+
+    core_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncBegin:
+    """The resource manager's answer starts; what follows until SyncEnd is of this epoch."""
+
+    config: str
+    scheduler: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncEnd:
+    """Everything that exists has been said; decisions may be made."""
+
+    nodes: int
+    allocations: int
+    asks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueCycle:
+    """The core's note to itself: the last cycle stopped at its limit and is not finished."""
+
+    cycle: int
+
+
+class TimerKind(StrEnum):
+    """What a timer is for."""
+
+    PLACEHOLDER = "placeholder"
+    COMPLETING = "completing"
+    EXECUTION = "execution"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSet:
+    """Arm a timer, or move it: the same id and generation twice changes nothing."""
+
+    timer_id: str
+    kind: TimerKind
+    application_id: str
+    generation: str
+    due_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerCancel:
+    """Disarm a timer; an unknown one changes nothing."""
+
+    timer_id: str
+    generation: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerOrders:
+    """Core to timers. ``reset``: these are all there are, forget every other one."""
+
+    reset: bool = False
+    cancelled: tuple[TimerCancel, ...] = ()
+    armed: tuple[TimerSet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer is due; harmless when late or repeated, for the core checks the generation."""
+
+    timer_id: str
+    kind: TimerKind
+    application_id: str
+    generation: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFirings:
+    """Timers to core."""
+
+    fired: tuple[TimerFired, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSyncRequest:
+    """A timer service became active and asks the core for every armed timer."""
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """It is now t: never on a bus, put in by the host of a machine that waits for a time."""

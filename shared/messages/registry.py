@@ -1,0 +1,33 @@
+"""The registry of kinds: every message that may be on a bus, by its name."""
+
+from shared.messages import commands, interface, protocol, state, trace
+
+KINDS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        interface.UpdateRequest,
+        interface.UpdateResponse,
+        interface.UpdateConfiguration,
+        interface.ConfigurationResult,
+        protocol.Heartbeat,
+        protocol.SyncRequest,
+        protocol.SyncBegin,
+        protocol.SyncEnd,
+        protocol.ContinueCycle,
+        protocol.TimerOrders,
+        protocol.TimerFirings,
+        protocol.TimerSyncRequest,
+        state.StateDelta,
+        state.SnapshotRequest,
+        commands.SubmitManifests,
+        commands.SubmitResult,
+        commands.SubmitApplication,
+        commands.SubmitPods,
+        commands.DeletePods,
+        commands.DeleteApplication,
+        commands.ChangeNodes,
+        commands.HoldConfirmations,
+        commands.CommandResult,
+        trace.TraceRecords,
+    )
+}

@@ -1,0 +1,134 @@
+"""Sections: merging, splitting and summing up messages, without knowing what they mean.
+
+A section is a field whose type is a tuple of dataclass items. Sections are applied in field order,
+so two messages of one kind may be merged when the second begins no earlier than the first ends:
+the merged message then says the same things in the same order.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args, get_origin, get_type_hints
+
+from shared.messages.envelope import Outgoing
+from shared.model.memo import once_per_class
+
+MAX_ITEMS_PER_MESSAGE = 4_000
+_MOST_APPLICATIONS_PER_RECORD = 64
+
+
+@once_per_class
+def sections_of(cls: type[Any]) -> tuple[tuple[str, type[Any]], ...]:
+    """Return the sections of a message class: field names with their item classes, in order."""
+    hints = get_type_hints(cls)
+    found: list[tuple[str, type[Any]]] = []
+    for item in fields(cls):
+        hint = hints[item.name]
+        arguments = get_args(hint)
+        if get_origin(hint) is tuple and is_dataclass(arguments[0]):
+            found.append((item.name, arguments[0]))
+    return tuple(found)
+
+
+@once_per_class
+def scalars_of(cls: type[Any]) -> tuple[str, ...]:
+    """Return the names of a message class' fields that are not sections."""
+    names = {name for name, _ in sections_of(cls)}
+    return tuple(item.name for item in fields(cls) if item.name not in names)
+
+
+def item_count(message: object) -> int:
+    """Return how many items a message carries in all its sections."""
+    return sum(len(getattr(message, name)) for name, _ in sections_of(type(message)))
+
+
+def merged(first: Outgoing, second: Outgoing) -> Outgoing | None:
+    """Return one message that says what the two say in the same order, or None."""
+    if type(first.message) is not type(second.message) or not sections_of(type(first.message)):
+        return None
+    if replace(first, message=None) != replace(second, message=None):
+        return None
+    left: Any = first.message
+    right: Any = second.message
+    cls = type(left)
+    if any(getattr(left, name) != getattr(right, name) for name in scalars_of(cls)):
+        return None
+    names = [name for name, _ in sections_of(cls)]
+    last = max((i for i, name in enumerate(names) if getattr(left, name)), default=0)
+    start = min((i for i, name in enumerate(names) if getattr(right, name)), default=len(names))
+    if start < last or item_count(left) + item_count(right) > MAX_ITEMS_PER_MESSAGE:
+        return None
+    joined = {name: getattr(left, name) + getattr(right, name) for name in names[start:]}
+    return replace(first, message=replace(left, **joined))
+
+
+def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
+    """Return the same messages in the same order, neighbours to one address merged."""
+    result: list[Outgoing] = []
+    last_at: dict[str, int] = {}
+    for item in outgoing:
+        key = item.to.routing_key
+        position = last_at.get(key)
+        joined = merged(result[position], item) if position is not None else None
+        if joined is not None and position is not None:
+            result[position] = joined
+            continue
+        last_at[key] = len(result)
+        result.append(item)
+    return [part for item in result for part in split(item)]
+
+
+def split(outgoing: Outgoing) -> list[Outgoing]:
+    """Return the message in parts of at most MAX_ITEMS_PER_MESSAGE items, in order."""
+    if item_count(outgoing.message) <= MAX_ITEMS_PER_MESSAGE:
+        return [outgoing]
+    message: Any = outgoing.message
+    names = [name for name, _ in sections_of(type(message))]
+    empty = replace(message, **dict.fromkeys(names, ()))
+    parts: list[Outgoing] = []
+    current: dict[str, tuple[Any, ...]] = {}
+    room = MAX_ITEMS_PER_MESSAGE
+    for name in names:
+        items = getattr(message, name)
+        while items:
+            taken, items = items[:room], items[room:]
+            current[name] = taken
+            room -= len(taken)
+            if room == 0:
+                parts.append(replace(outgoing, message=replace(empty, **current)))
+                current, room = {}, MAX_ITEMS_PER_MESSAGE
+    if current:
+        parts.append(replace(outgoing, message=replace(empty, **current)))
+    return parts
+
+
+def items_of(message: object) -> Iterator[tuple[str, object]]:
+    """Yield every item with the name of its section, in the order of application."""
+    for name, _ in sections_of(type(message)):
+        for item in getattr(message, name):
+            yield name, item
+
+
+def contents_by_application(message: object) -> dict[str, str]:
+    """Return a phrase for each application that a message speaks of: ``3 asks, 1 releases``."""
+    counts: dict[str, Counter[str]] = {}
+    scalar = getattr(message, "application_id", None)
+    if isinstance(scalar, str):
+        counts[scalar] = Counter()
+    for name, item in items_of(message):
+        application_id = getattr(item, "application_id", None)
+        if not isinstance(application_id, str):
+            continue
+        if application_id not in counts and len(counts) >= _MOST_APPLICATIONS_PER_RECORD:
+            continue
+        counts.setdefault(application_id, Counter())[_phrase(name, item)] += 1
+    return {
+        application_id: ", ".join(f"{count} {what}" for what, count in counter.items())
+        for application_id, counter in counts.items()
+    }
+
+
+def _phrase(name: str, item: object) -> str:
+    flags = [f"({flag})" for flag in ("placeholder", "removed") if getattr(item, flag, False)]
+    words = (getattr(item, word, "") for word in ("termination_type", "state", "kind"))
+    return " ".join([name.replace("_", " "), *flags, *(str(word) for word in words if word)])

@@ -1,0 +1,180 @@
+"""State events: what the core tells the API so that it can answer without asking.
+
+A StateDelta carries the new value of whatever changed; applying all of them in order of ``seq``
+(in the envelope) gives the core's present state. ``reset`` starts anew: a snapshot.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The partition itself."""
+
+    name: str
+    rm_id: str
+    state: str
+    capacity: Mapping[str, int]
+    allocated: Mapping[str, int]
+    node_sort_policy: str
+    resource_weights: Mapping[str, float]
+    preemption_enabled: bool
+    config_checksum: str
+    config_error: str
+    state_time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue; ``max_resource`` is its own configured limit, None where it has none."""
+
+    path: str
+    parent: str
+    is_leaf: bool
+    is_managed: bool
+    status: str
+    max_resource: Mapping[str, int] | None
+    guaranteed_resource: Mapping[str, int] | None
+    allocated: Mapping[str, int]
+    pending: Mapping[str, int]
+    headroom: Mapping[str, int]
+    properties: Mapping[str, str]
+    max_running_apps: int
+    running_apps: int
+    allocating_accepted_apps: tuple[str, ...]
+    sort_policy: str
+    priority_sorting: bool
+    current_priority: int
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node's sums; its allocations are told one by one."""
+
+    node_id: str
+    attributes: Mapping[str, str]
+    capacity: Mapping[str, int]
+    allocated: Mapping[str, int]
+    occupied: Mapping[str, int]
+    available: Mapping[str, int]
+    schedulable: bool
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderCount:
+    """How far the placeholders of one task group are (contract: PlaceholderData)."""
+
+    task_group_name: str
+    count: int
+    replaced: int
+    timedout: int
+    allocated: int
+    min_resource: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """One entry of an application's state log."""
+
+    time_ns: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingShape:
+    """Why the asks of one shape of an application are not allocated."""
+
+    shape: str
+    reason: str
+    message: str
+    since_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSummary:
+    """An application's own values; its asks and allocations are told one by one.
+
+    ``submission`` tells two submissions of one application id apart.
+    """
+
+    application_id: str
+    submission: str
+    queue_name: str
+    state: str
+    user: str
+    groups: tuple[str, ...]
+    submission_time_ns: int
+    start_time_ns: int
+    finished_time_ns: int
+    allocated: Mapping[str, int]
+    allocated_placeholder: Mapping[str, int]
+    max_allocated: Mapping[str, int]
+    pending: Mapping[str, int]
+    max_request_priority: int
+    rejected_message: str
+    message: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    state_log: tuple[StateChange, ...] = ()
+    placeholders: tuple[PlaceholderCount, ...] = ()
+    waiting: tuple[WaitingShape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskState:
+    """An ask that is not allocated; ``removed`` when it ended or was allocated."""
+
+    allocation_key: str
+    application_id: str
+    resource: Mapping[str, int] = field(default_factory=dict)
+    priority: int = 0
+    task_group_name: str = ""
+    placeholder: bool = False
+    originator: bool = False
+    create_time_ns: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    shape: str = ""
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationState:
+    """An allocation, placeholders included; ``removed`` when it ended."""
+
+    allocation_key: str
+    application_id: str
+    node_id: str
+    resource: Mapping[str, int] = field(default_factory=dict)
+    priority: int = 0
+    task_group_name: str = ""
+    placeholder: bool = False
+    placeholder_used: bool = False
+    originator: bool = False
+    request_time_ns: int = 0
+    allocation_time_ns: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    released: bool = False
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateDelta:
+    """What changed, applied section by section in this order."""
+
+    reset: bool = False
+    time_ns: int = 0
+    partitions: tuple[PartitionState, ...] = ()
+    queues: tuple[QueueState, ...] = ()
+    nodes: tuple[NodeState, ...] = ()
+    applications: tuple[ApplicationSummary, ...] = ()
+    asks: tuple[AskState, ...] = ()
+    allocations: tuple[AllocationState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """An API replica has a gap, or nothing at all, and asks for a snapshot."""
+
+    instance: str

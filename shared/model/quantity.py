@@ -1,0 +1,111 @@
+"""Quantities as text: YuniKorn's for queues.yaml, Kubernetes' for pods and nodes.
+
+Both return integers. YuniKorn's grammar is contract section 1.4; Kubernetes' is that of
+``resource.Quantity`` (decimal, binary and exponent suffixes), of which a scheduler takes
+``MilliValue`` for cpu and ``Value`` (rounded up) for everything else.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
+from shared.model.resources import INT64_MAX, VCORE, Resource
+
+_CONFIG_PATTERN = re.compile(r"^([0-9]+)\s*([mkKMGTPE]i?)?$")
+_CONFIG_MULTIPLIERS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
+} | {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
+
+_POD_PATTERN = re.compile(
+    r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(n|u|m|k|Ki|[MGTPE]i?|[eE][+-]?[0-9]+)?$"
+)
+_POD_MULTIPLIERS = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+} | {suffix: Decimal(value) for suffix, value in _CONFIG_MULTIPLIERS.items()}
+_LONGEST_QUANTITY = 64
+_LARGEST_EXPONENT = 30
+
+
+class QuantityError(ValueError):
+    """A text is not a quantity; the message says which rule it breaks."""
+
+
+def parse_config_quantity(name: str, text: str) -> int:
+    """Return the amount of a queues.yaml resource in its base unit.
+
+    ``vcore`` is in cores and may end in ``m``; the answer is in milli. Raises QuantityError with
+    YuniKorn's own words: ``invalid quantity``, ``invalid suffix``, ``invalid quantity: overflow``.
+    """
+    match = _CONFIG_PATTERN.match(text.strip())
+    if match is None:
+        raise QuantityError("invalid quantity")
+    digits, suffix = match.group(1), match.group(2) or ""
+    if name == VCORE and suffix == "m":
+        value = int(digits)
+    elif suffix in _CONFIG_MULTIPLIERS:
+        value = int(digits) * _CONFIG_MULTIPLIERS[suffix] * (1000 if name == VCORE else 1)
+    else:
+        raise QuantityError("invalid suffix")
+    if value > INT64_MAX:
+        raise QuantityError("invalid quantity: overflow")
+    return value
+
+
+def parse_pod_quantity(name: str, value: object) -> int:
+    """Return the amount of a Kubernetes quantity: milli for cpu and vcore, else rounded up.
+
+    Numbers are accepted beside text, as in JSON. The sign is kept: whoever needs a positive
+    amount must say so. Raises QuantityError.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise QuantityError(f"{value!r} is not a quantity")
+    text = str(value).strip()
+    match = _POD_PATTERN.match(text) if len(text) <= _LONGEST_QUANTITY else None
+    if match is None:
+        raise QuantityError(f"{text[:_LONGEST_QUANTITY]!r} is not a quantity")
+    amount = _decimal(match.group(1), match.group(2) or "") * (
+        1000 if name in ("cpu", VCORE) else 1
+    )
+    whole = int(amount.to_integral_value(rounding="ROUND_UP"))
+    if not -INT64_MAX - 1 <= whole <= INT64_MAX:
+        raise QuantityError(f"{text!r} does not fit a signed 64-bit integer")
+    return whole
+
+
+def _decimal(digits: str, suffix: str) -> Decimal:
+    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix[1] != "i":
+        exponent = int(suffix[1:])
+        if abs(exponent) > _LARGEST_EXPONENT:
+            raise QuantityError(f"the exponent {exponent} is out of range")
+        return Decimal(digits).scaleb(exponent)
+    try:
+        return Decimal(digits) * _POD_MULTIPLIERS[suffix]
+    except InvalidOperation as error:
+        raise QuantityError(f"{digits!r} is not a number") from error
+
+
+def pod_resources(amounts: Mapping[str, object]) -> Resource:
+    """Return a resource from a map of Kubernetes quantities; ``cpu`` becomes ``vcore``.
+
+    Raises QuantityError that names the key, also when cpu and vcore stand side by side.
+    """
+    result: Resource = {}
+    for key, value in amounts.items():
+        name = VCORE if key == "cpu" else key
+        if name in result:
+            raise QuantityError(
+                f"{key!r} collides with another resource under canonical key {name!r}"
+            )
+        try:
+            result[name] = parse_pod_quantity(name, value)
+        except QuantityError as error:
+            raise QuantityError(f"{key}: {error}") from error
+    return result

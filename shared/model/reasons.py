@@ -1,0 +1,31 @@
+"""The closed vocabulary of "no": every refusal to place an ask is one of these, with its numbers.
+
+`muster app NAME`, the API's pods and a scenario's ``reason`` all show these words.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why an ask is not allocated now."""
+
+    QUEUE_QUOTA = "QUEUE_QUOTA"  # a queue on the path to the root has no headroom for it
+    GANG_HEADROOM = "GANG_HEADROOM"  # the gang as a whole does not fit the headroom yet
+    GANG_PLACEHOLDERS_PENDING = "GANG_PLACEHOLDERS_PENDING"  # real asks wait for placeholders
+    AWAITING_REPLACEMENT = "AWAITING_REPLACEMENT"  # its group has placeholders it must replace
+    REPLACING = "REPLACING"  # the release of its placeholder is not confirmed yet
+    MAX_APPLICATIONS = "MAX_APPLICATIONS"  # a queue already runs as many as it may
+    NO_NODE_FITS = "NO_NODE_FITS"  # no schedulable node has the room now
+    NODE_TOO_SMALL = "NODE_TOO_SMALL"  # no node could hold it even when empty
+    CONSTRAINTS = "CONSTRAINTS"  # no node matches its selector and tolerations
+    NO_NODES = "NO_NODES"  # the partition has no schedulable node
+    APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One "no": its reason and a sentence with the numbers behind it."""
+
+    reason: Reason
+    message: str
