@@ -91,8 +91,9 @@ class NodeInfo:
 class AddApplicationRequest:
     """A new application; ``placeholder_ask`` is the sum over all members of all task groups.
 
-    ``reservation_start_ns`` is set on recovery only: when the first placeholder was allocated, so
-    that the placeholder timeout keeps its first start (0: not yet).
+    The last three are for recovery. ``reservation_start_ns`` is when the first placeholder was
+    allocated, so that the placeholder timeout keeps its first start (0: not yet); ``state`` is
+    the state that the resource manager was last told ("": none).
     """
 
     application_id: str
@@ -105,6 +106,7 @@ class AddApplicationRequest:
     gang_scheduling_style: str = GangSchedulingStyle.SOFT
     reservation_start_ns: int = 0
     submission_time_ns: int = 0
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +258,10 @@ class UpdateResponse:
     accepted_applications: tuple[AcceptedApplication, ...] = ()
     rejected_applications: tuple[RejectedApplication, ...] = ()
     rejected_allocations: tuple[RejectedAllocation, ...] = ()
+    new_allocations: tuple[Allocation, ...] = ()
     released_asks: tuple[AllocationAskRelease, ...] = ()
     released_allocations: tuple[AllocationRelease, ...] = ()
     updated_applications: tuple[UpdatedApplication, ...] = ()
-    new_allocations: tuple[Allocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

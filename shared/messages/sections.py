@@ -8,7 +8,7 @@ the merged message then says the same things in the same order.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from shared.messages.envelope import Outgoing
 from shared.model.memo import once_per_class
@@ -26,7 +26,7 @@ def sections_of(cls: type[Any]) -> tuple[tuple[str, type[Any]], ...]:
         hint = hints[item.name]
         arguments = get_args(hint)
         if get_origin(hint) is tuple and is_dataclass(arguments[0]):
-            found.append((item.name, arguments[0]))
+            found.append((item.name, cast(type[Any], arguments[0])))
     return tuple(found)
 
 

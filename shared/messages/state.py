@@ -26,6 +26,20 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why asks are not allocated: those of one shape in a queue, or some of an application.
+
+    ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real`` or
+    the name of a task group. An application's own reason comes before its queue's.
+    """
+
+    asks: str
+    reason: str
+    message: str
+    since_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueueState:
     """A queue; ``max_resource`` is its own configured limit, None where it has none."""
 
@@ -38,7 +52,6 @@ class QueueState:
     guaranteed_resource: Mapping[str, int] | None
     allocated: Mapping[str, int]
     pending: Mapping[str, int]
-    headroom: Mapping[str, int]
     properties: Mapping[str, str]
     max_running_apps: int
     running_apps: int
@@ -46,6 +59,7 @@ class QueueState:
     sort_policy: str
     priority_sorting: bool
     current_priority: int
+    waiting: tuple[Waiting, ...] = ()
     removed: bool = False
 
 
@@ -84,16 +98,6 @@ class StateChange:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingShape:
-    """Why the asks of one shape of an application are not allocated."""
-
-    shape: str
-    reason: str
-    message: str
-    since_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class ApplicationSummary:
     """An application's own values; its asks and allocations are told one by one.
 
@@ -119,7 +123,7 @@ class ApplicationSummary:
     tags: Mapping[str, str] = field(default_factory=dict)
     state_log: tuple[StateChange, ...] = ()
     placeholders: tuple[PlaceholderCount, ...] = ()
-    waiting: tuple[WaitingShape, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

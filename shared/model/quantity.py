@@ -25,7 +25,7 @@ _CONFIG_MULTIPLIERS = {
 _POD_PATTERN = re.compile(
     r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(n|u|m|k|Ki|[MGTPE]i?|[eE][+-]?[0-9]+)?$"
 )
-_POD_MULTIPLIERS = {
+_POD_MULTIPLIERS: dict[str, Decimal] = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
     "m": Decimal("1e-3"),
@@ -85,9 +85,9 @@ def _decimal(digits: str, suffix: str) -> Decimal:
         exponent = int(suffix[1:])
         if abs(exponent) > _LARGEST_EXPONENT:
             raise QuantityError(f"the exponent {exponent} is out of range")
-        return Decimal(digits).scaleb(exponent)
+        return Decimal(f"{digits}E{exponent}")
     try:
-        return Decimal(digits) * _POD_MULTIPLIERS[suffix]
+        return Decimal(digits) * (_POD_MULTIPLIERS[suffix])
     except InvalidOperation as error:
         raise QuantityError(f"{digits!r} is not a number") from error
 

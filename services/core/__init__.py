@@ -1,0 +1,1 @@
+"""The core: the only service that decides. ``scheduler`` is its pure part."""

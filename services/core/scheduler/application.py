@@ -1,0 +1,339 @@
+"""An application: its state, its asks and allocations, and the sums over them.
+
+Rule 1: the state changes by ``fire`` alone, along the rows of the table in ``shared.model.states``.
+Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholder`` that of the
+        placeholders, ``pending`` that of the asks in ``groups``. An ask whose placeholder is being
+        released for it is in ``replacing``, in none of the sums.
+Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be.
+Source: contract sections 3.1, 3.3 and 6.3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from services.core.scheduler.queues import FAIR, NO_PRIORITY, Queue
+from services.core.scheduler.shapes import Ask, AskGroup, Shape
+from shared.messages.interface import AddApplicationRequest, Allocation, GangSchedulingStyle
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
+from shared.model.states import ApplicationEvent, ApplicationState, next_state
+from shared.model.units import NANOS_PER_MILLI
+
+DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000
+CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
+_SCHEDULING_STATES = (
+    ApplicationState.ACCEPTED,
+    ApplicationState.RUNNING,
+    ApplicationState.COMPLETING,
+)
+GroupKey = tuple[Shape, int, str, bool]
+
+
+@dataclass(slots=True, eq=False)
+class TaskGroupCount:
+    """How many placeholders of a task group were asked for, and what became of them."""
+
+    count: int = 0
+    replaced: int = 0
+    timedout: int = 0
+    min_resource: Resource = field(default_factory=dict)
+    held: dict[str, None] = field(default_factory=dict)  # allocated and not released
+
+    @property
+    def is_used_up(self) -> bool:
+        """Return whether every placeholder has been replaced or has gone."""
+        return self.count <= self.replaced + self.timedout
+
+
+@dataclass(slots=True, eq=False)
+class Replacement:
+    """A real ask that takes a placeholder's place, until the release is confirmed."""
+
+    ask: Ask
+    placeholder_key: str
+    allocation: Allocation
+    is_on_other_node: bool
+
+
+@dataclass(eq=False)
+class Application:
+    """One application in a leaf queue."""
+
+    request: AddApplicationRequest
+    queue: Queue
+    sequence: int
+    submission_time_ns: int
+    state: ApplicationState = ApplicationState.NEW
+    state_log: list[tuple[int, str]] = field(default_factory=list)
+    start_time_ns: int = 0
+    finished_time_ns: int = 0
+    message: str = ""
+    groups: dict[GroupKey, AskGroup] = field(default_factory=dict)
+    group_of: dict[str, AskGroup] = field(default_factory=dict)
+    allocations: dict[str, Allocation] = field(default_factory=dict)
+    placeholder_used: set[str] = field(default_factory=set)
+    released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
+    replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
+    replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
+    task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
+    allocated: Resource = field(default_factory=dict)
+    allocated_placeholder: Resource = field(default_factory=dict)
+    max_allocated: Resource = field(default_factory=dict)
+    pending: Resource = field(default_factory=dict)
+    pending_placeholders: int = 0
+    ask_priorities: dict[int, int] = field(default_factory=dict)
+    gang_admitted: bool = False
+    promise: Resource = field(default_factory=dict)
+    parked_refusal: Refusal | None = None
+    parked_since_ns: int = 0
+    reservation_start_ns: int = 0
+    timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
+    order: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.reorder()
+
+    @cached_property
+    def id(self) -> str:
+        """Return the application's id."""
+        return self.request.application_id
+
+    @cached_property
+    def is_hard(self) -> bool:
+        """Return whether a placeholder timeout fails the application; unknown styles are Soft."""
+        return self.request.gang_scheduling_style == GangSchedulingStyle.HARD
+
+    @cached_property
+    def is_gang(self) -> bool:
+        """Return whether the application reserves all its members before it starts."""
+        return not is_zero(self.request.placeholder_ask)
+
+    @property
+    def max_priority(self) -> int:
+        """Return the highest priority of the asks that wait; NO_PRIORITY when none does."""
+        return max(self.ask_priorities, default=NO_PRIORITY)
+
+    @property
+    def may_schedule(self) -> bool:
+        """Return whether the application's asks may be allocated in its present state."""
+        return self.state in _SCHEDULING_STATES and self.parked_refusal is None
+
+    @property
+    def has_nothing(self) -> bool:
+        """Return whether no real allocation and no ask is left, nor one being swapped in."""
+        return is_zero(self.allocated) and is_zero(self.pending) and not self.replacing
+
+    def placeholder_timeout_ms(self, now_ns: int) -> int:
+        """Return how long the placeholders may be held, from now on.
+
+        A creation time in the tags (contract section 3.3) has the time since then taken off, so
+        that a resource manager without a better memory does not start the clock anew.
+        """
+        timeout = self.request.execution_timeout_milli_seconds
+        timeout = timeout if timeout > 0 else DEFAULT_PLACEHOLDER_TIMEOUT_MS
+        created = self.request.tags.get(CREATION_TIME_TAG, "")
+        if created.isdecimal():
+            elapsed_ms = now_ns // NANOS_PER_MILLI - int(created) * 1000
+            timeout = max(1, timeout - max(0, elapsed_ms))
+        return timeout
+
+    def fire(self, event: ApplicationEvent, now_ns: int, message: str = "") -> bool:
+        """Move to the next state; return whether it differs. Raises IllegalTransitionError."""
+        state = next_state(self.state, event)
+        if state is self.state:
+            return False
+        self.state = state
+        self.message = message
+        self.state_log.append((now_ns, state.value))
+        if state is ApplicationState.RUNNING and not self.start_time_ns:
+            self.start_time_ns = now_ns
+        return True
+
+    # --- asks -----------------------------------------------------------------------------------
+
+    def add_ask(self, ask: Ask) -> None:
+        """Put an ask into its group and let it wait."""
+        request = ask.request
+        key = (ask.shape, request.priority, request.task_group_name, request.placeholder)
+        group = self.groups.get(key)
+        if group is None:
+            bucket = self.queue.bucket(ask.shape)
+            group = AskGroup(self, bucket, request.task_group_name, request.placeholder)
+            self.groups[key] = group
+            bucket.group_count += 1
+        group.add(ask)
+        self.group_of[ask.key] = group
+        self.pending_placeholders += request.placeholder
+        add_into(self.pending, request.resource_per_alloc)
+        self.queue.add_pending(request.resource_per_alloc)
+        self._count_priority(request.priority, 1)
+        if request.create_time_ns and request.create_time_ns < self.submission_time_ns:
+            self.submission_time_ns = request.create_time_ns
+            self.reorder()
+
+    def take_ask(self, key: str) -> Ask | None:
+        """Take an ask out of its group, or return None when it does not wait."""
+        group = self.group_of.pop(key, None)
+        ask = group.remove(key) if group is not None else None
+        if group is None or ask is None:
+            return None
+        request = ask.request
+        self.pending_placeholders -= request.placeholder
+        subtract_into(self.pending, request.resource_per_alloc)
+        self.queue.remove_pending(request.resource_per_alloc)
+        self._count_priority(request.priority, -1)
+        if not group.asks:
+            self._drop(
+                group, (ask.shape, request.priority, request.task_group_name, request.placeholder)
+            )
+        return ask
+
+    def _drop(self, group: AskGroup, key: GroupKey) -> None:
+        group.bucket.withdraw(group)
+        self.groups.pop(key)
+        group.bucket.group_count -= 1
+        if not group.bucket.group_count:
+            self.queue.drop(group.bucket)
+
+    def asks(self) -> Iterator[Ask]:
+        """Yield every ask that waits."""
+        for group in self.groups.values():
+            yield from group.asks.values()
+
+    def _count_priority(self, priority: int, change: int) -> None:
+        before = self.max_priority
+        count = self.ask_priorities.get(priority, 0) + change
+        if count:
+            self.ask_priorities[priority] = count
+        else:
+            self.ask_priorities.pop(priority, None)
+        after = self.max_priority
+        if before != after:
+            self.queue.count_priority(before, -1 if before != NO_PRIORITY else 0)
+            self.queue.count_priority(after, 1 if after != NO_PRIORITY else 0)
+            self.reorder()
+
+    # --- order and entry ------------------------------------------------------------------------
+
+    def reorder(self) -> None:
+        """Work out anew where the application stands among those of its leaf."""
+        priority = -self.max_priority
+        if self.queue.sort_policy == FAIR:
+            shares = self._usage_shares()
+            first: tuple[object, ...] = (
+                (priority, shares) if self.queue.priority_sorting else (shares, priority)
+            )
+        elif self.queue.priority_sorting:
+            first = (priority, self.submission_time_ns)
+        else:
+            first = (self.submission_time_ns, priority)
+        self.order = (*first, self.sequence)
+
+    def _usage_shares(self) -> tuple[float, ...]:
+        """Return usage over the queue's guaranteed, largest first; raw where there is none."""
+        guaranteed = self.queue.guaranteed_resource or {}
+        used: Resource = dict(self.allocated)
+        add_into(used, self.allocated_placeholder)
+        shares = (
+            value / guaranteed[name] if guaranteed.get(name, 0) > 0 else float(value)
+            for name, value in used.items()
+        )
+        return tuple(sorted(shares, reverse=True))
+
+    def enter(self) -> None:
+        """Enter every group that may be scheduled now, and withdraw the others."""
+        for group in self.groups.values():
+            if self.may_schedule and self.hold(group) is None:
+                self.queue.enter(group)
+            else:
+                group.bucket.withdraw(group)
+
+    def requeue(self, group: AskGroup, order_before: tuple[object, ...]) -> None:
+        """Enter a group anew after its head was taken; all of them if the order changed."""
+        if self.order != order_before:
+            self.enter()
+        elif group.asks:
+            self.queue.enter(group)
+
+    def hold(self, group: AskGroup) -> Refusal | None:
+        """Return why a group is held back by its own application, or None."""
+        if group.placeholder:
+            return None
+        if self.pending_placeholders:
+            return Refusal(
+                Reason.GANG_PLACEHOLDERS_PENDING,
+                f"{self.pending_placeholders} placeholders of the gang are not allocated yet",
+            )
+        counts = self.task_groups.get(group.task_group_name)
+        if counts is not None and not counts.is_used_up:
+            left = counts.count - counts.replaced - counts.timedout
+            return Refusal(
+                Reason.AWAITING_REPLACEMENT,
+                f"task group {group.task_group_name} has {left} placeholders left to replace",
+            )
+        return None
+
+    def park(self, at: Queue, refusal: Refusal, now_ns: int) -> None:
+        """Take the application out of its buckets until a queue has more room."""
+        self.parked_refusal = refusal
+        self.parked_since_ns = now_ns
+        at.parked[self.id] = self
+        self.enter()
+
+    def unpark(self) -> None:
+        """Let the application be considered again."""
+        self.parked_refusal = None
+        self.enter()
+
+    # --- allocations ----------------------------------------------------------------------------
+
+    def add_allocation(self, allocation: Allocation) -> None:
+        """Count an allocation in; the queue's ledger is the caller's to keep."""
+        self.allocations[allocation.allocation_key] = allocation
+        if allocation.placeholder:
+            add_into(self.allocated_placeholder, allocation.resource_per_alloc)
+            self.counts_of(allocation).held[allocation.allocation_key] = None
+        else:
+            add_into(self.allocated, allocation.resource_per_alloc)
+            for name, value in self.allocated.items():
+                if value > self.max_allocated.get(name, 0):
+                    self.max_allocated[name] = value
+        self._usage_changed()
+
+    def remove_allocation(self, key: str) -> Allocation | None:
+        """Count an allocation out, or return None when there is none of that key."""
+        allocation = self.allocations.pop(key, None)
+        if allocation is None:
+            return None
+        self.released.pop(key, None)
+        self.placeholder_used.discard(key)
+        if allocation.placeholder:
+            subtract_into(self.allocated_placeholder, allocation.resource_per_alloc)
+            self.counts_of(allocation).held.pop(key, None)
+        else:
+            subtract_into(self.allocated, allocation.resource_per_alloc)
+        self._usage_changed()
+        return allocation
+
+    def mark_released(self, key: str, why: str) -> None:
+        """Write down that a release was decided, so that it is decided once."""
+        self.released[key] = why
+        allocation = self.allocations[key]
+        if allocation.placeholder:
+            self.counts_of(allocation).held.pop(key, None)
+
+    def counts_of(self, item: Allocation) -> TaskGroupCount:
+        """Return the counts of an allocation's task group."""
+        return self.task_groups.setdefault(item.task_group_name, TaskGroupCount())
+
+    def count_placeholder(self, task_group_name: str, resource: ResourceView) -> None:
+        """Count a placeholder that is asked for, or that exists already."""
+        counts = self.task_groups.setdefault(task_group_name, TaskGroupCount())
+        counts.count += 1
+        counts.min_resource = dict(resource)
+
+    def _usage_changed(self) -> None:
+        if self.queue.sort_policy == FAIR:
+            self.reorder()
+            self.enter()

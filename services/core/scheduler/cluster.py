@@ -1,0 +1,123 @@
+"""News of nodes: added, changed, drained, gone.
+
+Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
+"""
+
+from services.core.scheduler import gang, lifecycle
+from services.core.scheduler.application import Application
+from services.core.scheduler.intake import add_ask
+from services.core.scheduler.nodes import Node
+from services.core.scheduler.partition import Partition
+from services.core.scheduler.views import node_state
+from shared.messages.interface import (
+    AcceptedNode,
+    AllocationAsk,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    RejectedNode,
+    TerminationType,
+)
+from shared.model.resources import is_negative, without_zeros
+
+
+def take_in(partition: Partition, info: NodeInfo) -> None:
+    """Take in the news of one node."""
+    node = partition.nodes.nodes.get(info.node_id)
+    if info.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
+        _create(partition, info, node)
+    elif node is None:
+        reason = f"failed to find node {info.node_id}"
+        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+    elif info.action is NodeAction.UPDATE:
+        _update(partition, info, node)
+    elif info.action is NodeAction.DECOMISSION:
+        _remove(partition, node)
+    else:
+        node.schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
+        partition.nodes.refresh(node)
+        partition.node_improved(node)
+
+
+def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
+    reason = ""
+    if existing is not None:
+        reason = (
+            f"partition {partition.name} has an existing node {info.node_id}, "
+            "node name must be unique"
+        )
+    elif is_negative(info.schedulable_resource):
+        reason = f"node {info.node_id} has a negative capacity"
+    if reason:
+        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        return
+    node = Node(
+        node_id=info.node_id,
+        row=0,
+        capacity=without_zeros(info.schedulable_resource),
+        attributes=dict(info.attributes),
+        labels=dict(info.labels),
+        taints=info.taints,
+        schedulable=info.action is NodeAction.CREATE,
+    )
+    partition.nodes.add(node)
+    partition.outbox.say("accepted_nodes", AcceptedNode(info.node_id))
+    partition.capacity_changed()
+    partition.node_improved(node)
+
+
+def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
+    if is_negative(info.schedulable_resource):
+        reason = f"node {info.node_id} has a negative capacity"
+        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        return
+    if info.schedulable_resource:
+        partition.nodes.set_capacity(node, info.schedulable_resource)
+        partition.capacity_changed()
+    if info.labels or info.taints:
+        node.labels, node.taints = dict(info.labels), info.taints
+        partition.nodes.relabelled()
+    partition.node_improved(node)
+
+
+def _remove(partition: Partition, node: Node) -> None:
+    """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
+    partition.nodes.remove(node)
+    partition.capacity_changed()
+    partition.outbox.nodes.pop(node.node_id, None)
+    partition.outbox.nodes_gone.append(node_state(node, removed=True))
+    for key, allocation in list(node.allocations.items()):
+        application = partition.applications.get(allocation.application_id)
+        if application is not None:
+            _lose(partition, application, key, node)
+
+
+def _lose(partition: Partition, application: Application, key: str, node: Node) -> None:
+    allocation = application.allocations.get(key)
+    if allocation is None:
+        ask = gang.cancel(partition, application, key)
+        if ask is not None:
+            _wait_again(partition, application, ask.request)
+        return
+    message = f"Node {node.node_id} Removed"
+    partition.outbox.say(
+        "released_allocations",
+        AllocationRelease(application.id, key, TerminationType.STOPPED_BY_RM, message=message),
+    )
+    if not allocation.placeholder:
+        partition.remove(application, key)
+        lifecycle.after_real_removed(partition, application)
+        return
+    swap = application.replacing.get(key)
+    if swap is not None and not swap.is_on_other_node:
+        gang.cancel(partition, application, swap.ask.key)
+        gang.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
+        _wait_again(partition, application, swap.ask.request)
+    else:
+        gang.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
+
+
+def _wait_again(partition: Partition, application: Application, request: AllocationAsk) -> None:
+    add_ask(partition, request)
+    application.enter()
+    partition.replaceable[application] = None

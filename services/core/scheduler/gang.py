@@ -1,0 +1,375 @@
+"""Gangs: admission as a whole, replacement of placeholders, and what a timeout does.
+
+Rule 1: a gang's placeholders start only when the whole gang fits the headroom of its queue and
+        every queue above, less what other admitted gangs have yet to allocate. So two gangs never
+        hold a part each and wait for the other; the older is asked first.
+Rule 2: real asks wait while placeholder asks of their application are pending.
+Rule 3: a placeholder is released once, for one real ask; node, queue and application change when
+        the resource manager has confirmed, in one step.
+Source: contract section 3.3; cases G-01 to G-28.
+"""
+
+from dataclasses import replace
+
+from services.core.scheduler.application import Application, Replacement
+from services.core.scheduler.lifecycle import after_placeholders_changed, end
+from services.core.scheduler.nodes import Node, matches
+from services.core.scheduler.partition import WHOLE_GANG, Partition, allocation_of
+from services.core.scheduler.queues import Queue
+from services.core.scheduler.shapes import Ask, AskGroup
+from services.core.scheduler.views import allocation_state
+from shared.messages.interface import Allocation, AllocationAskRelease, TerminationType
+from shared.messages.protocol import TimerKind
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import Resource, fits_room, go_map, is_zero
+from shared.model.states import ApplicationEvent, ApplicationState
+
+RESERVATION_TIMEOUT = "ResourceReservationTimeout"
+
+
+# --- admission ----------------------------------------------------------------------------------
+
+
+def gate(partition: Partition, application: Application) -> tuple[Queue, Refusal] | None:
+    """Return which queue keeps an application from starting, and why, or None."""
+    queue = application.queue
+    if application.state is ApplicationState.ACCEPTED:
+        full = queue.first_over_applications(application.id)
+        if full is not None and application.id not in queue.allocating_accepted:
+            running = full.running_apps + len(full.allocating_accepted)
+            return full, Refusal(
+                Reason.MAX_APPLICATIONS,
+                f"queue {full.path} runs {running} of at most {full.max_applications} applications",
+            )
+    if not needs_admission(partition, application):
+        return None
+    short = queue.first_without_room(outstanding(application), heed_promises=True)
+    if short is not None:
+        return short[0], Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {short[1]}")
+    admit(application)
+    return None
+
+
+def needs_admission(partition: Partition, application: Application) -> bool:
+    """Return whether an application's placeholders still wait for the whole gang to fit."""
+    return bool(
+        application.is_gang
+        and application.pending_placeholders
+        and not application.gang_admitted
+        and partition.settings.gang_admission == WHOLE_GANG
+    )
+
+
+def admit(application: Application) -> None:
+    """Let the placeholders start, and keep the room for those not yet allocated."""
+    application.gang_admitted = True
+    keep_promise(application)
+
+
+def outstanding(application: Application) -> Resource:
+    """Return what the gang was announced with, less the placeholders it holds."""
+    held = application.allocated_placeholder
+    return {
+        name: value - held.get(name, 0)
+        for name, value in application.request.placeholder_ask.items()
+        if value > held.get(name, 0)
+    }
+
+
+def keep_promise(application: Application) -> None:
+    """Bring the promise to what is outstanding; an application that reserves no more has none."""
+    reserves = application.gang_admitted and application.state in (
+        ApplicationState.NEW,
+        ApplicationState.ACCEPTED,
+    )
+    after = outstanding(application) if reserves else {}
+    before = application.promise
+    if before == after:
+        return
+    application.queue.change_promise(before, after)
+    application.promise = after
+    if not reserves:
+        for queue in application.queue.lineage():
+            queue.wake()
+
+
+# --- placeholders allocated ---------------------------------------------------------------------
+
+
+def placeholder_allocated(partition: Partition, application: Application) -> None:
+    """Follow up on a placeholder's allocation: the timer, the promise, the state."""
+    if application.state is ApplicationState.ACCEPTED:
+        for queue in application.queue.lineage():
+            queue.allocating_accepted[application.id] = None
+        start_reservation(partition, application)
+        if application.allocated_placeholder == application.request.placeholder_ask:
+            partition.fire(application, ApplicationEvent.RUN)
+    keep_promise(application)
+    if not application.pending_placeholders:
+        application.enter()
+    partition.replaceable[application] = None
+
+
+def start_reservation(partition: Partition, application: Application) -> None:
+    """Start the placeholder timeout at the first placeholder allocation, and only then."""
+    if application.reservation_start_ns:
+        return
+    application.reservation_start_ns = partition.now_ns
+    partition.arm_timer(
+        application, TimerKind.PLACEHOLDER, application.placeholder_timeout_ms(partition.now_ns)
+    )
+
+
+# --- replacement --------------------------------------------------------------------------------
+
+
+def replace_placeholders(partition: Partition, limit: int) -> int:
+    """Start every replacement that can be started, at most ``limit``; return how many."""
+    started = 0
+    while partition.replaceable and started < limit:
+        application = next(iter(partition.replaceable))
+        del partition.replaceable[application]
+        started += _replace_in(partition, application, limit - started)
+    return started
+
+
+def _replace_in(partition: Partition, application: Application, limit: int) -> int:
+    if application.pending_placeholders or not application.may_schedule:
+        return 0
+    started = 0
+    groups = [group for group in application.groups.values() if not group.placeholder]
+    for group in sorted(groups, key=_head_order):
+        counts = application.task_groups.get(group.task_group_name)
+        while counts is not None and counts.held:
+            ask = group.head()
+            if ask is None:
+                break
+            if started >= limit:
+                partition.replaceable[application] = None
+                return started
+            if not _replace_for(partition, application, group, ask):
+                break
+            started += 1
+    return started
+
+
+def _head_order(group: AskGroup) -> tuple[int, int, int]:
+    head = group.head()
+    return head.order if head is not None else (0, 0, 0)
+
+
+def _replace_for(partition: Partition, application: Application, group: AskGroup, ask: Ask) -> bool:
+    """Find the placeholder that a real ask replaces, on its node or on another one."""
+    fitting: Allocation | None = None
+    for key in list(application.task_groups[group.task_group_name].held):
+        placeholder = application.allocations[key]
+        if not fits_room(placeholder.resource_per_alloc, ask.request.resource_per_alloc):
+            _cancel_incompatible(partition, application, placeholder, ask)
+            continue
+        node = partition.nodes.nodes.get(placeholder.node_id)
+        if node is not None and node.schedulable and matches(ask.shape.constraints, node):
+            _start(partition, application, ask, placeholder, node)
+            return True
+        fitting = fitting or placeholder
+    if fitting is None:
+        return False
+    node = partition.nodes.best(ask.shape)
+    if node is None:
+        partition.unreplaceable[application] = None
+        return False
+    _start(partition, application, ask, fitting, node)
+    return True
+
+
+def _cancel_incompatible(
+    partition: Partition, application: Application, placeholder: Allocation, ask: Ask
+) -> None:
+    application.message = (
+        f"Task group '{placeholder.task_group_name}' in application '{application.id}': "
+        f"allocation resources '{go_map(ask.request.resource_per_alloc)}' are not matching "
+        f"placeholder '{go_map(placeholder.resource_per_alloc)}' allocation with ID "
+        f"'{placeholder.allocation_key}'"
+    )
+    partition.release(
+        application,
+        placeholder.allocation_key,
+        TerminationType.TIMEOUT,
+        "cancel placeholder: resource incompatible",
+    )
+
+
+def _start(
+    partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
+) -> None:
+    key = placeholder.allocation_key
+    order, group = application.order, application.group_of[ask.key]
+    partition.take_ask(application, ask.key)
+    application.requeue(group, order)
+    allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
+    elsewhere = node.node_id != placeholder.node_id
+    application.replacing[key] = Replacement(ask, key, allocation, elsewhere)
+    application.replacing_ask[ask.key] = key
+    if elsewhere:
+        partition.nodes.place(node, allocation)
+        partition.outbox.nodes[node.node_id] = node
+    partition.release(
+        application,
+        key,
+        TerminationType.PLACEHOLDER_REPLACED,
+        f"replacing placeholder by {ask.key}",
+    )
+
+
+def finish(partition: Partition, application: Application, placeholder_key: str) -> None:
+    """Swap the real allocation in: the placeholder is gone, as the resource manager confirmed."""
+    swap = application.replacing.pop(placeholder_key)
+    del application.replacing_ask[swap.ask.key]
+    _swap_in(partition, application, placeholder_key, swap.allocation)
+
+
+def _swap_in(
+    partition: Partition, application: Application, placeholder_key: str, real: Allocation
+) -> None:
+    had_real = not is_zero(application.allocated)
+    application.queue.allocate(real.resource_per_alloc)
+    partition.remove(application, placeholder_key)
+    node = partition.nodes.nodes[real.node_id]
+    if real.allocation_key not in node.allocations:
+        partition.nodes.place(node, real)
+    application.placeholder_used.add(real.allocation_key)
+    application.add_allocation(real)
+    application.counts_of(real).replaced += 1
+    state = allocation_state(real, placeholder_used=True, allocation_time_ns=partition.now_ns)
+    partition.outbox.allocations[real.allocation_key] = state
+    partition.outbox.nodes[node.node_id] = node
+    partition.outbox.say("new_allocations", real)
+    if application.state is ApplicationState.COMPLETING or (
+        application.state is ApplicationState.ACCEPTED and had_real
+    ):
+        partition.fire(application, ApplicationEvent.RUN)
+    if application.counts_of(real).is_used_up:
+        application.enter()
+    after_placeholders_changed(partition, application)
+
+
+def cancel(partition: Partition, application: Application, ask_key: str) -> Ask | None:
+    """Give a replacement up because its real ask has gone; return the ask, or None.
+
+    The placeholder's release is on its way and cannot be called back.
+    """
+    placeholder_key = application.replacing_ask.pop(ask_key, None)
+    if placeholder_key is None:
+        return None
+    swap = application.replacing.pop(placeholder_key)
+    if swap.is_on_other_node:
+        partition.free_node(swap.allocation)
+    return swap.ask
+
+
+def placeholder_gone(
+    partition: Partition, application: Application, key: str, why: TerminationType
+) -> None:
+    """Take a placeholder out that has ended: swapped, or lost."""
+    if key in application.replacing:
+        finish(partition, application, key)
+        return
+    placeholder = application.allocations[key]
+    if why is TerminationType.PLACEHOLDER_REPLACED and _adopt(partition, application, placeholder):
+        return
+    partition.remove(application, key)
+    counts = application.counts_of(placeholder)
+    counts.timedout += 1
+    if counts.is_used_up:
+        application.enter()
+    keep_promise(application)
+    after_placeholders_changed(partition, application)
+
+
+def _adopt(partition: Partition, application: Application, placeholder: Allocation) -> bool:
+    """Give a replaced placeholder's room to a real ask of its group, decided before a restart."""
+    node = partition.nodes.nodes.get(placeholder.node_id)
+    for group in application.groups.values():
+        ask = group.head()
+        if (
+            ask is None
+            or node is None
+            or group.placeholder
+            or group.task_group_name != placeholder.task_group_name
+            or not fits_room(placeholder.resource_per_alloc, ask.request.resource_per_alloc)
+            or not matches(ask.shape.constraints, node)
+        ):
+            continue
+        order = application.order
+        partition.take_ask(application, ask.key)
+        application.requeue(group, order)
+        real = replace(
+            allocation_of(ask.request, node.node_id), releases=(placeholder.allocation_key,)
+        )
+        _swap_in(partition, application, placeholder.allocation_key, real)
+        return True
+    return False
+
+
+# --- timeout ------------------------------------------------------------------------------------
+
+
+def placeholder_timeout(partition: Partition, application: Application) -> None:
+    """Do what the placeholder timeout does in the application's state (contract 3.3, step 8)."""
+    if application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
+        _give_up(partition, application)
+    else:
+        release_placeholders(
+            partition, application, "releasing allocated placeholders on placeholder timeout"
+        )
+        drop_asks(partition, application, only_placeholders=True)
+
+
+def _give_up(partition: Partition, application: Application) -> None:
+    """Drop every ask and release every allocation: the gang could not be had in time."""
+    drop_asks(partition, application, only_placeholders=False)
+    for key in list(application.allocations):
+        if key not in application.released:
+            partition.release(
+                application, key, TerminationType.TIMEOUT, "releasing placeholders on app timeout"
+            )
+    event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
+    partition.fire(application, event, RESERVATION_TIMEOUT)
+    keep_promise(application)
+    after_placeholders_changed(partition, application)
+
+
+def release_placeholders(partition: Partition, application: Application, message: str) -> None:
+    """Release every placeholder that is allocated and not being released."""
+    for counts in application.task_groups.values():
+        for key in list(counts.held):
+            partition.release(application, key, TerminationType.TIMEOUT, message)
+
+
+def drop_asks(partition: Partition, application: Application, *, only_placeholders: bool) -> None:
+    """Drop asks that wait, and tell the resource manager; placeholders count as timed out."""
+    asks = [ask for ask in application.asks() if ask.request.placeholder or not only_placeholders]
+    for ask in asks:
+        partition.take_ask(application, ask.key)
+        if ask.request.placeholder:
+            application.task_groups[ask.request.task_group_name].timedout += 1
+        partition.outbox.say(
+            "released_asks",
+            AllocationAskRelease(
+                application.id, ask.key, TerminationType.TIMEOUT, message="placeholder timeout"
+            ),
+        )
+    if not only_placeholders:
+        for ask_key in list(application.replacing_ask):
+            cancel(partition, application, ask_key)
+    if asks:
+        application.enter()
+
+
+def completing_timeout(partition: Partition, application: Application) -> None:
+    """Complete an application that has waited; leftover placeholders are released first."""
+    if application.state is not ApplicationState.COMPLETING:
+        return
+    release_placeholders(partition, application, "releasing placeholders on app complete")
+    if is_zero(application.allocated_placeholder):
+        partition.fire(application, ApplicationEvent.COMPLETE)
+        end(partition, application)

@@ -1,0 +1,307 @@
+"""News from the resource manager, taken in one item at a time; every refusal is an answer.
+
+The order of the sections is UpdateRequest's. Nothing here schedules: the cycle comes after.
+"""
+
+import re
+from dataclasses import replace
+
+from services.core.scheduler import gang, lifecycle
+from services.core.scheduler.application import Application
+from services.core.scheduler.partition import Partition
+from services.core.scheduler.queues import FAIR, ROOT, Queue
+from services.core.scheduler.views import application_summary
+from shared.messages.interface import (
+    AcceptedApplication,
+    AddApplicationRequest,
+    Allocation,
+    AllocationAsk,
+    AllocationAskRelease,
+    AllocationRelease,
+    RejectedAllocation,
+    RejectedApplication,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdateRequest,
+)
+from shared.messages.protocol import TimerKind
+from shared.model.resources import fits_limit, go_map, is_negative, is_zero
+from shared.model.states import ApplicationEvent, ApplicationState
+
+DEFAULT_QUEUE = "root.default"
+_USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
+_ENDING = (ApplicationState.FAILING,)
+
+
+def applications(partition: Partition, request: UpdateRequest) -> None:
+    """Take in everything of a request but its nodes."""
+    for new in request.new_applications:
+        add_application(partition, new)
+    for existing in request.allocations:
+        add_existing(partition, existing)
+    for ask in request.asks:
+        add_ask(partition, ask)
+    _enter_all(partition, request)
+    for ask_release in request.ask_releases:
+        release_ask(partition, ask_release)
+    for release in request.releases:
+        release_allocation(partition, release)
+    for gone in request.remove_applications:
+        remove_application(partition, gone)
+
+
+def _enter_all(partition: Partition, request: UpdateRequest) -> None:
+    """Enter the applications that got asks, once each, whatever the number of asks."""
+    for application_id in dict.fromkeys(ask.application_id for ask in request.asks):
+        application = partition.applications.get(application_id)
+        if application is not None:
+            application.enter()
+            partition.replaceable[application] = None
+
+
+# --- applications -------------------------------------------------------------------------------
+
+
+def add_application(partition: Partition, request: AddApplicationRequest) -> None:
+    """Accept an application into its queue, or reject it with the reason."""
+    queue, reason = _place(partition, request)
+    is_known = request.application_id in partition.applications
+    if queue is None or reason:
+        partition.outbox.say(
+            "rejected_applications", RejectedApplication(request.application_id, reason)
+        )
+        if not is_known:
+            _tell_rejected(partition, request, queue or partition.root, reason)
+        return
+    application = Application(
+        request, queue, partition.next_sequence(), request.submission_time_ns or partition.now_ns
+    )
+    application.reservation_start_ns = request.reservation_start_ns
+    partition.applications[application.id] = application
+    queue.applications[application.id] = application
+    partition.outbox.touch(application)
+    partition.outbox.say("accepted_applications", AcceptedApplication(application.id, queue.path))
+
+
+def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
+    """Return the leaf queue of a new application, and why it cannot be taken ("": it can)."""
+    name = request.application_id
+    if name in partition.applications:
+        return None, (
+            f"adding application {name} to partition {partition.name}, "
+            "but application already existed"
+        )
+    if request.partition_name != partition.name:
+        return None, (
+            f"Failed to add application {name} to partition {request.partition_name}, "
+            "partition doesn't exist"
+        )
+    if not request.ugi.user:
+        return None, "empty user cannot resolve"
+    if not _USER.match(request.ugi.user):
+        return None, "invalid username, it contains invalid characters"
+    queue = _provided_queue(partition, request.queue_name)
+    if queue is None:
+        return None, (
+            f"failed to place application {name}: application rejected: no placement rule matched"
+        )
+    return queue, _gang_rejection(request, queue)
+
+
+def _provided_queue(partition: Partition, wanted: str) -> Queue | None:
+    """Return the existing leaf that an application names, else root.default where there is one."""
+    path = wanted.lower()
+    if path and not path.startswith(f"{ROOT}."):
+        path = f"{ROOT}." + path.replace(".", "_dot_")
+    for candidate in (path, DEFAULT_QUEUE):
+        queue = partition.queues.get(candidate)
+        if queue is not None and queue.is_leaf and queue.status == "Active":
+            return queue
+    return None
+
+
+def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
+    wanted = request.placeholder_ask
+    if is_zero(wanted):
+        return ""
+    if queue.sort_policy == FAIR:
+        return (
+            f"queue {queue.path} cannot run application {request.application_id} "
+            "with task group request: unsupported sort type"
+        )
+    limit = queue.effective_max()
+    if limit is not None and not fits_limit(limit, wanted):
+        return (
+            f"queue {queue.path} cannot fit application {request.application_id}: "
+            f"task group request {go_map(wanted)} larger than max queue allocation {go_map(limit)}"
+        )
+    return ""
+
+
+def _tell_rejected(
+    partition: Partition, request: AddApplicationRequest, queue: Queue, reason: str
+) -> None:
+    application = Application(request, queue, partition.next_sequence(), partition.now_ns)
+    application.fire(ApplicationEvent.REJECT, partition.now_ns, reason)
+    application.finished_time_ns = partition.now_ns
+    summary = application_summary(application)
+    partition.outbox.rejected.append(
+        replace(summary, queue_name=request.queue_name, rejected_message=reason)
+    )
+
+
+def remove_application(partition: Partition, request: RemoveApplicationRequest) -> None:
+    """End an application that the resource manager has done with; unknown ones are no error."""
+    application = partition.applications.get(request.application_id)
+    if application is not None:
+        lifecycle.remove(partition, application)
+
+
+# --- asks ---------------------------------------------------------------------------------------
+
+
+def add_ask(partition: Partition, request: AllocationAsk) -> None:
+    """Let an ask wait, or reject it. The same key again is an update, or changes nothing."""
+    application = partition.applications.get(request.application_id)
+    reason = _ask_rejection(application, request)
+    if application is None or reason:
+        _reject(partition, request, reason)
+        return
+    key = request.allocation_key
+    if key in application.allocations or key in application.replacing_ask:
+        return
+    known = application.group_of.get(key)
+    if known is not None:
+        if known.asks[key].request == request:
+            return
+        partition.take_ask(application, key)
+    elif request.placeholder:
+        application.count_placeholder(request.task_group_name, request.resource_per_alloc)
+    partition.add_ask(application, request)
+    if application.state in (ApplicationState.NEW, ApplicationState.COMPLETING):
+        partition.fire(application, ApplicationEvent.RUN)
+
+
+def _ask_rejection(application: Application | None, request: AllocationAsk) -> str:
+    if application is None:
+        return f"failed to find application {request.application_id}"
+    if is_zero(request.resource_per_alloc):
+        return "allocation contains no resources"
+    if is_negative(request.resource_per_alloc):
+        return "allocation contains negative resources"
+    if application.state in _ENDING:
+        return f"application {application.id} is {application.state}"
+    return ""
+
+
+def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
+    """Drop an ask, or with an empty key every ask of the application; unknown is no error."""
+    application = partition.applications.get(request.application_id)
+    if application is None:
+        return
+    keys = [request.allocation_key]
+    if not request.allocation_key:
+        keys = [ask.key for ask in application.asks()] + list(application.replacing_ask)
+    for key in keys:
+        drop_ask(partition, application, key)
+    application.enter()
+    gang.keep_promise(application)
+    lifecycle.after_asks_removed(partition, application)
+
+
+def drop_ask(partition: Partition, application: Application, key: str) -> bool:
+    """Take an ask out, waiting or being swapped in; return whether there was one."""
+    if gang.cancel(partition, application, key) is not None:
+        return True
+    ask = partition.take_ask(application, key)
+    if ask is not None and ask.request.placeholder:
+        application.task_groups[ask.request.task_group_name].timedout += 1
+    return ask is not None
+
+
+# --- allocations --------------------------------------------------------------------------------
+
+
+def add_existing(partition: Partition, allocation: Allocation) -> None:
+    """Take in an allocation that exists already (recovery); limits do not apply to it."""
+    application = partition.applications.get(allocation.application_id)
+    node = partition.nodes.nodes.get(allocation.node_id)
+    if application is None:
+        _reject(partition, allocation, f"failed to find application {allocation.application_id}")
+    elif node is None:
+        _reject(partition, allocation, f"failed to find node {allocation.node_id}")
+    elif is_negative(allocation.resource_per_alloc):
+        _reject(partition, allocation, "allocation contains negative resources")
+    elif allocation.allocation_key not in application.allocations:
+        partition.take_ask(application, allocation.allocation_key)
+        partition.add_existing(application, allocation, node)
+        _recover_state(partition, application, allocation)
+
+
+def _reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:
+    partition.outbox.say(
+        "rejected_allocations", RejectedAllocation(item.allocation_key, item.application_id, reason)
+    )
+
+
+def _recover_state(partition: Partition, application: Application, allocation: Allocation) -> None:
+    """Bring an application to the state that an existing allocation shows it to be in."""
+    if application.state is ApplicationState.NEW:
+        partition.fire(application, ApplicationEvent.RUN)
+    if not allocation.placeholder:
+        partition.fire(application, ApplicationEvent.RUN)
+    elif not allocation.released:
+        gang.admit(application)
+        _recover_reservation(partition, application)
+
+
+def _recover_reservation(partition: Partition, application: Application) -> None:
+    """Arm the placeholder timeout from its first start, and see whether the gang is whole."""
+    if application.state is not ApplicationState.ACCEPTED:
+        return
+    for queue in application.queue.lineage():
+        queue.allocating_accepted[application.id] = None
+    if not application.timers:
+        start = application.reservation_start_ns or partition.now_ns
+        application.reservation_start_ns = start
+        timeout_ms = application.placeholder_timeout_ms(start)
+        partition.arm_timer_at(application, TimerKind.PLACEHOLDER, start + timeout_ms * 1_000_000)
+    if application.allocated_placeholder == application.request.placeholder_ask:
+        partition.fire(application, ApplicationEvent.RUN)
+    gang.keep_promise(application)
+
+
+def release_allocation(partition: Partition, request: AllocationRelease) -> None:
+    """End an allocation: the resource manager stopped it, or confirms that we did."""
+    application = partition.applications.get(request.application_id)
+    if application is None:
+        return
+    keys = [request.allocation_key]
+    if not request.allocation_key:
+        keys = list(application.allocations)
+        release_ask(partition, AllocationAskRelease(application.id, "", request.termination_type))
+    for key in keys:
+        _release_one(partition, application, key, request)
+
+
+def _release_one(
+    partition: Partition, application: Application, key: str, request: AllocationRelease
+) -> None:
+    allocation = application.allocations.get(key)
+    why = request.termination_type
+    if allocation is None:
+        if drop_ask(partition, application, key):
+            application.enter()
+            lifecycle.after_asks_removed(partition, application)
+        return
+    if why is TerminationType.STOPPED_BY_RM:
+        partition.outbox.say(
+            "released_allocations",
+            AllocationRelease(application.id, key, why, message=request.message),
+        )
+    partition.cancel_timer(application, TimerKind.EXECUTION, key)
+    if allocation.placeholder:
+        gang.placeholder_gone(partition, application, key, why)
+    else:
+        partition.remove(application, key)
+        lifecycle.after_real_removed(partition, application)

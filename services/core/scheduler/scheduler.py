@@ -1,0 +1,305 @@
+"""The scheduler as a machine: messages in, messages out, nothing else.
+
+``handle`` takes one message in; ``flush`` runs a cycle over what has come and hands over the
+answers. A host calls flush after each batch, so that a burst is scheduled, and told, once.
+
+Recovery (architecture section 4): until a SyncEnd the machine only listens. A SyncBegin of an
+epoch that is not lower starts a new partition; lower epochs are refused.
+"""
+
+from collections.abc import Callable, Iterable
+
+from services.core.scheduler import cluster, cycle, gang, intake, lifecycle
+from services.core.scheduler.partition import PARTIAL_GANG, WHOLE_GANG, Partition, Settings
+from services.core.scheduler.tree import PartitionConfig, configure, drop_drained
+from services.core.scheduler.views import (
+    allocation_state,
+    application_summary,
+    ask_state,
+    node_state,
+    partition_state,
+    queue_state,
+)
+from shared.messages.envelope import API_ALL, SHIM_ADAPTER, TIMERS, Address, Envelope, Outgoing
+from shared.messages.interface import (
+    ConfigurationResult,
+    TerminationType,
+    UpdateConfiguration,
+    UpdateRequest,
+)
+from shared.messages.protocol import (
+    ContinueCycle,
+    Heartbeat,
+    SyncBegin,
+    SyncEnd,
+    SyncRequest,
+    TimerFired,
+    TimerFirings,
+    TimerKind,
+    TimerOrders,
+    TimerSyncRequest,
+)
+from shared.messages.state import ApplicationSummary, SnapshotRequest, StateDelta
+from shared.model.states import ApplicationEvent, ApplicationState
+
+ParseConfig = Callable[[str], PartitionConfig]
+
+
+class ConfigurationError(ValueError):
+    """A queue configuration does not hold; the message says where and why."""
+
+
+class Scheduler:
+    """One partition's scheduler.
+
+    ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; it is
+    handed in because it is no business of the pure part.
+    """
+
+    def __init__(self, core_id: str, parse: ParseConfig) -> None:
+        self.core_id = core_id
+        self.partition = Partition()
+        self.is_synced = False
+        self.decisions = 0
+        self._parse = parse
+        self._epoch = 0
+        self._is_syncing = False
+        self._asked_sync = False
+        self._seq = 0
+        self._answers: list[Outgoing] = []
+        self._snapshot_for: dict[str, None] = {}
+        self._handlers: dict[type, Callable[[Envelope], None]] = {
+            Heartbeat: self._on_heartbeat,
+            SyncBegin: self._on_sync_begin,
+            SyncEnd: self._on_sync_end,
+            UpdateRequest: self._on_update,
+            UpdateConfiguration: self._on_configuration,
+            TimerFirings: self._on_firings,
+            TimerSyncRequest: self._on_timer_sync,
+            SnapshotRequest: self._on_snapshot_request,
+            ContinueCycle: lambda _: None,
+        }
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Take a message in. Kinds that are not the core's are ignored."""
+        self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        handler = self._handlers.get(type(envelope.message))
+        if envelope.epoch > self._epoch and not isinstance(envelope.message, SyncBegin):
+            self.is_synced = self._is_syncing = False  # another core has been at work since
+        if handler is not None and not (envelope.epoch and envelope.epoch < self._epoch):
+            handler(envelope)
+        if not (self.is_synced or self._is_syncing or self._asked_sync):
+            self._asked_sync = True
+            self._answers.append(
+                Outgoing(SHIM_ADAPTER, SyncRequest(self.core_id), correlation_id="recovery")
+            )
+        return []
+
+    def flush(self, now_ns: int) -> list[Outgoing]:
+        """Schedule what can be scheduled and hand over everything there is to say."""
+        self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        outgoing, self._answers = self._answers, []
+        if not self.is_synced:
+            return outgoing
+        self.decisions += cycle.run(self.partition)
+        outgoing += self.partition.outbox.drain(self._epoch)
+        outgoing += self._state_events()
+        return outgoing
+
+    # --- recovery -------------------------------------------------------------------------------
+
+    def _on_heartbeat(self, _: Envelope) -> None:
+        if any(queue.status == "Draining" for queue in self.partition.queues.values()):
+            drop_drained(self.partition)
+
+    def _on_sync_begin(self, envelope: Envelope) -> None:
+        begin = envelope.message
+        assert isinstance(begin, SyncBegin)
+        self._epoch = envelope.epoch
+        self._is_syncing = True
+        self.is_synced = False
+        self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
+        self.partition.settings = _settings(begin.scheduler)
+        self._configure(begin.config)
+
+    def _on_sync_end(self, _: Envelope) -> None:
+        if not self._is_syncing:
+            return
+        self._is_syncing = False
+        self._asked_sync = False
+        self.is_synced = True
+        partition = self.partition
+        for application in list(partition.applications.values()):
+            _resume_state(partition, application.id)
+            application.enter()
+            partition.replaceable[application] = None
+        partition.outbox.forget_timers()
+        self._answers.append(
+            Outgoing(
+                TIMERS, TimerOrders(reset=True, armed=partition.armed_timers()), epoch=self._epoch
+            )
+        )
+        self._seq = 0
+        self._snapshot_for[API_ALL.routing_key] = None
+
+    # --- news -----------------------------------------------------------------------------------
+
+    def _on_update(self, envelope: Envelope) -> None:
+        request = envelope.message
+        assert isinstance(request, UpdateRequest)
+        if not (self.is_synced or self._is_syncing) or envelope.epoch != self._epoch:
+            return
+        self.partition.rm_id = request.rm_id
+        for info in request.nodes:
+            cluster.take_in(self.partition, info)
+        intake.applications(self.partition, request)
+
+    def _on_configuration(self, envelope: Envelope) -> None:
+        update = envelope.message
+        assert isinstance(update, UpdateConfiguration)
+        if not self.is_synced:
+            return
+        error = self._configure(update.config)
+        checksum = self.partition.config_checksum
+        result = ConfigurationResult(not error, checksum, error)
+        self._answers.append(Outgoing(SHIM_ADAPTER, result, epoch=self._epoch))
+
+    def _configure(self, text: str) -> str:
+        """Apply a configuration; return what is wrong with it ("": nothing). All or nothing."""
+        try:
+            config = self._parse(text)
+        except ConfigurationError as error:
+            self.partition.config_error = str(error)
+            self.partition.outbox.partition_changed = True
+            return str(error)
+        configure(self.partition, config)
+        return ""
+
+    # --- timers ---------------------------------------------------------------------------------
+
+    def _on_firings(self, envelope: Envelope) -> None:
+        firings = envelope.message
+        assert isinstance(firings, TimerFirings)
+        if not self.is_synced:
+            return
+        for fired in firings.fired:
+            self._fire(fired)
+
+    def _fire(self, fired: TimerFired) -> None:
+        """Act on a timer, unless its generation no longer stands: late ones are harmless."""
+        application = self.partition.applications.get(fired.application_id)
+        if application is None:
+            return
+        armed = application.timers.get(fired.timer_id)
+        if armed is None or armed[0] != fired.generation:
+            return
+        del application.timers[fired.timer_id]
+        match fired.kind:
+            case TimerKind.PLACEHOLDER:
+                gang.placeholder_timeout(self.partition, application)
+            case TimerKind.COMPLETING:
+                gang.completing_timeout(self.partition, application)
+            case TimerKind.EXECUTION:
+                key = fired.timer_id.removeprefix(f"{fired.kind}/{application.id}/")
+                if key in application.allocations and key not in application.released:
+                    self.partition.release(
+                        application, key, TerminationType.TIMEOUT, "execution timeout"
+                    )
+
+    def _on_timer_sync(self, _: Envelope) -> None:
+        if self.is_synced:
+            orders = TimerOrders(reset=True, armed=self.partition.armed_timers())
+            self._answers.append(Outgoing(TIMERS, orders, epoch=self._epoch))
+
+    # --- state events ---------------------------------------------------------------------------
+
+    def _on_snapshot_request(self, envelope: Envelope) -> None:
+        request = envelope.message
+        assert isinstance(request, SnapshotRequest)
+        self._snapshot_for[f"api.{request.instance}"] = None
+
+    def _state_events(self) -> list[Outgoing]:
+        outgoing: list[Outgoing] = []
+        is_anew = API_ALL.routing_key in self._snapshot_for
+        rejected = tuple(self.partition.outbox.rejected)
+        delta = self._changes()
+        if is_anew:
+            delta = None
+        if delta is not None:
+            self._seq += 1
+            outgoing.append(Outgoing(API_ALL, delta, epoch=self._epoch, seq=self._seq))
+        for address in self._snapshot_for:
+            service, _, name = address.partition(".")
+            snapshot = Outgoing(
+                Address(service, name), self._snapshot(rejected), epoch=self._epoch, seq=self._seq
+            )
+            outgoing.append(snapshot)
+        self._snapshot_for.clear()
+        return outgoing
+
+    def _changes(self) -> StateDelta | None:
+        partition, outbox = self.partition, self.partition.outbox
+        delta = StateDelta(
+            time_ns=partition.now_ns,
+            partitions=(partition_state(partition),)
+            if outbox.partition_changed or outbox.queues
+            else (),
+            queues=(*map(queue_state, outbox.queues), *outbox.queues_gone),
+            nodes=(*map(node_state, outbox.nodes.values()), *outbox.nodes_gone),
+            applications=(
+                *map(application_summary, outbox.applications),
+                *outbox.rejected,
+            ),
+            asks=tuple(outbox.asks.values()),
+            allocations=tuple(outbox.allocations.values()),
+        )
+        outbox.forget_changes()
+        return delta if delta != StateDelta(time_ns=partition.now_ns) else None
+
+    def _snapshot(self, rejected: tuple[ApplicationSummary, ...]) -> StateDelta:
+        partition = self.partition
+        applications = partition.applications.values()
+        return StateDelta(
+            reset=True,
+            time_ns=partition.now_ns,
+            partitions=(partition_state(partition),),
+            queues=tuple(map(queue_state, partition.queues.values())),
+            nodes=tuple(map(node_state, partition.nodes.nodes.values())),
+            applications=(*map(application_summary, applications), *rejected),
+            asks=tuple(ask_state(ask) for app in applications for ask in app.asks()),
+            allocations=tuple(
+                allocation_state(
+                    allocation,
+                    placeholder_used=key in app.placeholder_used,
+                    released=key in app.released,
+                    allocation_time_ns=allocation.create_time_ns,
+                )
+                for app in applications
+                for key, allocation in app.allocations.items()
+            ),
+        )
+
+
+def _resume_state(partition: Partition, application_id: str) -> None:
+    """Bring a recovered application to where it was, as far as its allocations do not say so."""
+    application = partition.applications[application_id]
+    was = application.request.state
+    if was in (ApplicationState.FAILING, ApplicationState.RESUMING):
+        if application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
+            fail = was == ApplicationState.FAILING
+            partition.fire(
+                application,
+                ApplicationEvent.FAIL if fail else ApplicationEvent.RESUME,
+                gang.RESERVATION_TIMEOUT,
+            )
+        lifecycle.after_placeholders_changed(partition, application)
+    elif was in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
+        if application.state is ApplicationState.NEW:
+            partition.fire(application, ApplicationEvent.RUN)
+        lifecycle.after_real_removed(partition, application)
+
+
+def _settings(pairs: Iterable[tuple[str, str]]) -> Settings:
+    values = dict(pairs)
+    admission = values.get("gangAdmission", WHOLE_GANG)
+    return Settings(gang_admission=PARTIAL_GANG if admission == PARTIAL_GANG else WHOLE_GANG)

@@ -1,0 +1,191 @@
+"""The scheduler's values as the state events carry them."""
+
+from typing import TYPE_CHECKING
+
+from services.core.scheduler.nodes import Node
+from services.core.scheduler.queues import Queue
+from services.core.scheduler.shapes import Ask
+from shared.messages.interface import Allocation
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    NodeState,
+    PartitionState,
+    PlaceholderCount,
+    QueueState,
+    StateChange,
+    Waiting,
+)
+
+if TYPE_CHECKING:
+    from services.core.scheduler.application import Application
+    from services.core.scheduler.partition import Partition
+
+
+def partition_state(partition: "Partition") -> PartitionState:
+    """Return the partition's own values."""
+    return PartitionState(
+        name=partition.name,
+        rm_id=partition.rm_id,
+        state="Active",
+        capacity=dict(partition.nodes.total),
+        allocated=dict(partition.root.allocated),
+        node_sort_policy=partition.nodes.policy,
+        resource_weights=dict(partition.nodes.weights),
+        preemption_enabled=partition.preemption_enabled,
+        config_checksum=partition.config_checksum,
+        config_error=partition.config_error,
+        state_time_ns=partition.config_time_ns,
+    )
+
+
+def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
+    """Return a queue's values, with what each of its shapes waits for."""
+    return QueueState(
+        path=queue.path,
+        parent=queue.parent.path if queue.parent is not None else "",
+        is_leaf=queue.is_leaf,
+        is_managed=queue.is_managed,
+        status=queue.status,
+        max_resource=None if queue.max_resource is None else dict(queue.max_resource),
+        guaranteed_resource=(
+            None if queue.guaranteed_resource is None else dict(queue.guaranteed_resource)
+        ),
+        allocated=dict(queue.allocated),
+        pending=dict(queue.pending),
+        properties=dict(queue.properties),
+        max_running_apps=queue.max_applications,
+        running_apps=queue.running_apps,
+        allocating_accepted_apps=tuple(queue.allocating_accepted),
+        sort_policy=queue.sort_policy,
+        priority_sorting=queue.priority_sorting,
+        current_priority=queue.current_priority(),
+        waiting=tuple(
+            Waiting(
+                bucket.shape.name,
+                bucket.refusal.reason,
+                bucket.refusal.message,
+                bucket.refused_since_ns,
+            )
+            for bucket in queue.buckets.values()
+            if bucket.refusal is not None
+        ),
+        removed=removed,
+    )
+
+
+def node_state(node: Node, *, removed: bool = False) -> NodeState:
+    """Return a node's sums."""
+    return NodeState(
+        node_id=node.node_id,
+        attributes=dict(node.attributes),
+        capacity=dict(node.capacity),
+        allocated=dict(node.allocated),
+        occupied=dict(node.occupied),
+        available=dict(node.available),
+        schedulable=node.schedulable,
+        removed=removed,
+    )
+
+
+def application_summary(application: "Application") -> ApplicationSummary:
+    """Return an application's own values."""
+    request = application.request
+    return ApplicationSummary(
+        application_id=application.id,
+        submission=f"{application.sequence}",
+        queue_name=application.queue.path,
+        state=application.state,
+        user=request.ugi.user,
+        groups=request.ugi.groups,
+        submission_time_ns=application.submission_time_ns,
+        start_time_ns=application.start_time_ns,
+        finished_time_ns=application.finished_time_ns,
+        allocated=dict(application.allocated),
+        allocated_placeholder=dict(application.allocated_placeholder),
+        max_allocated=dict(application.max_allocated),
+        pending=dict(application.pending),
+        max_request_priority=application.max_priority,
+        rejected_message="",
+        message=application.message,
+        tags=request.tags,
+        state_log=tuple(StateChange(time_ns, state) for time_ns, state in application.state_log),
+        placeholders=_placeholder_counts(application),
+        waiting=_waiting(application),
+    )
+
+
+def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, ...]:
+    return tuple(
+        PlaceholderCount(
+            task_group_name=name,
+            count=counts.count,
+            replaced=counts.replaced,
+            timedout=counts.timedout,
+            allocated=len(counts.held),
+            min_resource=dict(counts.min_resource),
+        )
+        for name, counts in application.task_groups.items()
+        if counts.count
+    )
+
+
+def _waiting(application: "Application") -> tuple[Waiting, ...]:
+    """Return what the application itself holds back; what its queue refuses is told there."""
+    refusal = application.parked_refusal
+    if refusal is not None:
+        since = application.parked_since_ns
+        return tuple(
+            Waiting(asks, refusal.reason, refusal.message, since)
+            for asks in ("placeholder", "real")
+        )
+    held: dict[str, Waiting] = {}
+    for group in application.groups.values():
+        hold = application.hold(group)
+        if hold is not None:
+            name = group.task_group_name or "real"
+            held[name] = Waiting(name, hold.reason, hold.message, 0)
+    return tuple(held.values())
+
+
+def ask_state(ask: Ask) -> AskState:
+    """Return an ask's values."""
+    request = ask.request
+    return AskState(
+        allocation_key=request.allocation_key,
+        application_id=request.application_id,
+        resource=request.resource_per_alloc,
+        priority=request.priority,
+        task_group_name=request.task_group_name,
+        placeholder=request.placeholder,
+        originator=request.originator,
+        create_time_ns=request.create_time_ns,
+        tags=request.allocation_tags,
+        shape=ask.shape.name,
+    )
+
+
+def allocation_state(
+    allocation: Allocation,
+    *,
+    placeholder_used: bool = False,
+    released: bool = False,
+    allocation_time_ns: int = 0,
+) -> AllocationState:
+    """Return an allocation's values."""
+    return AllocationState(
+        allocation_key=allocation.allocation_key,
+        application_id=allocation.application_id,
+        node_id=allocation.node_id,
+        resource=allocation.resource_per_alloc,
+        priority=allocation.priority,
+        task_group_name=allocation.task_group_name,
+        placeholder=allocation.placeholder,
+        placeholder_used=placeholder_used,
+        originator=allocation.originator,
+        request_time_ns=allocation.create_time_ns,
+        allocation_time_ns=allocation_time_ns,
+        tags=allocation.allocation_tags,
+        released=released,
+    )

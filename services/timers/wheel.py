@@ -1,0 +1,98 @@
+"""The timer wheel: a pure machine that holds the armed timers and says which are due.
+
+Rule 1: orders are idempotent by timer id and generation; the core is the truth, so a wheel that
+        starts asks for everything and keeps no store (architecture section 5).
+Rule 2: a firing may come late or twice; the core checks the generation.
+Limit: MAX_TIMERS; beyond it the timers due last are left out and counted, and asked for again
+       when there is room.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from shared.messages.envelope import CORE, Envelope, Outgoing
+from shared.messages.protocol import (
+    TimerFired,
+    TimerFirings,
+    TimerOrders,
+    TimerSet,
+    TimerSyncRequest,
+)
+
+MAX_TIMERS = 1_000_000
+
+
+class TimerWheel:
+    """The timers of one partition, by due time."""
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.left_out = 0
+        self._timers: dict[str, TimerSet] = {}
+        self._due: list[tuple[int, str, str]] = []
+        self._has_asked = False
+        self._epoch = 0
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Take orders in, ask for the armed timers at first, and return what is due."""
+        outgoing: list[Outgoing] = []
+        if not self._has_asked:
+            self._has_asked = True
+            request = TimerSyncRequest(self.instance)
+            outgoing.append(Outgoing(CORE, request, correlation_id="recovery"))
+        if isinstance(envelope.message, TimerOrders) and envelope.epoch >= self._epoch:
+            self._epoch = envelope.epoch
+            self._apply(envelope.message)
+        fired = self._take_due(now_ns)
+        if fired:
+            outgoing.append(Outgoing(CORE, TimerFirings(fired)))
+        if self.left_out and len(self._timers) < MAX_TIMERS // 2:
+            self.left_out = 0
+            outgoing.append(Outgoing(CORE, TimerSyncRequest(self.instance)))
+        return outgoing
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next timer is due, or None."""
+        while self._due:
+            due_ns, timer_id, generation = self._due[0]
+            timer = self._timers.get(timer_id)
+            if timer is not None and timer.generation == generation:
+                return due_ns
+            heappop(self._due)
+        return None
+
+    def armed(self) -> int:
+        """Return how many timers are armed."""
+        return len(self._timers)
+
+    def _apply(self, orders: TimerOrders) -> None:
+        if orders.reset:
+            self._timers.clear()
+            self._due.clear()
+        for cancelled in orders.cancelled:
+            known = self._timers.get(cancelled.timer_id)
+            if known is not None and known.generation == cancelled.generation:
+                del self._timers[cancelled.timer_id]
+        for timer in orders.armed:
+            if len(self._timers) >= MAX_TIMERS and timer.timer_id not in self._timers:
+                self.left_out += 1
+                continue
+            self._timers[timer.timer_id] = timer
+            heappush(self._due, (timer.due_ns, timer.timer_id, timer.generation))
+        self._compact()
+
+    def _compact(self) -> None:
+        """Rebuild the heap when most of it is of timers that no longer stand."""
+        if len(self._due) > 2 * len(self._timers) + 64:
+            self._due = [(t.due_ns, t.timer_id, t.generation) for t in self._timers.values()]
+            heapify(self._due)
+
+    def _take_due(self, now_ns: int) -> tuple[TimerFired, ...]:
+        fired: list[TimerFired] = []
+        due_ns = self.next_due_ns()
+        while due_ns is not None and due_ns <= now_ns:
+            timer = self._timers.pop(self._due[0][1])
+            fired.append(
+                TimerFired(timer.timer_id, timer.kind, timer.application_id, timer.generation)
+            )
+            due_ns = self.next_due_ns()
+        return tuple(fired)
