@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
@@ -26,6 +26,7 @@ from shared.messages.registry import KINDS
 from shared.messages.sections import scalars_of, sections_of
 from shared.model.memo import once_per_class
 
+T = TypeVar("T")
 MAX_MESSAGE_BYTES = 12 * 1024 * 1024  # below RabbitMQ 4's default of 16 MiB
 MAX_ITEMS_PER_SECTION = 100_000
 _INT64 = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
@@ -265,3 +266,21 @@ def _strict(name: str, hint: Any) -> Any:
     if isinstance(hint, type(Mapping[str, int] | None)):
         return dict[str, _INT64] | None
     return hint
+
+
+def record_to_plain(record: object) -> dict[str, Any]:
+    """Return a record as a map with the wire's names, for a file."""
+    return cast(dict[str, Any], _plain(record))
+
+
+@once_per_class
+def _record_adapter(cls: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def record_from_plain(cls: type[T], value: Any) -> T:
+    """Return a record from such a map. Raises PoisonError when it is not one."""
+    try:
+        return cast(T, _record_adapter(cls).validate_python(_python_names(cls, value)))
+    except ValidationError as error:
+        raise PoisonError(f"{cls.__name__}: {error}") from error

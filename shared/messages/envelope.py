@@ -92,6 +92,10 @@ def envelope_of(
 
 
 def reply_address(reply_to: str) -> Address | None:
-    """Return the address that a ``reply_to`` names, or None when no answer is wanted."""
-    service, _, name = reply_to.partition(".")
+    """Return the address that a ``reply_to`` names, or None when no answer is wanted.
+
+    ``api.<instance>#<request>``: what stands behind the ``#`` is the asker's own, and comes back
+    with the answer in its ``reply_to``.
+    """
+    service, _, name = reply_to.partition("#")[0].partition(".")
     return Address(service, name) if service and name else None

@@ -109,6 +109,18 @@ def items_of(message: object) -> Iterator[tuple[str, object]]:
             yield name, item
 
 
+def story_of(outgoing: Outgoing) -> str:
+    """Return the application that a message is about, or "" when it is about none or several."""
+    found = getattr(outgoing.message, "application_id", "")
+    for _, item in items_of(outgoing.message):
+        name = getattr(item, "application_id", "")
+        if name and name != found:
+            if found:
+                return ""
+            found = name
+    return found if isinstance(found, str) else ""
+
+
 def contents_by_application(message: object) -> dict[str, str]:
     """Return a phrase for each application that a message speaks of: ``3 asks, 1 releases``."""
     counts: dict[str, Counter[str]] = {}

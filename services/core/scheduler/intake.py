@@ -27,10 +27,12 @@ from shared.messages.interface import (
 from shared.messages.protocol import TimerKind
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
+from shared.model.units import milliseconds
 
 DEFAULT_QUEUE = "root.default"
 _USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
 _ENDING = (ApplicationState.FAILING,)
+_GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
 def applications(partition: Partition, request: UpdateRequest) -> None:
@@ -256,19 +258,25 @@ def _recover_state(partition: Partition, application: Application, allocation: A
 
 
 def _recover_reservation(partition: Partition, application: Application) -> None:
-    """Arm the placeholder timeout from its first start, and see whether the gang is whole."""
+    """See whether a gang that is being recovered is whole."""
     if application.state is not ApplicationState.ACCEPTED:
         return
     for queue in application.queue.lineage():
         queue.allocating_accepted[application.id] = None
-    if not application.timers:
-        start = application.reservation_start_ns or partition.now_ns
-        application.reservation_start_ns = start
-        timeout_ms = application.placeholder_timeout_ms(start)
-        partition.arm_timer_at(application, TimerKind.PLACEHOLDER, start + timeout_ms * 1_000_000)
     if application.allocated_placeholder == application.request.placeholder_ask:
         partition.fire(application, ApplicationEvent.RUN)
     gang.keep_promise(application)
+
+
+def recover_timer(partition: Partition, application: Application) -> None:
+    """Arm a recovered application's placeholder timeout from its first start."""
+    has_placeholders = any(counts.held for counts in application.task_groups.values())
+    if not has_placeholders or application.state in _GIVEN_UP:
+        return
+    start = application.reservation_start_ns or partition.now_ns
+    application.reservation_start_ns = start
+    due_ns = start + milliseconds(application.placeholder_timeout_ms(start))
+    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
 
 
 def release_allocation(partition: Partition, request: AllocationRelease) -> None:

@@ -44,14 +44,19 @@ def _application(application: Application) -> Iterator[str]:
     )
     if application.pending_placeholders != sum(ask.request.placeholder for ask in asks):
         yield f"{name} counts {application.pending_placeholders} pending placeholders"
+    yield from _gang(application)
+
+
+def _gang(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
     if application.state in ENDED:
         yield f"{name} has ended as {application.state} and is still in its queue"
     for group, counts in application.task_groups.items():
         if counts.replaced + counts.timedout > counts.count:
             yield f"{name} group {group}: more placeholders ended than there were: {counts}"
-        for key in counts.held:
-            if key not in application.allocations or key in application.released:
-                yield f"{name} group {group}: {key} is held but gone or released"
+        free = application.allocations.keys() - application.released.keys()
+        for key in counts.held.keys() - free:
+            yield f"{name} group {group}: {key} is held but gone or released"
     for key, swap in application.replacing.items():
         if application.released.get(key) != "PLACEHOLDER_REPLACED":
             yield f"{name}: placeholder {key} is being replaced but not released for it"

@@ -10,6 +10,7 @@ epoch that is not lower starts a new partition; lower epochs are refused.
 from collections.abc import Callable, Iterable
 
 from services.core.scheduler import cluster, cycle, gang, intake, lifecycle
+from services.core.scheduler.application import Application
 from services.core.scheduler.partition import PARTIAL_GANG, WHOLE_GANG, Partition, Settings
 from services.core.scheduler.tree import PartitionConfig, configure, drop_drained
 from services.core.scheduler.views import (
@@ -130,7 +131,8 @@ class Scheduler:
         self.is_synced = True
         partition = self.partition
         for application in list(partition.applications.values()):
-            _resume_state(partition, application.id)
+            _resume_state(partition, application)
+            intake.recover_timer(partition, application)
             application.enter()
             partition.replaceable[application] = None
         partition.outbox.forget_timers()
@@ -280,9 +282,8 @@ class Scheduler:
         )
 
 
-def _resume_state(partition: Partition, application_id: str) -> None:
+def _resume_state(partition: Partition, application: Application) -> None:
     """Bring a recovered application to where it was, as far as its allocations do not say so."""
-    application = partition.applications[application_id]
     was = application.request.state
     if was in (ApplicationState.FAILING, ApplicationState.RESUMING):
         if application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
@@ -294,7 +295,7 @@ def _resume_state(partition: Partition, application_id: str) -> None:
             )
         lifecycle.after_placeholders_changed(partition, application)
     elif was in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
-        if application.state is ApplicationState.NEW:
+        while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
             partition.fire(application, ApplicationEvent.RUN)
         lifecycle.after_real_removed(partition, application)
 

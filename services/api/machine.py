@@ -1,0 +1,69 @@
+"""The API's machine: the projection, and the way from a request to the service that answers it."""
+
+import asyncio
+from itertools import count
+
+from services.api.projection import Projection
+from shared.messages.commands import CommandResult, SubmitResult
+from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing
+from shared.messages.protocol import Heartbeat
+from shared.messages.state import StateDelta
+from shared.messages.trace import TraceRecords
+from shared.runtime.host import Host
+
+ANSWER_TIMEOUT_SECONDS = 15.0
+MAX_WAITING_REQUESTS = 1_000
+_ANSWERS = (CommandResult, SubmitResult)
+_EVENTS = (StateDelta, TraceRecords, Heartbeat)
+
+
+class NoAnswerError(TimeoutError):
+    """The service asked did not answer in time; what was asked may still be done."""
+
+
+class TooManyRequestsError(RuntimeError):
+    """More requests wait for an answer than this replica takes."""
+
+
+class ApiMachine:
+    """The machine of one replica. ``ask`` sends a command and returns its answer."""
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.projection = Projection(instance)
+        self._waiting: dict[str, asyncio.Future[object]] = {}
+        self._numbers = count(1)
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Take an event or an answer in, or pass a command on to the shim adapter."""
+        message = envelope.message
+        if isinstance(message, _ANSWERS):
+            waiting = self._waiting.pop(envelope.reply_to, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+            return []
+        if envelope.source == "api" and not isinstance(message, _EVENTS):
+            return [Outgoing(SHIM_ADAPTER, message, reply_to=envelope.reply_to)]
+        return self.projection.handle(envelope, now_ns)
+
+    async def ask(self, host: Host, message: object, traceparent: str = "") -> object:
+        """Send a command to the shim adapter and wait for its answer.
+
+        Raises NoAnswerError when none comes in ANSWER_TIMEOUT_SECONDS, TooManyRequestsError when
+        too many already wait.
+        """
+        if len(self._waiting) >= MAX_WAITING_REQUESTS:
+            raise TooManyRequestsError(f"{MAX_WAITING_REQUESTS} requests wait for an answer")
+        reply_to = f"api.{self.instance}#{next(self._numbers)}"
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[reply_to] = future
+        try:
+            await host.inject(message, reply_to=reply_to, traceparent=traceparent)
+            return await asyncio.wait_for(future, ANSWER_TIMEOUT_SECONDS)
+        except TimeoutError:
+            raise NoAnswerError(
+                f"no answer within {ANSWER_TIMEOUT_SECONDS:g} s; the request stays on the bus and "
+                "is carried out when the shim adapter reads it"
+            ) from None
+        finally:
+            self._waiting.pop(reply_to, None)

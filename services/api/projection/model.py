@@ -1,0 +1,90 @@
+"""The read model: what the API knows of the partition."""
+
+from dataclasses import dataclass, field
+
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    NodeState,
+    PartitionState,
+    QueueState,
+    Waiting,
+)
+from shared.model.resources import Resource, smaller_of
+from shared.model.states import ENDED
+
+
+@dataclass(slots=True)
+class ApplicationView:
+    """An application with its asks and allocations, by allocation key."""
+
+    summary: ApplicationSummary
+    asks: dict[str, AskState] = field(default_factory=dict)
+    allocations: dict[str, AllocationState] = field(default_factory=dict)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the application has left its queue."""
+        return self.summary.state in ENDED
+
+
+@dataclass(slots=True)
+class NodeView:
+    """A node with its allocations, by allocation key."""
+
+    state: NodeState
+    allocations: dict[str, AllocationState] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Model:
+    """The whole read model. ``ended`` is by submission, the oldest first."""
+
+    partition: PartitionState | None = None
+    queues: dict[str, QueueState] = field(default_factory=dict)
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    applications: dict[str, ApplicationView] = field(default_factory=dict)
+    ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
+    time_ns: int = 0
+
+    def application(self, application_id: str) -> ApplicationView | None:
+        """Return an application, live or by its latest submission that has ended, or None."""
+        live = self.applications.get(application_id)
+        if live is not None:
+            return live
+        ended = [view for key, view in self.ended.items() if key[0] == application_id]
+        return ended[-1] if ended else None
+
+    def headroom(self, path: str) -> Resource:
+        """Return what may still be allocated in a queue; types without a limit are absent."""
+        room: Resource = {}
+        queue = self.queues.get(path)
+        while queue is not None:
+            if queue.max_resource is not None:
+                own = {
+                    name: limit - queue.allocated.get(name, 0)
+                    for name, limit in queue.max_resource.items()
+                }
+                room = smaller_of(room, own)
+            queue = self.queues.get(queue.parent)
+        return room
+
+    def children(self, path: str) -> list[QueueState]:
+        """Return a queue's children in the order of their names."""
+        return sorted((q for q in self.queues.values() if q.parent == path), key=lambda q: q.path)
+
+    def why(self, application: ApplicationView, ask: AskState) -> Waiting | None:
+        """Return why an ask is not allocated, or None when nobody has refused it yet.
+
+        What the application itself holds back comes first, then what its queue or the nodes
+        refuse for its shape.
+        """
+        own = {waiting.asks: waiting for waiting in application.summary.waiting}
+        names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
+        for name in names:
+            if name in own:
+                return own[name]
+        queue = self.queues.get(application.summary.queue_name)
+        refusals = queue.waiting if queue is not None else ()
+        return next((waiting for waiting in refusals if waiting.asks == ask.shape), None)

@@ -1,0 +1,170 @@
+"""From state events to the read model, and from the tap to the stories of applications.
+
+Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
+        asked for, and until it comes the last good model stands.
+Rule 2: events of a lower epoch are refused; a higher epoch starts with a snapshot.
+Rule 3: ended applications outlive a snapshot: the core forgets them, people do not.
+
+Limits: MAX_ENDED ended applications, MAX_STORY records an application, MAX_STORIES applications;
+the oldest go first.
+"""
+
+from collections import deque
+
+from services.api.projection.model import ApplicationView, Model, NodeView
+from shared.messages.envelope import CORE, Envelope, Outgoing
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    SnapshotRequest,
+    StateDelta,
+)
+from shared.messages.trace import TraceRecord, TraceRecords
+from shared.model.states import ENDED
+
+MAX_ENDED = 10_000
+MAX_STORIES = 2_000
+MAX_STORY = 2_000
+
+
+class Projection:
+    """The read model of one API replica."""
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.model = Model()
+        self.is_ready = False
+        self.epoch = 0
+        self.seq = 0
+        self.stories: dict[str, deque[TraceRecord]] = {}
+        self._has_asked = False
+        self._reset_seq = -1
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:  # noqa: ARG002
+        """Take an event in; ask for a snapshot where one is needed."""
+        match envelope.message:
+            case StateDelta() as delta:
+                self._on_delta(envelope, delta)
+            case TraceRecords(records):
+                for record in records:
+                    self._remember(record)
+            case _:
+                pass
+        if self.is_ready or self._has_asked:
+            return []
+        self._has_asked = True
+        request = SnapshotRequest(self.instance)
+        return [Outgoing(CORE, request, correlation_id="recovery")]
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def _on_delta(self, envelope: Envelope, delta: StateDelta) -> None:
+        if envelope.epoch < self.epoch:
+            return
+        if delta.reset:
+            self._start_over(envelope)
+        elif envelope.epoch > self.epoch or envelope.seq > self.seq + 1:
+            self.is_ready = False
+            self._has_asked = False
+            return
+        elif not self.is_ready or envelope.seq < self.seq:
+            return
+        self.seq = envelope.seq
+        self._apply(delta)
+
+    def _start_over(self, envelope: Envelope) -> None:
+        """Begin a snapshot; its later parts have the same epoch and seq, and go on with it."""
+        if (envelope.epoch, envelope.seq) != (self.epoch, self._reset_seq) or not self.is_ready:
+            ended = self.model.ended
+            self.model = Model(ended=ended)
+        self.epoch = envelope.epoch
+        self._reset_seq = envelope.seq
+        self.is_ready = True
+        self._has_asked = False
+
+    def _apply(self, delta: StateDelta) -> None:
+        model = self.model
+        model.time_ns = delta.time_ns
+        for partition in delta.partitions:
+            model.partition = partition
+        for queue in delta.queues:
+            if queue.removed:
+                model.queues.pop(queue.path, None)
+            else:
+                model.queues[queue.path] = queue
+        for node in delta.nodes:
+            if node.removed:
+                model.nodes.pop(node.node_id, None)
+            elif node.node_id in model.nodes:
+                model.nodes[node.node_id].state = node
+            else:
+                model.nodes[node.node_id] = NodeView(node)
+        for summary in delta.applications:
+            self._on_application(summary)
+        for ask in delta.asks:
+            self._on_ask(ask)
+        for allocation in delta.allocations:
+            self._on_allocation(allocation)
+        for summary in delta.applications:
+            if summary.state in ENDED:
+                self._retire(summary)
+
+    def _on_application(self, summary: ApplicationSummary) -> None:
+        view = self.model.applications.get(summary.application_id)
+        if view is not None and view.summary.submission == summary.submission:
+            view.summary = summary
+        elif view is None or int(summary.submission) > int(view.summary.submission):
+            if view is not None:
+                self._retire(view.summary)
+            self.model.applications[summary.application_id] = ApplicationView(summary)
+
+    def _retire(self, summary: ApplicationSummary) -> None:
+        view = self.model.applications.get(summary.application_id)
+        if view is None or view.summary.submission != summary.submission:
+            return
+        del self.model.applications[summary.application_id]
+        ended = self.model.ended
+        ended[summary.application_id, f"{self.epoch}.{summary.submission}"] = view
+        if len(ended) > MAX_ENDED:
+            del ended[next(iter(ended))]
+
+    def _on_ask(self, ask: AskState) -> None:
+        view = self.model.applications.get(ask.application_id)
+        if view is None:
+            return
+        if ask.removed:
+            view.asks.pop(ask.allocation_key, None)
+        else:
+            view.asks[ask.allocation_key] = ask
+
+    def _on_allocation(self, allocation: AllocationState) -> None:
+        key = allocation.allocation_key
+        view = self.model.applications.get(allocation.application_id)
+        node = self.model.nodes.get(allocation.node_id)
+        for allocations in (
+            view.allocations if view is not None else None,
+            node.allocations if node is not None else None,
+        ):
+            if allocations is None:
+                continue
+            if allocation.removed:
+                allocations.pop(key, None)
+            else:
+                allocations[key] = allocation
+
+    # --- stories --------------------------------------------------------------------------------
+
+    def _remember(self, record: TraceRecord) -> None:
+        for name in record.applications:
+            story = self.stories.get(name)
+            if story is None:
+                if len(self.stories) >= MAX_STORIES:
+                    del self.stories[next(iter(self.stories))]
+                story = self.stories[name] = deque(maxlen=MAX_STORY)
+            story.append(record)
+
+    def story(self, application_id: str) -> list[TraceRecord]:
+        """Return an application's records in the order in which things happened."""
+        records = self.stories.get(application_id, ())
+        return sorted(records, key=lambda record: record.published_ns + record.queued_ns)

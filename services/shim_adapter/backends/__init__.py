@@ -1,0 +1,1 @@
+"""Resource managers: what carries out the mirror's calls and reports what happens."""

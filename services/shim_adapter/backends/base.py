@@ -1,0 +1,26 @@
+"""What the shim adapter needs of a resource manager."""
+
+from typing import Protocol
+
+from services.shim_adapter.mirror.calls import Call, News
+from shared.messages.commands import PodSpec
+
+
+class CommandRefusedError(ValueError):
+    """A resource manager will not do what it was asked; the message says why."""
+
+
+class Backend(Protocol):
+    """A resource manager that can be driven a step at a time."""
+
+    def carry_out(self, call: Call, now_ns: int) -> list[News]:
+        """Do what the mirror asks; return what came of it at once."""
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Return what has happened up to a moment, in order."""
+
+    def next_due_ns(self) -> int | None:
+        """Return when something will happen by itself, or None."""
+
+    def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
+        """Create pods that people submitted. Raises CommandRefusedError, having created none."""

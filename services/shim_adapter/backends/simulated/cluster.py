@@ -1,0 +1,279 @@
+"""The simulated cluster: what an API server and its kubelets would do, and when.
+
+A pod that is bound starts after ``start_delay_ns`` and ends ``run_ns`` later (0: never by itself).
+A pod that is deleted is gone after ``confirm_delay_ns``; deletions that the core decided wait
+longer while confirmations are held. Time comes in with every call; nothing here reads a clock.
+
+Limits: MAX_ENDED_PODS ended pods and MAX_REMEMBERED gone ones are kept, the oldest go first.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from services.shim_adapter.backends.base import CommandRefusedError
+from services.shim_adapter.mirror.calls import (
+    BindPod,
+    BindRefused,
+    Call,
+    CreatePod,
+    DeletePod,
+    FailPod,
+    News,
+    NodeNews,
+    PodAdded,
+    PodEnded,
+    PodGone,
+)
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import NodeRecord, PodPhase, PodRecord
+from shared.messages.commands import NodeSpec, PodName, PodSpec
+from shared.messages.interface import TerminationType
+from shared.model.ids import derived_id
+
+MAX_ENDED_PODS = 20_000
+MAX_REMEMBERED = 20_000
+MAX_PODS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class GonePod:
+    """What is remembered of a pod that is no more."""
+
+    name: str
+    namespace: str
+    state: str  # Deleted or Preempted
+    placeholder: bool
+    application_id: str
+    task_group_name: str
+    reason: str
+
+
+class SimulatedCluster:
+    """A resource manager in memory. ``world`` is its state, shared with the mirror."""
+
+    def __init__(self, world: World, *, start_delay_ns: int = 0, confirm_delay_ns: int = 0) -> None:
+        self.world = world
+        self.start_delay_ns = start_delay_ns
+        self.confirm_delay_ns = confirm_delay_ns
+        self.are_confirmations_held = False
+        self.gone: dict[tuple[str, str], GonePod] = {}
+        self._held: dict[str, None] = {}
+        self._due: list[tuple[int, int, str, str]] = []
+        self._entered = 0
+        self._ended: deque[str] = deque()
+        for pod in world.all_pods():
+            self._resume(pod)
+
+    # --- what people do -------------------------------------------------------------------------
+
+    def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
+        """Create pods; names must be new, or those of pods that have ended."""
+        names = {(spec.namespace, spec.name) for spec in pods}
+        if len(names) != len(pods):
+            raise CommandRefusedError("two pods of one submission have the same name")
+        for spec in pods:
+            existing = self.world.pod_named(spec.namespace, spec.name)
+            if existing is not None and not existing.has_ended:
+                raise CommandRefusedError(
+                    f'pods "{spec.name}" already exists in namespace {spec.namespace}'
+                )
+        if len(self.world.pods) + len(pods) > MAX_PODS:
+            raise CommandRefusedError(f"the cluster has room for {MAX_PODS} pods")
+        news: list[News] = []
+        for at, spec in enumerate(pods):
+            existing = self.world.pod_named(spec.namespace, spec.name)
+            if existing is not None:
+                self.world.drop_pod(existing)
+            news.append(self._add(derived_id(f"pod/{cause}", at), spec, now_ns))
+        return news
+
+    def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
+        """Delete pods by name. Raises CommandRefusedError when one of them does not exist."""
+        pods: list[PodRecord] = []
+        for name in names:
+            pod = self.world.pod_named(name.namespace, name.name)
+            if pod is None:
+                raise CommandRefusedError(f'pods "{name.name}" not found in {name.namespace}')
+            pods.append(pod)
+        return [news for pod in pods for news in self._delete(pod, "", "", now_ns)]
+
+    def change_node(self, spec: NodeSpec, now_ns: int) -> list[News]:
+        """Add, update, drain, undrain or remove a node. Raises CommandRefusedError."""
+        node = self.world.nodes.get(spec.name)
+        if spec.action == "add":
+            return self._add_node(spec, node)
+        if node is None:
+            raise CommandRefusedError(f'nodes "{spec.name}" not found')
+        self.world.touch_node(spec.name)
+        if spec.action in ("drain", "undrain"):
+            node.is_cordoned = spec.action == "drain"
+        elif spec.action == "update":
+            node.capacity = spec.capacity or node.capacity
+            node.labels = spec.labels or node.labels
+            node.taints = spec.taints or node.taints
+        elif spec.action == "remove":
+            del self.world.nodes[spec.name]
+            return [NodeNews(node, "remove"), *self._lose_pods_on(spec.name, now_ns)]
+        else:
+            raise CommandRefusedError(f"no such action on a node: {spec.action!r}")
+        return [NodeNews(node, spec.action)]
+
+    def hold_confirmations(self, held: bool, now_ns: int) -> list[News]:  # noqa: FBT001
+        """Stop confirming what the core released, or let what was held go."""
+        self.are_confirmations_held = held
+        if not held:
+            for uid in self._held:
+                self._schedule(now_ns, "gone", uid)
+            self._held.clear()
+        return self.advance(now_ns)
+
+    # --- what the mirror asks -------------------------------------------------------------------
+
+    def carry_out(self, call: Call, now_ns: int) -> list[News]:
+        """Do what the mirror asks; unknown pods and repeats change nothing."""
+        match call:
+            case CreatePod():
+                return (
+                    [] if call.uid in self.world.pods else [self._add(call.uid, call.spec, now_ns)]
+                )
+            case BindPod():
+                return self._bind(call, now_ns)
+            case DeletePod():
+                pod = self.world.pods.get(call.uid)
+                return [] if pod is None else self._delete(pod, call.release, call.reason, now_ns)
+            case FailPod():
+                pod = self.world.pods.get(call.uid)
+                if pod is not None and not pod.has_ended:
+                    pod.reason, pod.message = call.reason, call.message
+                    self._end(pod, PodPhase.FAILED)
+                return []
+
+    def _bind(self, call: BindPod, now_ns: int) -> list[News]:
+        pod = self.world.pods.get(call.uid)
+        if pod is None or pod.node or pod.has_ended:
+            return []
+        if call.node not in self.world.nodes:
+            return [BindRefused(pod, f'nodes "{call.node}" not found')]
+        pod.node = call.node
+        self.world.touch_pod(pod)
+        if self.start_delay_ns:
+            self._schedule(now_ns + self.start_delay_ns, "start", pod.uid)
+        else:
+            self._start(pod, now_ns)
+        return []
+
+    # --- what happens by itself -----------------------------------------------------------------
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next thing happens by itself, or None."""
+        return self._due[0][0] if self._due else None
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Start, end and remove the pods whose time has come."""
+        news: list[News] = []
+        while self._due and self._due[0][0] <= now_ns:
+            due_ns, _, what, uid = heappop(self._due)
+            pod = self.world.pods.get(uid)
+            if pod is None:
+                continue
+            if what == "start":
+                self._start(pod, due_ns)
+            elif what == "gone":
+                news += self._gone(pod)
+            elif not (pod.deletion_ns or pod.has_ended):
+                self._end(pod, PodPhase.SUCCEEDED)
+                news.append(PodEnded(pod))
+        return news
+
+    # --- pods -----------------------------------------------------------------------------------
+
+    def _add(self, uid: str, spec: PodSpec, now_ns: int) -> PodAdded:
+        self.world.pods_made += 1
+        pod = PodRecord(uid, spec, now_ns, self.world.pods_made)
+        self.world.add_pod(pod)
+        self.gone.pop((spec.namespace, spec.name), None)
+        return PodAdded(pod)
+
+    def _start(self, pod: PodRecord, now_ns: int) -> None:
+        if pod.phase is not PodPhase.PENDING or pod.deletion_ns:
+            return
+        pod.phase = PodPhase.RUNNING
+        pod.started_ns = now_ns
+        self.world.touch_pod(pod)
+        if pod.spec.run_ns:
+            self._schedule(now_ns + pod.spec.run_ns, "end", pod.uid)
+
+    def _end(self, pod: PodRecord, phase: PodPhase) -> None:
+        pod.phase = phase
+        self.world.touch_pod(pod)
+        self._ended.append(pod.uid)
+        while len(self._ended) > MAX_ENDED_PODS:
+            oldest = self.world.pods.get(self._ended.popleft())
+            if oldest is not None:
+                self._forget(oldest)
+
+    def _delete(self, pod: PodRecord, release: str, reason: str, now_ns: int) -> list[News]:
+        pod.release = pod.release or release
+        pod.reason = pod.reason or reason
+        self.world.touch_pod(pod)
+        if pod.deletion_ns:
+            return []
+        pod.deletion_ns = now_ns or 1
+        if release and self.are_confirmations_held:
+            self._held[pod.uid] = None
+            return []
+        if release and self.confirm_delay_ns:
+            self._schedule(now_ns + self.confirm_delay_ns, "gone", pod.uid)
+            return []
+        return self._gone(pod)
+
+    def _gone(self, pod: PodRecord) -> list[News]:
+        self._forget(pod)
+        return [PodGone(pod)]
+
+    def _forget(self, pod: PodRecord) -> None:
+        spec = pod.spec
+        is_preempted = pod.release == TerminationType.PREEMPTED_BY_SCHEDULER
+        self.gone[spec.namespace, spec.name] = GonePod(
+            name=spec.name,
+            namespace=spec.namespace,
+            state="Preempted" if is_preempted else "Deleted",
+            placeholder=spec.placeholder,
+            application_id=spec.application_id,
+            task_group_name=spec.task_group_name,
+            reason=pod.reason,
+        )
+        if len(self.gone) > MAX_REMEMBERED:
+            del self.gone[next(iter(self.gone))]
+        self.world.drop_pod(pod)
+
+    def _lose_pods_on(self, node: str, now_ns: int) -> list[News]:
+        lost = [pod for pod in self.world.all_pods() if pod.node == node and not pod.has_ended]
+        for pod in lost:
+            pod.deletion_ns = pod.deletion_ns or now_ns or 1
+            pod.reason = pod.reason or "NodeRemoved"
+        return [news for pod in lost for news in self._gone(pod)]
+
+    def _resume(self, pod: PodRecord) -> None:
+        """Take up a pod that was read from a file where it stood."""
+        if pod.has_ended:
+            self._ended.append(pod.uid)
+        elif pod.deletion_ns:
+            self._schedule(pod.deletion_ns + self.confirm_delay_ns, "gone", pod.uid)
+        elif pod.phase is PodPhase.RUNNING and pod.spec.run_ns:
+            self._schedule(pod.started_ns + pod.spec.run_ns, "end", pod.uid)
+        elif pod.node and pod.phase is PodPhase.PENDING:
+            self._schedule(0, "start", pod.uid)
+
+    def _add_node(self, spec: NodeSpec, existing: NodeRecord | None) -> list[News]:
+        if existing is not None:
+            raise CommandRefusedError(f'nodes "{spec.name}" already exists')
+        node = NodeRecord(spec.name, spec.capacity, spec.labels, spec.taints)
+        self.world.nodes[spec.name] = node
+        self.world.touch_node(spec.name)
+        return [NodeNews(node, "add")]
+
+    def _schedule(self, due_ns: int, what: str, uid: str) -> None:
+        self._entered += 1
+        heappush(self._due, (due_ns, self._entered, what, uid))

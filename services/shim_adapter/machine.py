@@ -1,0 +1,300 @@
+"""The shim adapter's machine: commands and decisions in, requests to the core and replies out.
+
+It drives the mirror and the backend against each other until neither has anything more to do, and
+saves the world before anything that follows from it is said (``flush``).
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from services.shim_adapter.backends.base import CommandRefusedError
+from services.shim_adapter.backends.simulated import SimulatedCluster
+from services.shim_adapter.mirror import ClusterMirror
+from services.shim_adapter.mirror.calls import BindPod, Call, News
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationRecord
+from services.shim_adapter.translation.manifests import TranslatedDocument, translate
+from services.shim_adapter.translation.task_groups import TaskGroupsError, placeholder_ask
+from shared.messages.commands import (
+    ChangeNodes,
+    CommandResult,
+    DeleteApplication,
+    DeletePods,
+    HoldConfirmations,
+    PodName,
+    RefusedDocument,
+    SubmitApplication,
+    SubmitManifests,
+    SubmitPods,
+    SubmitResult,
+    SubmittedObject,
+)
+from shared.messages.envelope import CORE, Envelope, Outgoing, reply_address
+from shared.messages.interface import ConfigurationResult, UpdateConfiguration, UpdateResponse
+from shared.messages.protocol import SyncRequest
+from shared.model.units import seconds
+
+DEFAULT_RUN_NS = seconds(30)
+
+
+class ShimMachine:
+    """The machine of one resource manager. ``save`` writes the world to where it is kept."""
+
+    def __init__(
+        self,
+        world: World,
+        cluster: SimulatedCluster,
+        *,
+        rm_id: str = "mycluster",
+        default_run_ns: int = DEFAULT_RUN_NS,
+        save: Callable[[World], None] | None = None,
+    ) -> None:
+        self.world = world
+        self.cluster = cluster
+        self.mirror = ClusterMirror(world, rm_id)
+        self.config_error = ""
+        self._default_run_ns = default_run_ns
+        self._save = save
+        self._has_announced = False
+        self._candidate_config: str | None = None
+        self._config_askers: list[str] = []
+        self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
+            SyncRequest: lambda _, __: self._sync(),
+            UpdateResponse: self._on_response,
+            ConfigurationResult: self._on_configuration_result,
+            UpdateConfiguration: self._on_configuration,
+            SubmitManifests: self._on_manifests,
+        }
+        self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
+            SubmitApplication: self._submit_application,
+            SubmitPods: self._submit_pods,
+            DeletePods: self._delete_pods,
+            DeleteApplication: self._delete_application,
+            ChangeNodes: self._change_nodes,
+            HoldConfirmations: self._hold,
+        }
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Take a message in. The first one ever makes the machine say everything that exists."""
+        outgoing: list[Outgoing] = []
+        kind = type(envelope.message)
+        if not self._has_announced:
+            self._has_announced = True
+            if kind is not SyncRequest:
+                outgoing += self._sync()
+        outgoing += self._settle(self.cluster.advance(now_ns), now_ns)
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            return outgoing + handler(envelope, now_ns)
+        command = self._commands.get(kind)
+        if command is not None:
+            return outgoing + self._obey(command, envelope, now_ns)
+        return outgoing
+
+    def flush(self, now_ns: int) -> list[Outgoing]:  # noqa: ARG002 - the host's interface
+        """Save what has changed; only then may the answers go out."""
+        if self._save is not None:
+            self._save(self.world)
+        return []
+
+    def next_due_ns(self) -> int | None:
+        """Return when the cluster will do something by itself, or None."""
+        return self.cluster.next_due_ns() if self._has_announced else None
+
+    # --- the two halves -------------------------------------------------------------------------
+
+    def _settle(self, news: list[News], now_ns: int) -> list[Outgoing]:
+        """Let the mirror hear the news and the cluster carry out the calls, until all is quiet."""
+        outgoing: list[Outgoing] = []
+        heard: deque[News] = deque(news)
+        while heard:
+            calls, said = self.mirror.on_news(heard.popleft())
+            outgoing += said
+            self._carry_out(calls, heard, outgoing, now_ns)
+        return outgoing
+
+    def _carry_out(
+        self, calls: list[Call], heard: deque[News], outgoing: list[Outgoing], now_ns: int
+    ) -> None:
+        waiting = deque(calls)
+        while waiting:
+            call = waiting.popleft()
+            pod = self.world.pods.get(call.uid)
+            was_bound = pod is not None and bool(pod.node)
+            heard.extend(self.cluster.carry_out(call, now_ns))
+            if isinstance(call, BindPod) and pod is not None and pod.node and not was_bound:
+                more, said = self.mirror.bound(pod, now_ns)
+                waiting.extend(more)
+                outgoing += said
+
+    def _react(self, reaction: tuple[list[Call], list[Outgoing]], now_ns: int) -> list[Outgoing]:
+        calls, outgoing = reaction
+        heard: deque[News] = deque()
+        self._carry_out(calls, heard, outgoing, now_ns)
+        return outgoing + self._settle(list(heard), now_ns)
+
+    # --- the core -------------------------------------------------------------------------------
+
+    def _sync(self) -> list[Outgoing]:
+        outgoing = self.mirror.sync()
+        if self._candidate_config is not None:
+            outgoing.append(self._propose(self._candidate_config))
+        return outgoing
+
+    def _on_response(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        response = envelope.message
+        assert isinstance(response, UpdateResponse)
+        return self._react(self.mirror.on_response(response, envelope.epoch), now_ns)
+
+    def _propose(self, config: str) -> Outgoing:
+        return Outgoing(CORE, UpdateConfiguration(config), epoch=self.world.epoch)
+
+    def _on_configuration(self, envelope: Envelope, _: int) -> list[Outgoing]:
+        update = envelope.message
+        assert isinstance(update, UpdateConfiguration)
+        if update.scheduler:
+            self.world.scheduler_settings = dict(update.scheduler)
+        self._candidate_config = update.config
+        self._config_askers.append(envelope.reply_to)
+        return [self._propose(update.config)]
+
+    def _on_configuration_result(self, envelope: Envelope, _: int) -> list[Outgoing]:
+        """Keep a configuration that the core took; a refused one has changed nothing."""
+        result = envelope.message
+        assert isinstance(result, ConfigurationResult)
+        if envelope.epoch < self.world.epoch or self._candidate_config is None:
+            return []
+        self.config_error = result.error
+        if result.accepted:
+            self.world.set_config(self._candidate_config)
+        self._candidate_config = None
+        askers, self._config_askers = self._config_askers, []
+        answer = CommandResult(result.accepted, result.error)
+        return [reply for asker in askers for reply in _reply(asker, answer)]
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def _obey(
+        self,
+        command: Callable[[Envelope, int], list[Outgoing]],
+        envelope: Envelope,
+        now_ns: int,
+    ) -> list[Outgoing]:
+        """Carry a command out and answer whoever sent it, also when it is refused."""
+        try:
+            outgoing = command(envelope, now_ns)
+            answer = CommandResult(done=True)
+        except (CommandRefusedError, TaskGroupsError) as error:
+            outgoing, answer = [], CommandResult(done=False, message=str(error))
+        return outgoing + _reply(envelope.reply_to, answer)
+
+    def _submit_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        wanted = envelope.message
+        assert isinstance(wanted, SubmitApplication)
+        existing = self.world.applications.get(wanted.application_id)
+        if existing is not None and existing.is_live:
+            raise CommandRefusedError(
+                f"adding application {wanted.application_id} to partition default, "
+                "but application already existed"
+            )
+        placeholder_ask(wanted.task_groups)
+        application = ApplicationRecord(
+            application_id=wanted.application_id,
+            submission=self.world.next_submission(),
+            queue_name=wanted.queue_name,
+            namespace=wanted.namespace,
+            user=wanted.user,
+            groups=wanted.groups,
+            tags=wanted.tags,
+            style=wanted.style,
+            placeholder_timeout_seconds=wanted.placeholder_timeout_seconds,
+            execution_timeout_seconds=wanted.execution_timeout_seconds,
+            task_groups=wanted.task_groups,
+            created_ns=now_ns,
+        )
+        self.world.add_application(application)
+        return self._react(self.mirror.on_application(application), now_ns)
+
+    def _submit_pods(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        wanted = envelope.message
+        assert isinstance(wanted, SubmitPods)
+        news = self.cluster.create_pods(wanted.pods, envelope.message_id, now_ns)
+        return self._settle(news, now_ns)
+
+    def _delete_pods(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        wanted = envelope.message
+        assert isinstance(wanted, DeletePods)
+        return self._settle(self.cluster.delete_pods(wanted.pods, now_ns), now_ns)
+
+    def _delete_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Delete every pod of an application; the core then lets it complete."""
+        wanted = envelope.message
+        assert isinstance(wanted, DeleteApplication)
+        application = self.world.applications.get(wanted.application_id)
+        if application is None or not application.is_live:
+            raise CommandRefusedError(f"Application {wanted.application_id} not found")
+        pods = [
+            PodName(pod.spec.name, pod.spec.namespace)
+            for pod in self.world.pods_of(wanted.application_id)
+            if not pod.has_ended
+        ]
+        if not pods:
+            return self._react(self.mirror.remove_application(application), now_ns)
+        return self._settle(self.cluster.delete_pods(tuple(pods), now_ns), now_ns)
+
+    def _change_nodes(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        wanted = envelope.message
+        assert isinstance(wanted, ChangeNodes)
+        outgoing: list[Outgoing] = []
+        for node in wanted.nodes:
+            outgoing += self._settle(self.cluster.change_node(node, now_ns), now_ns)
+        return outgoing
+
+    def _hold(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        wanted = envelope.message
+        assert isinstance(wanted, HoldConfirmations)
+        return self._settle(self.cluster.hold_confirmations(wanted.held, now_ns), now_ns)
+
+    # --- manifests ------------------------------------------------------------------------------
+
+    def _on_manifests(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Create what the documents describe; every document is answered, taken or refused."""
+        wanted = envelope.message
+        assert isinstance(wanted, SubmitManifests)
+        translation = translate(wanted.documents, self._default_run_ns)
+        refused = [
+            RefusedDocument(document.source, document.index, error.field_path, error.message)
+            for document, error in translation.refused
+        ]
+        outgoing: list[Outgoing] = []
+        accepted: list[SubmittedObject] = []
+        for taken in translation.taken:
+            cause = f"{envelope.message_id}/{taken.document.source}/{taken.document.index}"
+            try:
+                news = self.cluster.create_pods(taken.pods, cause, now_ns)
+            except CommandRefusedError as error:
+                document = taken.document
+                refused.append(
+                    RefusedDocument(document.source, document.index, "metadata.name", str(error))
+                )
+                continue
+            accepted.append(_submitted(taken))
+            outgoing += self._settle(news, now_ns)
+        result = SubmitResult(tuple(accepted), tuple(refused))
+        return outgoing + _reply(envelope.reply_to, result)
+
+
+def _submitted(taken: TranslatedDocument) -> SubmittedObject:
+    return SubmittedObject(
+        source=taken.document.source,
+        index=taken.document.index,
+        kind=taken.kind,
+        name=taken.name,
+        application_id=taken.pods[0].application_id if taken.pods else "-",
+        pods=len(taken.pods),
+    )
+
+
+def _reply(reply_to: str, message: object) -> list[Outgoing]:
+    address = reply_address(reply_to)
+    return [] if address is None else [Outgoing(address, message, reply_to=reply_to)]

@@ -1,0 +1,112 @@
+"""From pods and applications to the items that the core understands."""
+
+from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
+from services.shim_adapter.translation.task_groups import placeholder_ask
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    AllocationAsk,
+    Constraints,
+    NodeAction,
+    NodeInfo,
+    UserGroupInformation,
+)
+from shared.model.units import NANOS_PER_SECOND
+
+_HOST_NAME = "si.io/hostname"
+_RACK_NAME = "si.io/rackname"
+_PARTITION = "si/node-partition"
+NODE_ACTIONS = {
+    "add": NodeAction.CREATE,
+    "update": NodeAction.UPDATE,
+    "drain": NodeAction.DRAIN_NODE,
+    "undrain": NodeAction.DRAIN_TO_SCHEDULABLE,
+    "remove": NodeAction.DECOMISSION,
+}
+
+
+def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
+    """Return a node's news (contract section 2.7: the attributes that are sent)."""
+    return NodeInfo(
+        node_id=node.name,
+        action=action,
+        schedulable_resource=node.capacity,
+        attributes={
+            _HOST_NAME: node.name,
+            _RACK_NAME: "/rack-default",
+            _PARTITION: f"[{rm_id}]default",
+        },
+        labels=node.labels,
+        taints=node.taints,
+    )
+
+
+def application_request(application: ApplicationRecord) -> AddApplicationRequest:
+    """Return the request that announces an application; a gang that is over has no more gang."""
+    groups = () if application.is_gang_over else application.task_groups
+    return AddApplicationRequest(
+        application_id=application.application_id,
+        queue_name=application.queue_name,
+        ugi=UserGroupInformation(application.user, application.groups),
+        tags={"namespace": application.namespace, **application.tags},
+        execution_timeout_milli_seconds=application.placeholder_timeout_seconds * 1000,
+        placeholder_ask=placeholder_ask(groups),
+        gang_scheduling_style=application.style,
+        reservation_start_ns=application.reservation_start_ns,
+        submission_time_ns=application.created_ns,
+        state=application.core_state,
+    )
+
+
+def _tags(pod: PodRecord) -> dict[str, str]:
+    return {
+        "kubernetes.io/meta/namespace": pod.spec.namespace,
+        "kubernetes.io/meta/podName": pod.spec.name,
+        "creationTime": str(pod.created_ns // NANOS_PER_SECOND),
+        **{f"kubernetes.io/label/{key}": value for key, value in pod.spec.labels.items()},
+    }
+
+
+def _constraints(pod: PodRecord) -> Constraints:
+    return Constraints(tuple(sorted(pod.spec.node_selector.items())), pod.spec.tolerations)
+
+
+def ask_of(pod: PodRecord, *, originator: bool) -> AllocationAsk:
+    """Return the ask of a pod that is not bound."""
+    spec = pod.spec
+    return AllocationAsk(
+        allocation_key=pod.uid,
+        application_id=spec.application_id,
+        resource_per_alloc=spec.resource,
+        priority=spec.priority,
+        task_group_name=spec.task_group_name,
+        placeholder=spec.placeholder,
+        originator=originator,
+        exec_timeout_milli_seconds=spec.execution_timeout_seconds * 1000,
+        create_time_ns=pod.created_ns,
+        allocation_tags=_tags(pod),
+        constraints=_constraints(pod),
+        allow_preempt_self=spec.allow_preempt_self,
+        allow_preempt_other=spec.allow_preempt_other,
+    )
+
+
+def allocation_of(pod: PodRecord, *, originator: bool, released: bool) -> Allocation:
+    """Return the allocation of a pod that is bound, for recovery."""
+    spec = pod.spec
+    return Allocation(
+        allocation_key=pod.uid,
+        application_id=spec.application_id,
+        node_id=pod.node,
+        resource_per_alloc=spec.resource,
+        priority=spec.priority,
+        task_group_name=spec.task_group_name,
+        placeholder=spec.placeholder,
+        originator=originator,
+        create_time_ns=pod.created_ns,
+        allocation_tags=_tags(pod),
+        constraints=_constraints(pod),
+        allow_preempt_self=spec.allow_preempt_self,
+        allow_preempt_other=spec.allow_preempt_other,
+        released=released,
+    )

@@ -1,0 +1,83 @@
+"""What the mirror asks of a resource manager, and what it hears from it."""
+
+from dataclasses import dataclass
+
+from services.shim_adapter.records import NodeRecord, PodRecord
+from shared.messages.commands import PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create a placeholder pod; its uid is derived, so that a repeat creates nothing."""
+
+    uid: str
+    spec: PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BindPod:
+    """Bind a pod to a node."""
+
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod; ``release`` is the termination type to confirm once it is gone."""
+
+    uid: str
+    release: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailPod:
+    """Set a pod that was never bound to Failed, with the reason that people see."""
+
+    uid: str
+    reason: str
+    message: str
+
+
+Call = CreatePod | BindPod | DeletePod | FailPod
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNews:
+    """A node was added, updated, drained, undrained or removed (the ``action``)."""
+
+    node: NodeRecord
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdded:
+    """A pod exists."""
+
+    pod: PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnded:
+    """A pod ran to its end, or failed."""
+
+    pod: PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod is no more."""
+
+    pod: PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BindRefused:
+    """A pod could not be bound; it is still pending."""
+
+    pod: PodRecord
+    reason: str
+
+
+News = NodeNews | PodAdded | PodEnded | PodGone | BindRefused

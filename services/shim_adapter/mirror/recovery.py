@@ -1,0 +1,71 @@
+"""Everything that exists, said from the start: what a core rebuilds itself from.
+
+Source: architecture section 4. The order is nodes and applications, then what is allocated, then
+what waits, so that every item finds what it refers to.
+"""
+
+from collections.abc import Iterator
+
+from services.shim_adapter.mirror.asks import (
+    allocation_of,
+    application_request,
+    ask_of,
+    node_info,
+)
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
+from shared.messages.interface import Allocation, NodeAction, TerminationType, UpdateRequest
+from shared.messages.protocol import SyncBegin, SyncEnd
+
+
+def everything(world: World, rm_id: str) -> Iterator[object]:
+    """Yield SyncBegin, the world in update requests, and SyncEnd."""
+    yield SyncBegin(world.config, tuple(sorted(world.scheduler_settings.items())))
+    nodes = tuple(
+        node_info(node, NodeAction.CREATE_DRAIN if node.is_cordoned else NodeAction.CREATE, rm_id)
+        for node in world.nodes.values()
+    )
+    applications = [a for a in world.applications.values() if a.is_live]
+    yield UpdateRequest(
+        rm_id, nodes=nodes, new_applications=tuple(map(application_request, applications))
+    )
+    allocations = tuple(
+        _existing(world, pod)
+        for application in applications
+        for pod in world.pods_of(application.application_id)
+        if pod.node and not pod.has_ended
+    )
+    yield UpdateRequest(rm_id, allocations=allocations)
+    asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting_pods(world))
+    yield UpdateRequest(rm_id, asks=asks)
+    yield SyncEnd(len(nodes), len(allocations), len(asks))
+
+
+def waiting_pods(world: World) -> list[PodRecord]:
+    """Return the pods that the core is to have an ask for."""
+    return [
+        pod
+        for application in world.applications.values()
+        if application.is_live
+        for pod in world.pods_of(application.application_id)
+        if is_to_be_asked(application, pod)
+    ]
+
+
+def is_to_be_asked(application: ApplicationRecord, pod: PodRecord) -> bool:
+    """Return whether a pod is to be asked for now: placeholders first, real pods after them."""
+    if pod.node or pod.has_ended or pod.deletion_ns or not application.is_live:
+        return False
+    if pod.spec.placeholder:
+        return application.phase is ApplicationPhase.RESERVING
+    return application.phase is ApplicationPhase.RUNNING
+
+
+def _existing(world: World, pod: PodRecord) -> Allocation:
+    """Return a bound pod as an allocation.
+
+    A placeholder that makes way for a real pod is not called released: the core will decide the
+    same again, and the place is not lost to another.
+    """
+    released = pod.release not in ("", TerminationType.PLACEHOLDER_REPLACED)
+    return allocation_of(pod, originator=world.is_originator(pod), released=released)

@@ -1,0 +1,130 @@
+"""The world: every node, pod and application that the resource manager has, with its indexes."""
+
+from collections.abc import Iterable
+
+from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
+from shared.messages.commands import PodSpec
+
+
+class World:
+    """The resource manager's truth, in memory, with a note of what has changed since last saved."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeRecord] = {}
+        self.pods: dict[str, PodRecord] = {}
+        self.applications: dict[str, ApplicationRecord] = {}
+        self.epoch = 0
+        self.config = ""
+        self.scheduler_settings: dict[str, str] = {}
+        self.submissions = 0
+        self.pods_made = 0
+        self.changed_nodes: dict[str, None] = {}
+        self.changed_pods: dict[str, None] = {}
+        self.changed_applications: dict[str, None] = {}
+        self.is_meta_changed = False
+        self._by_application: dict[str, dict[str, PodRecord]] = {}
+        self._by_name: dict[tuple[str, str], str] = {}
+        self._originators: dict[str, str] = {}
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def pods_of(self, application_id: str) -> list[PodRecord]:
+        """Return an application's pods in the order of their creation."""
+        return list(self._by_application.get(application_id, {}).values())
+
+    def all_pods(self) -> Iterable[PodRecord]:
+        """Return every pod."""
+        return self.pods.values()
+
+    def pod_named(self, namespace: str, name: str) -> PodRecord | None:
+        """Return a pod by name, or None."""
+        return self.pods.get(self._by_name.get((namespace, name), ""))
+
+    def is_originator(self, pod: PodRecord) -> bool:
+        """Return whether a pod is its application's first real one."""
+        return self._originators.get(pod.spec.application_id) == pod.uid
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def next_epoch(self) -> None:
+        """Begin the next epoch; decisions of any earlier one are refused from now on."""
+        self.epoch += 1
+        self.is_meta_changed = True
+
+    def set_config(self, config: str) -> None:
+        """Keep a queue configuration that the core has accepted, or the first one."""
+        self.config = config
+        self.is_meta_changed = True
+
+    def add_pod(self, pod: PodRecord) -> None:
+        """Take a pod in."""
+        spec = pod.spec
+        self.pods[pod.uid] = pod
+        self._by_name[spec.namespace, spec.name] = pod.uid
+        self._by_application.setdefault(spec.application_id, {})[pod.uid] = pod
+        if not spec.placeholder:
+            self._originators.setdefault(spec.application_id, pod.uid)
+        self.changed_pods[pod.uid] = None
+
+    def drop_pod(self, pod: PodRecord) -> None:
+        """Forget a pod that is no more."""
+        spec = pod.spec
+        self.pods.pop(pod.uid, None)
+        if self._by_name.get((spec.namespace, spec.name)) == pod.uid:
+            del self._by_name[spec.namespace, spec.name]
+        siblings = self._by_application.get(spec.application_id, {})
+        siblings.pop(pod.uid, None)
+        if not siblings:
+            self._by_application.pop(spec.application_id, None)
+        if self._originators.get(spec.application_id) == pod.uid:
+            del self._originators[spec.application_id]
+        self.changed_pods[pod.uid] = None
+
+    def touch_pod(self, pod: PodRecord) -> None:
+        """Note that a pod has changed."""
+        self.changed_pods[pod.uid] = None
+
+    def touch_node(self, name: str) -> None:
+        """Note that a node has changed or gone."""
+        self.changed_nodes[name] = None
+
+    def touch_application(self, application: ApplicationRecord) -> None:
+        """Note that an application has changed."""
+        self.changed_applications[application.application_id] = None
+
+    def add_application(self, application: ApplicationRecord) -> ApplicationRecord:
+        """Take an application in, in place of an earlier one of the same id that has ended."""
+        self.applications[application.application_id] = application
+        self.changed_applications[application.application_id] = None
+        self.is_meta_changed = True
+        return application
+
+    def next_submission(self) -> int:
+        """Return a number for a new submission of an application."""
+        self.submissions += 1
+        return self.submissions
+
+    def application_of(self, pod: PodRecord) -> ApplicationRecord:
+        """Make the application that a pod announces: its first pod says what it is."""
+        return self.add_application(
+            application_from_pod(pod.spec, self.next_submission(), pod.created_ns)
+        )
+
+
+def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> ApplicationRecord:
+    """Return the application record that an application's first pod stands for."""
+    return ApplicationRecord(
+        application_id=spec.application_id,
+        submission=submission,
+        queue_name=spec.queue_name,
+        namespace=spec.namespace,
+        user=spec.user,
+        groups=spec.groups,
+        style=spec.style,
+        placeholder_timeout_seconds=spec.placeholder_timeout_seconds,
+        execution_timeout_seconds=spec.execution_timeout_seconds,
+        task_groups=spec.task_groups,
+        created_ns=created_ns,
+        priority=spec.priority,
+        message=spec.task_groups_error,
+    )

@@ -1,0 +1,112 @@
+"""What the resource manager knows: nodes, pods, applications. The truth that recovery starts from.
+
+Mutable on purpose: one owner (the simulated cluster, or a watch on a real one), and the mirror,
+which reads them and writes the fields under "ours" alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.messages.interface import Taint
+
+
+class PodPhase(StrEnum):
+    """A pod's phase, as Kubernetes names them."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+ENDED_PHASES = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+class ApplicationPhase(StrEnum):
+    """What the mirror does for an application (the shim's own states, contract section 3.3)."""
+
+    NEW = "New"
+    RESERVING = "Reserving"
+    RUNNING = "Running"
+    RESUMING = "Resuming"
+    FAILING = "Failing"
+    REJECTED = "Rejected"
+    ENDED = "Ended"
+
+
+LIVE_PHASES = (
+    ApplicationPhase.NEW,
+    ApplicationPhase.RESERVING,
+    ApplicationPhase.RUNNING,
+    ApplicationPhase.RESUMING,
+    ApplicationPhase.FAILING,
+)
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """A node of the cluster; ``is_cordoned``: new pods stay away."""
+
+    name: str
+    capacity: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    is_cordoned: bool = False
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """A pod. ``node`` "" is not bound; ``deletion_ns`` 0 is not being deleted.
+
+    ``release`` is the termination type with which the core asked for its deletion, to be
+    confirmed when it is gone ("": the deletion was not the core's wish).
+    """
+
+    uid: str
+    spec: PodSpec
+    created_ns: int
+    sequence: int
+    phase: PodPhase = PodPhase.PENDING
+    node: str = ""
+    started_ns: int = 0
+    deletion_ns: int = 0
+    reason: str = ""
+    message: str = ""
+    release: str = ""  # ours
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the pod has run to its end."""
+        return self.phase in ENDED_PHASES
+
+
+@dataclass(slots=True)
+class ApplicationRecord:
+    """An application as the resource manager keeps it, with what the mirror must not forget."""
+
+    application_id: str
+    submission: int
+    queue_name: str = ""
+    namespace: str = "default"
+    user: str = "nobody"
+    groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    style: str = "Soft"
+    placeholder_timeout_seconds: int = 0
+    execution_timeout_seconds: int = 0
+    task_groups: tuple[TaskGroupSpec, ...] = ()
+    created_ns: int = 0
+    priority: int = 0
+    phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below
+    core_state: str = ""
+    reservation_start_ns: int = 0
+    is_gang_over: bool = False
+    message: str = ""
+    placeholders_made: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the core is to know of the application."""
+        return self.phase in LIVE_PHASES

@@ -1,0 +1,50 @@
+"""Placeholder pods: what holds a gang member's place until the real pod takes it.
+
+Source: contract section 2.6. The ten last characters of the name are derived from the application
+and the index instead of drawn, so that making them again makes the same pods.
+"""
+
+from services.shim_adapter.records import ApplicationRecord
+from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME
+from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.ids import derived_suffix
+from shared.model.resources import PODS
+
+PLACEHOLDER = "internal.yunikorn.apache.org/placeholder"
+_MAX_APPLICATION = 28
+_MAX_GROUP = 20
+_NONCE = 10
+
+
+def placeholder_name(application_id: str, group: str, cause: str) -> str:
+    """Return a placeholder's name: ``tg-<app>-<group>-<10 characters>``, at most 63 long."""
+    nonce = derived_suffix(cause, _NONCE)
+    return f"tg-{application_id[:_MAX_APPLICATION]}-{group[:_MAX_GROUP]}-{nonce}"
+
+
+def placeholder_pod(application: ApplicationRecord, group: TaskGroupSpec, cause: str) -> PodSpec:
+    """Return the pod that holds one member's place; it runs until it is deleted."""
+    return PodSpec(
+        name=placeholder_name(application.application_id, group.name, cause),
+        application_id=application.application_id,
+        resource={**group.min_resource, PODS: 1},
+        namespace=application.namespace,
+        queue_name=application.queue_name,
+        user=application.user,
+        groups=application.groups,
+        task_group_name=group.name,
+        placeholder=True,
+        priority=application.priority,
+        node_selector=group.node_selector,
+        tolerations=group.tolerations,
+        labels={
+            **group.labels,
+            "yunikorn.apache.org/app-id": application.application_id,
+            "yunikorn.apache.org/queue": application.queue_name,
+        },
+        annotations={
+            **group.annotations,
+            PLACEHOLDER: "true",
+            TASK_GROUP_NAME: group.name,
+        },
+    )

@@ -1,0 +1,252 @@
+"""From a Kubernetes pod (as a map) to the pod as the mirror knows it.
+
+Source: contract sections 2.1 to 2.7. Only pods with ``schedulerName: yunikorn`` are ours; others
+are refused with a sentence here, because nobody else would run them in a simulated cluster.
+"""
+
+import json
+from typing import Any
+
+from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.task_groups import (
+    POLICY_PARAMETERS,
+    TASK_GROUP_NAME,
+    TASK_GROUPS,
+    TaskGroupsError,
+    parse_policy_parameters,
+    parse_task_groups,
+    parse_tolerations,
+    string_map,
+)
+from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.quantity import QuantityError, pod_resources
+from shared.model.resources import (
+    PODS,
+    Resource,
+    add_into,
+    is_negative,
+    overflows,
+    without_zeros,
+)
+from shared.model.units import seconds
+
+SCHEDULER_NAMES = ("yunikorn", "muster")
+RUN_SECONDS = "muster.io/run-seconds"
+USER_INFO = "yunikorn.apache.org/user.info"
+ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
+MAX_NAME = 253
+_MAX_APPLICATION_ID = 63
+_INT32 = range(-(2**31), 2**31)
+_APP_ID_SOURCES = (
+    ("labels", "yunikorn.apache.org/app-id"),
+    ("annotations", "yunikorn.apache.org/app-id"),
+    ("labels", "applicationId"),
+    ("labels", "spark-app-selector"),
+)
+_QUEUE_SOURCES = (
+    ("labels", "yunikorn.apache.org/queue"),
+    ("annotations", "yunikorn.apache.org/queue"),
+    ("labels", "queue"),
+)
+
+
+def translate_pod(
+    body: dict[str, Any], *, where: str, name: str, default_run_ns: int, priority: int | None = None
+) -> PodSpec:
+    """Return the pod in a manifest (or a pod template). Raises ManifestError with the field.
+
+    ``where`` is the path of the pod inside its document, ``name`` its name. ``priority`` is that
+    of its priority class, where the class is known.
+    """
+    metadata = mapping(body.get("metadata") or {}, f"{where}metadata")
+    spec = mapping(body.get("spec"), f"{where}spec")
+    scheduler = spec.get("schedulerName")
+    if scheduler not in SCHEDULER_NAMES:
+        raise ManifestError(
+            f"{where}spec.schedulerName",
+            f"must be yunikorn for Muster to schedule the pod, found {scheduler!r}",
+        )
+    labels = texts(metadata.get("labels"), f"{where}metadata.labels")
+    annotations = texts(metadata.get("annotations"), f"{where}metadata.annotations")
+    namespace = str(metadata.get("namespace") or "default")
+    groups, groups_error = _task_groups(annotations)
+    timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
+    user, user_groups = _user(annotations)
+    return PodSpec(
+        name=name,
+        application_id=_application_id(labels, annotations, namespace),
+        queue_name=_first(_QUEUE_SOURCES, labels, annotations),
+        resource=pod_request(spec, f"{where}spec"),
+        namespace=namespace,
+        user=user,
+        groups=user_groups,
+        task_group_name=annotations.get(TASK_GROUP_NAME, ""),
+        priority=_priority(spec, where) if priority is None else priority,
+        run_ns=_run_ns(spec, annotations, where, default_run_ns),
+        node_selector=texts(spec.get("nodeSelector"), f"{where}spec.nodeSelector"),
+        tolerations=_tolerations(spec, where),
+        labels=labels,
+        annotations=annotations,
+        task_groups=groups,
+        task_groups_error=groups_error,
+        style=style,
+        placeholder_timeout_seconds=timeout_seconds,
+        allow_preempt_self=annotations.get(ALLOW_PREEMPTION, "true").lower() != "false",
+        allow_preempt_other=spec.get("preemptionPolicy") != "Never",
+    )
+
+
+def mapping(value: Any, where: str) -> dict[str, Any]:
+    """Return a map. Raises ManifestError."""
+    if not isinstance(value, dict):
+        found = "nothing" if value is None else type(value).__name__
+        raise ManifestError(where, f"a map was expected, found {found}")
+    return value
+
+
+def texts(value: Any, where: str) -> dict[str, str]:
+    """Return a map of texts; a number or truth value is refused, as an API server does."""
+    try:
+        return string_map(value, where)
+    except TaskGroupsError:
+        raise ManifestError(where, "a map of texts was expected") from None
+
+
+def _task_groups(annotations: dict[str, str]) -> tuple[tuple[TaskGroupSpec, ...], str]:
+    try:
+        return parse_task_groups(annotations.get(TASK_GROUPS, "")), ""
+    except TaskGroupsError as error:
+        return (), str(error)
+
+
+def _first(
+    sources: tuple[tuple[str, str], ...], labels: dict[str, str], annotations: dict[str, str]
+) -> str:
+    maps = {"labels": labels, "annotations": annotations}
+    return next((maps[kind][key] for kind, key in sources if maps[kind].get(key)), "")
+
+
+def _application_id(labels: dict[str, str], annotations: dict[str, str], namespace: str) -> str:
+    found = _first(_APP_ID_SOURCES, labels, annotations) or f"yunikorn-{namespace}-autogen"
+    return found[:_MAX_APPLICATION_ID]
+
+
+def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+    try:
+        info = json.loads(annotations.get(USER_INFO, "{}"))
+        user = info.get("user") or "nobody"
+        groups = tuple(str(group) for group in info.get("groups") or ())
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return "nobody", ()
+    return (str(user), groups) if user != "nobody" else ("nobody", ())
+
+
+def _priority(spec: dict[str, Any], where: str) -> int:
+    value = spec.get("priority")
+    if value is None:
+        return 0
+    if type(value) is not int or value not in _INT32:
+        raise ManifestError(f"{where}spec.priority", f"a 32-bit whole number, found {value!r}")
+    return value
+
+
+def _tolerations(spec: dict[str, Any], where: str) -> Any:
+    try:
+        return parse_tolerations(spec.get("tolerations"), "tolerations")
+    except TaskGroupsError as error:
+        raise ManifestError(f"{where}spec.tolerations", str(error)) from error
+
+
+def _containers(spec: dict[str, Any], key: str, where: str) -> list[tuple[str, dict[str, Any]]]:
+    value = spec.get(key) or []
+    if not isinstance(value, list):
+        raise ManifestError(f"{where}.{key}", "a list was expected")
+    return [
+        (f"{where}.{key}[{at}]", mapping(item, f"{where}.{key}[{at}]"))
+        for at, item in enumerate(value)
+    ]
+
+
+def _request(container: dict[str, Any], where: str) -> Resource:
+    """Return a container's requests; a limit stands in where there is no request."""
+    resources = mapping(container.get("resources") or {}, f"{where}.resources")
+    merged: dict[str, Any] = {}
+    for kind in ("limits", "requests"):
+        amounts = mapping(resources.get(kind) or {}, f"{where}.resources.{kind}")
+        try:
+            amounts_ok = pod_resources(amounts)
+        except QuantityError as error:
+            raise ManifestError(f"{where}.resources.{kind}", str(error)) from error
+        if is_negative(amounts_ok):
+            raise ManifestError(f"{where}.resources.{kind}", "cannot be negative")
+        merged |= amounts_ok
+    return merged
+
+
+def pod_request(spec: dict[str, Any], where: str) -> Resource:
+    """Return what a pod asks for (contract section 2.7): containers, init containers, overhead."""
+    total: Resource = {}
+    sidecars: Resource = {}
+    largest_start: Resource = {}
+    for place, container in _containers(spec, "initContainers", where):
+        request = _request(container, place)
+        if container.get("restartPolicy") == "Always":
+            add_into(sidecars, request)
+            continue
+        at_start = dict(request)
+        add_into(at_start, sidecars)
+        largest_start = _larger_of(largest_start, at_start)
+    for place, container in _containers(spec, "containers", where):
+        add_into(total, _request(container, place))
+    add_into(total, sidecars)
+    total = _larger_of(total, largest_start)
+    for key, replaces in (("resources", True), ("overhead", False)):
+        _pod_level(total, spec, key, where, replaces=replaces)
+    total[PODS] = 1
+    too_large = overflows(total)
+    if too_large is not None:
+        raise ManifestError(where, f"the sum of {too_large} does not fit 64 bits")
+    return without_zeros(total)
+
+
+def _pod_level(
+    total: Resource, spec: dict[str, Any], key: str, where: str, *, replaces: bool
+) -> None:
+    value = mapping(spec.get(key) or {}, f"{where}.{key}")
+    amounts = mapping(value.get("requests") or {}, f"{where}.{key}") if replaces else value
+    try:
+        resource = pod_resources(amounts)
+    except QuantityError as error:
+        raise ManifestError(f"{where}.{key}", str(error)) from error
+    if is_negative(resource):
+        raise ManifestError(f"{where}.{key}", "cannot be negative")
+    if replaces:
+        total.update(resource)
+    else:
+        add_into(total, resource)
+
+
+def _larger_of(left: Resource, right: Resource) -> Resource:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+def _run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str, default_ns: int) -> int:
+    """Return how long the simulated kubelet runs the pod.
+
+    The ``muster.io/run-seconds`` annotation says it; else a container's ``sleep N`` command does;
+    else the default.
+    """
+    stated = annotations.get(RUN_SECONDS)
+    if stated is not None:
+        if not (stated.isascii() and stated.isdecimal()):
+            raise ManifestError(
+                f"{where}metadata.annotations[{RUN_SECONDS}]",
+                f"a whole number of seconds, found {stated!r}",
+            )
+        return seconds(int(stated))
+    for _, container in _containers(spec, "containers", f"{where}spec"):
+        words = [*(container.get("command") or []), *(container.get("args") or [])]
+        match words:
+            case ["sleep", duration] if str(duration).isdecimal():
+                return seconds(int(duration))
+    return default_ns

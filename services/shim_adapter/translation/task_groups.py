@@ -1,0 +1,163 @@
+"""The gang annotations: task groups and scheduling policy parameters.
+
+A task-groups value that does not hold does not fail the pod: the application goes on without a
+gang, and an event says why (contract section 2.5; cases K-07, K-08).
+"""
+
+import json
+from typing import Any
+
+from shared.messages.commands import TaskGroupSpec
+from shared.messages.interface import Toleration
+from shared.model.quantity import QuantityError, pod_resources
+from shared.model.resources import (
+    PODS,
+    Resource,
+    add_into,
+    is_negative,
+    multiply,
+    overflows,
+)
+
+TASK_GROUPS = "yunikorn.apache.org/task-groups"
+TASK_GROUP_NAME = "yunikorn.apache.org/task-group-name"
+POLICY_PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
+MAX_MEMBERS = 2**31 - 1
+MAX_TASK_GROUPS = 1_000
+
+
+class TaskGroupsError(ValueError):
+    """A task-groups annotation does not hold; the message says which rule it breaks."""
+
+
+def parse_task_groups(annotation: str) -> tuple[TaskGroupSpec, ...]:
+    """Return the task groups of an annotation; an empty one has none. Raises TaskGroupsError."""
+    if not annotation.strip():
+        return ()
+    try:
+        value = json.loads(annotation)
+    except (ValueError, RecursionError) as error:
+        raise TaskGroupsError(f"not JSON: {error}") from error
+    if not isinstance(value, list):
+        raise TaskGroupsError(f"a list was expected, found {type(value).__name__}")
+    if len(value) > MAX_TASK_GROUPS:
+        raise TaskGroupsError(f"{len(value)} task groups, at most {MAX_TASK_GROUPS}")
+    groups = tuple(_task_group(item, annotation) for item in value)
+    names = [group.name for group in groups]
+    if len(set(names)) != len(names):
+        raise TaskGroupsError(f"a task group name is used twice: {names}")
+    placeholder_ask(groups)
+    return groups
+
+
+def placeholder_ask(groups: tuple[TaskGroupSpec, ...]) -> Resource:
+    """Return what all members of all groups need together, one pod each.
+
+    Raises TaskGroupsError when the sum does not fit 64 bits.
+    """
+    total: Resource = {}
+    for group in groups:
+        add_into(total, multiply({**group.min_resource, PODS: 1}, group.min_member))
+        too_large = overflows(total)
+        if too_large is not None:
+            raise TaskGroupsError(
+                f"the sum over all members overflows for resource {too_large!r} "
+                f"in taskGroup {group.name!r}"
+            )
+    return total
+
+
+def _task_group(value: Any, annotation: str) -> TaskGroupSpec:
+    if not isinstance(value, dict):
+        raise TaskGroupsError(f"a task group must be a map, found {type(value).__name__}")
+    fields = {str(key).lower(): item for key, item in value.items()}
+    name = fields.get("name")
+    if not isinstance(name, str) or not name:
+        raise TaskGroupsError(f"can't get taskGroup Name from pod annotation, {annotation}")
+    if fields.get("minresource") is None:
+        raise TaskGroupsError(f"can't get taskGroup MinResource from pod annotation, {annotation}")
+    members = fields.get("minmember")
+    if members is None or members == 0:
+        raise TaskGroupsError(f"can't get taskGroup MinMember from pod annotation, {annotation}")
+    if type(members) is not int or members > MAX_MEMBERS:
+        raise TaskGroupsError(f"minMember must be a whole number up to {MAX_MEMBERS}: {members!r}")
+    if members < 0:
+        raise TaskGroupsError(f"minMember cannot be negative, {annotation}")
+    return TaskGroupSpec(
+        name=name,
+        min_member=members,
+        min_resource=_min_resource(name, fields["minresource"]),
+        node_selector=string_map(fields.get("nodeselector"), f"{name}.nodeSelector"),
+        tolerations=parse_tolerations(fields.get("tolerations"), f"{name}.tolerations"),
+        labels=string_map(fields.get("labels"), f"{name}.labels"),
+        annotations=string_map(fields.get("annotations"), f"{name}.annotations"),
+    )
+
+
+def _min_resource(name: str, value: Any) -> Resource:
+    if not isinstance(value, dict):
+        raise TaskGroupsError(f"minResource in taskGroup {name!r} must be a map")
+    if PODS in value:
+        raise TaskGroupsError(
+            f"minResource 'pods' in taskGroup {name!r} collides with another resource "
+            "under canonical key 'pods'"
+        )
+    try:
+        resource = pod_resources(value)
+    except QuantityError as error:
+        raise TaskGroupsError(f"minResource in taskGroup {name!r}: {error}") from error
+    if is_negative(resource):
+        raise TaskGroupsError(f"minResource in taskGroup {name!r} cannot be negative")
+    return resource
+
+
+def string_map(value: Any, where: str) -> dict[str, str]:
+    """Return a map of texts; absent is empty. Raises TaskGroupsError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise TaskGroupsError(f"{where}: a map of texts was expected")
+    return {str(key): item for key, item in value.items()}
+
+
+def parse_tolerations(value: Any, where: str) -> tuple[Toleration, ...]:
+    """Return Kubernetes tolerations; absent is none. Raises TaskGroupsError."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise TaskGroupsError(f"{where}: a list was expected")
+    tolerations: list[Toleration] = []
+    for item in value:
+        if not isinstance(item, dict):
+            raise TaskGroupsError(f"{where}: a toleration must be a map")
+        operator = str(item.get("operator") or "Equal")
+        if operator not in ("Equal", "Exists"):
+            raise TaskGroupsError(f"{where}: operator must be Equal or Exists, found {operator!r}")
+        tolerations.append(
+            Toleration(
+                key=str(item.get("key") or ""),
+                operator=operator,
+                value=str(item.get("value") or ""),
+                effect=str(item.get("effect") or ""),
+            )
+        )
+    return tuple(tolerations)
+
+
+def parse_policy_parameters(annotation: str) -> tuple[int, str]:
+    """Return the placeholder timeout in seconds (0: the default) and the gang style.
+
+    Items are separated by one space; those without exactly one ``=`` are skipped, unknown styles
+    are Soft, a timeout that is no whole number is 0 (contract section 2.5).
+    """
+    timeout_seconds, style = 0, "Soft"
+    for item in annotation.split(" "):
+        parts = item.split("=")
+        if len(parts) != 2:  # noqa: PLR2004 - a key and a value
+            continue
+        key, value = parts
+        if key == "placeholderTimeoutInSeconds":
+            timeout_seconds = int(value) if value.isascii() and value.isdecimal() else 0
+        elif key == "gangSchedulingStyle":
+            style = value if value in ("Soft", "Hard") else "Soft"
+    return timeout_seconds, style

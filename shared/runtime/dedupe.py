@@ -1,0 +1,19 @@
+"""Which messages have been handled: a window over their identities, the oldest are forgotten."""
+
+MAX_REMEMBERED = 50_000
+
+
+class HandledMessages:
+    """The last MAX_REMEMBERED identities."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, None] = {}
+
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._seen
+
+    def add(self, message_id: str) -> None:
+        """Remember an identity."""
+        self._seen[message_id] = None
+        if len(self._seen) > MAX_REMEMBERED:
+            del self._seen[next(iter(self._seen))]

@@ -1,0 +1,298 @@
+"""The host: read an inbox, let a machine handle what comes, publish the answers, acknowledge.
+
+It is the one loop that every service runs.
+
+Rule 1: every answer is published and confirmed before the message that caused it is acknowledged.
+Rule 2: a message that has been handled is not handled again; it is acknowledged.
+Rule 3: an instance that lost its connection has lost its place: it starts over with a new machine,
+        which recovers like any other (architecture section 4).
+Rule 4: an exception from a machine is a bug, and stops the host, which starts over. A message that
+        did so MAX_CRASHES times is dead-lettered with the reason, so that one message cannot keep
+        a service down.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import structlog
+
+from shared.bus.base import Bus, Delivery, Subscription
+from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
+from shared.messages.envelope import API_ALL, Address, Envelope, Outgoing, envelope_of
+from shared.messages.protocol import Heartbeat, Tick
+from shared.messages.sections import coalesced, story_of
+from shared.messages.trace import TraceRecord, TraceRecords
+from shared.model.ids import derived_id
+from shared.model.units import NANOS_PER_SECOND, seconds
+from shared.runtime.clock import Clock
+from shared.runtime.dedupe import HandledMessages
+from shared.runtime.metrics import HostMetrics
+from shared.runtime.telemetry import Tap
+
+MAX_BATCH = 200
+MAX_CRASHES = 3
+MAX_INJECTED = 1_000
+_RETRY_FIRST_SECONDS = 0.1
+_RETRY_LONGEST_SECONDS = 2.0
+log = structlog.get_logger("muster.host")
+
+
+class Machine(Protocol):
+    """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch."""
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Take a message in and return the answers."""
+
+
+@dataclass(slots=True)
+class Injected:
+    """A message from inside the service, on the same way as those from the bus."""
+
+    envelope: Envelope
+
+
+@dataclass(slots=True)
+class HostOptions:
+    """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios)."""
+
+    heartbeat_ns: int = seconds(1)
+    is_tapped: bool = True
+    max_batch: int = MAX_BATCH
+    on_crash: Callable[[BaseException], None] | None = field(default=None)
+
+
+class Host:
+    """One instance of a service: a machine, its inbox, and the loop between them."""
+
+    def __init__(
+        self,
+        inbox: Address,
+        make_machine: Callable[[], Machine],
+        bus: Bus,
+        clock: Clock,
+        *,
+        instance: str,
+        options: HostOptions | None = None,
+    ) -> None:
+        self.inbox = inbox
+        self.instance = instance
+        self.machine = make_machine()
+        self.is_active = False
+        self.metrics = HostMetrics(inbox.service)
+        self._make_machine = make_machine
+        self._bus = bus
+        self._clock = clock
+        self._options = options or HostOptions()
+        self._handled = HandledMessages()
+        self._injected: asyncio.Queue[Injected] = asyncio.Queue(MAX_INJECTED)
+        self._entered = 0
+        self._tap = Tap(inbox.service, is_on=self._options.is_tapped)
+        self._started_ns = clock.now_ns()
+        self.is_waiting = False
+
+    async def run(self) -> None:
+        """Run until cancelled, starting over whenever the connection is lost."""
+        while True:
+            try:
+                await self._run_connected()
+            except BusUnavailableError as error:
+                log.warning(
+                    "the bus is away; starting over when it answers",
+                    service=self.inbox.service,
+                    error=str(error),
+                )
+                self.is_active = False
+                self.machine = self._make_machine()
+                await asyncio.sleep(_RETRY_FIRST_SECONDS)
+            except BusClosedError:
+                return
+
+    async def inject(self, message: object, *, reply_to: str = "", traceparent: str = "") -> str:
+        """Put a message in from inside the service; return its identity."""
+        self._entered += 1
+        message_id = derived_id(f"{self.instance}/{self._started_ns}", self._entered)
+        envelope = Envelope(
+            message_id=message_id,
+            kind=type(message).__name__,
+            message=message,
+            to=self.inbox,
+            source=self.inbox.service,
+            traceparent=traceparent,
+            reply_to=reply_to,
+            published_ns=self._clock.now_ns(),
+        )
+        await self._injected.put(Injected(envelope))
+        return message_id
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    async def _run_connected(self) -> None:
+        subscription = await self._bus.subscribe(self.inbox)
+        beats = asyncio.create_task(self._beat())
+        try:
+            await self._loop(subscription)
+        finally:
+            beats.cancel()
+            with suppress(asyncio.CancelledError):
+                await beats
+            with suppress(BusUnavailableError, BusClosedError):
+                await subscription.close()
+
+    async def _loop(self, subscription: Subscription) -> None:
+        receiving: asyncio.Task[list[Delivery]] | None = None
+        injected: asyncio.Task[Injected] | None = None
+        try:
+            while True:
+                receiving = receiving or asyncio.create_task(
+                    subscription.receive(self._options.max_batch)
+                )
+                injected = injected or asyncio.create_task(self._injected.get())
+                sleeping = self._sleeper()
+                waiting = {receiving, injected} | ({sleeping} if sleeping else set())
+                self.is_waiting = True
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                self.is_waiting = False
+                deliveries: list[Delivery] = []
+                inside: list[Envelope] = []
+                if receiving.done():
+                    deliveries, receiving = receiving.result(), None
+                    self.is_active = True
+                if injected.done():
+                    inside.append(injected.result().envelope)
+                    injected = None
+                if sleeping is not None:
+                    if sleeping.done():
+                        inside.append(self._tick())
+                    sleeping.cancel()
+                await self._handle_batch(subscription, deliveries, inside)
+        finally:
+            for task in (receiving, injected):
+                if task is not None:
+                    task.cancel()
+
+    def _sleeper(self) -> "asyncio.Task[None] | None":
+        """Return a task that ends when the machine is due, or None."""
+        next_due = getattr(self.machine, "next_due_ns", None)
+        due_ns = next_due() if next_due is not None and self.is_active else None
+        return None if due_ns is None else asyncio.create_task(self._clock.sleep_until(due_ns))
+
+    def _tick(self) -> Envelope:
+        self._entered += 1
+        now_ns = self._clock.now_ns()
+        message_id = derived_id(f"tick/{self.instance}/{self._started_ns}", self._entered)
+        return Envelope(message_id, "Tick", Tick(), self.inbox, "clock", published_ns=now_ns)
+
+    async def _handle_batch(
+        self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
+    ) -> None:
+        now_ns = self._clock.now_ns()
+        answers: list[Envelope] = []
+        last: Envelope | None = None
+        for delivery in deliveries:
+            if delivery.envelope.message_id in self._handled:
+                self.metrics.repeated()
+                continue
+            answers += await self._handle(subscription, delivery, now_ns)
+            self._handled.add(delivery.envelope.message_id)
+            last = delivery.envelope
+        for envelope in inside:
+            answers += self._answers(self.machine.handle(envelope, now_ns), envelope, now_ns)
+            last = envelope
+        if last is not None:
+            answers += self._flush(last, now_ns)
+        answers += self._tap_records(now_ns)
+        await self._publish(answers)
+        if deliveries:
+            await subscription.ack(deliveries)
+
+    async def _handle(
+        self, subscription: Subscription, delivery: Delivery, now_ns: int
+    ) -> list[Envelope]:
+        envelope = delivery.envelope
+        started = self.metrics.started()
+        try:
+            outgoing = self.machine.handle(envelope, now_ns)
+        except PoisonError as error:
+            await subscription.dead_letter(delivery, str(error))
+            self.metrics.dead_lettered()
+            return []
+        except Exception as error:
+            log.exception("a machine failed", service=self.inbox.service, kind=envelope.kind)
+            if delivery.delivery_count >= MAX_CRASHES:
+                reason = f"crashed its reader {delivery.delivery_count} times: {error!r}"
+                await subscription.dead_letter(delivery, reason)
+                self.metrics.dead_lettered()
+            raise
+        answers = self._answers(outgoing, envelope, now_ns)
+        spent_ns = self.metrics.handled(envelope.kind, started)
+        self._tap.handled(envelope, outgoing, now_ns, spent_ns)
+        return answers
+
+    def _flush(self, cause: Envelope, now_ns: int) -> list[Envelope]:
+        flush = getattr(self.machine, "flush", None)
+        if flush is None:
+            return []
+        started = self.metrics.started()
+        outgoing: list[Outgoing] = flush(now_ns)
+        self._tap.flushed(cause, outgoing, self.metrics.handled("flush", started))
+        return self._answers(outgoing, cause, now_ns, offset=1_000_000)
+
+    def _answers(
+        self, outgoing: list[Outgoing], cause: Envelope, now_ns: int, offset: int = 0
+    ) -> list[Envelope]:
+        return [
+            envelope_of(
+                item if item.correlation_id else replace(item, correlation_id=story_of(item)),
+                cause=cause,
+                index=offset + at,
+                source=self.inbox.service,
+                now_ns=now_ns,
+            )
+            for at, item in enumerate(coalesced(outgoing))
+        ]
+
+    def _tap_records(self, now_ns: int) -> list[Envelope]:
+        records: tuple[TraceRecord, ...] = self._tap.take()
+        if not records:
+            return []
+        self._entered += 1
+        cause = Envelope(records[-1].message_id, "tap", None, self.inbox, self.inbox.service)
+        message = Outgoing(API_ALL, TraceRecords(records))
+        return [
+            envelope_of(
+                message, cause=cause, index=2_000_000 + self._entered,
+                source=self.inbox.service, now_ns=now_ns,
+            )
+        ]  # fmt: skip
+
+    async def _publish(self, envelopes: list[Envelope]) -> None:
+        """Publish, and try again until it is confirmed: the identities stay the same."""
+        delay = _RETRY_FIRST_SECONDS
+        while envelopes:
+            try:
+                await self._bus.publish(envelopes)
+                self.metrics.published(len(envelopes))
+                return
+            except BusUnavailableError as error:
+                log.warning("publishing again", service=self.inbox.service, error=str(error))
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, _RETRY_LONGEST_SECONDS)
+
+    async def _beat(self) -> None:
+        """Put a heartbeat into the own inbox: whoever is active sees that it is."""
+        while True:
+            self._entered += 1
+            now_ns = self._clock.now_ns()
+            message_id = derived_id(f"beat/{self.instance}/{self._started_ns}", self._entered)
+            beat = Envelope(
+                message_id, "Heartbeat", Heartbeat(self.instance), self.inbox,
+                self.inbox.service, published_ns=now_ns,
+            )  # fmt: skip
+            with suppress(BusUnavailableError):
+                await self._bus.publish([beat])
+            if not self._options.heartbeat_ns:
+                return
+            await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)

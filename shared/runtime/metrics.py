@@ -1,0 +1,48 @@
+"""What a host counts, in Prometheus' form."""
+
+import time
+
+from prometheus_client import Counter, Histogram
+
+_HANDLED = Histogram(
+    "muster_message_handling_seconds",
+    "Time a machine took for a message",
+    ["service", "kind"],
+    buckets=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0),
+)
+_PUBLISHED = Counter("muster_messages_published", "Messages published", ["service"])
+_REPEATED = Counter("muster_messages_repeated", "Messages that came again", ["service"])
+_DEAD = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
+
+
+class HostMetrics:
+    """The counters of one service in this process."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self.published_total = 0
+        self.handled_total = 0
+
+    def started(self) -> int:
+        """Return the moment at which a measurement starts."""
+        return time.perf_counter_ns()
+
+    def handled(self, kind: str, started: int) -> int:
+        """Count a message as handled; return the nanoseconds it took."""
+        spent_ns = time.perf_counter_ns() - started
+        _HANDLED.labels(self._service, kind).observe(spent_ns / 1e9)
+        self.handled_total += 1
+        return spent_ns
+
+    def published(self, count: int) -> None:
+        """Count published messages."""
+        _PUBLISHED.labels(self._service).inc(count)
+        self.published_total += count
+
+    def repeated(self) -> None:
+        """Count a message that came again."""
+        _REPEATED.labels(self._service).inc()
+
+    def dead_lettered(self) -> None:
+        """Count a message that was put aside."""
+        _DEAD.labels(self._service).inc()

@@ -1,0 +1,136 @@
+"""The tap: a record of every message that was handled, for the trace and for OpenTelemetry.
+
+Heartbeats, ticks and the tap's own messages are not recorded. OpenTelemetry is used when an
+exporter endpoint is configured and its packages are installed (the ``otel`` extra).
+"""
+
+import os
+from typing import Any
+
+from shared.messages.envelope import Envelope, Outgoing
+from shared.messages.protocol import Heartbeat, Tick
+from shared.messages.sections import contents_by_application
+from shared.messages.state import SnapshotRequest, StateDelta
+from shared.messages.trace import TraceRecord, TraceRecords
+
+MAX_RECORDS = 2_000
+_UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest)
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+class Tap:
+    """The records of one host, until they are taken; beyond MAX_RECORDS they are dropped."""
+
+    def __init__(self, service: str, *, is_on: bool) -> None:
+        self.service = service
+        self.dropped = 0
+        self._is_on = is_on
+        self._records: list[TraceRecord] = []
+        self._tracer = _tracer(service) if os.environ.get(_ENDPOINT) else None
+
+    def handled(
+        self, envelope: Envelope, outgoing: list[Outgoing], now_ns: int, spent_ns: int
+    ) -> None:
+        """Record a message that a machine has handled, with what it answered."""
+        message = envelope.message
+        if not self._is_on or isinstance(message, _UNTOLD):
+            return
+        contents = contents_by_application(message)
+        decisions = _decisions(outgoing)
+        names = list(dict.fromkeys([*contents, *decisions]))
+        record = TraceRecord(
+            message_id=envelope.message_id,
+            cause_id=envelope.cause_id,
+            correlation_id=envelope.correlation_id,
+            traceparent=envelope.traceparent,
+            kind=envelope.kind,
+            source=envelope.source,
+            destination=self.service,
+            published_ns=envelope.published_ns,
+            queued_ns=max(0, now_ns - envelope.published_ns),
+            handled_ns=spent_ns,
+            applications=tuple(names),
+            contents=tuple(contents.get(name, "") for name in names),
+            decisions=tuple(decisions.get(name, "") for name in names),
+        )
+        self._add(record)
+
+    def flushed(self, cause: Envelope, outgoing: list[Outgoing], spent_ns: int) -> None:
+        """Record what a machine decided at the end of a batch, under the batch's last message."""
+        decisions = _decisions(outgoing)
+        if not self._is_on or not decisions:
+            return
+        self._add(
+            TraceRecord(
+                message_id=cause.message_id,
+                cause_id=cause.cause_id,
+                correlation_id=cause.correlation_id,
+                traceparent=cause.traceparent,
+                kind="decision",
+                source=self.service,
+                destination=self.service,
+                published_ns=cause.published_ns,
+                queued_ns=0,
+                handled_ns=spent_ns,
+                applications=tuple(decisions),
+                contents=("",) * len(decisions),
+                decisions=tuple(decisions.values()),
+            )
+        )
+
+    def take(self) -> tuple[TraceRecord, ...]:
+        """Return the records since the last call."""
+        records, self._records = tuple(self._records), []
+        return records
+
+    def _add(self, record: TraceRecord) -> None:
+        if self._tracer is not None:
+            _export(self._tracer, record)
+        if len(self._records) < MAX_RECORDS:
+            self._records.append(record)
+        else:
+            self.dropped += 1
+
+
+def _decisions(outgoing: list[Outgoing]) -> dict[str, str]:
+    said: dict[str, list[str]] = {}
+    for item in outgoing:
+        if isinstance(item.message, _UNTOLD):
+            continue
+        for name, phrase in contents_by_application(item.message).items():
+            said.setdefault(name, []).append(f"to {item.to.service}: {phrase}")
+    return {name: "; ".join(phrases) for name, phrases in said.items()}
+
+
+def _tracer(service: str) -> Any:
+    """Return an OpenTelemetry tracer. Raises RuntimeError when the extra is not installed."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise RuntimeError(f"{_ENDPOINT} is set; install muster[otel] as well") from error
+    provider = TracerProvider(resource=Resource.create({"service.name": f"muster-{service}"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider.get_tracer("muster")
+
+
+def _export(tracer: Any, record: TraceRecord) -> None:
+    from opentelemetry.propagate import extract
+
+    start_ns = record.published_ns + record.queued_ns
+    span = tracer.start_span(
+        f"{record.destination} {record.kind}",
+        context=extract({"traceparent": record.traceparent}),
+        start_time=start_ns,
+        attributes={
+            "messaging.system": "rabbitmq",
+            "messaging.message.id": record.message_id,
+            "messaging.message.conversation_id": record.correlation_id,
+            "muster.queued_ns": record.queued_ns,
+            "muster.applications": list(record.applications),
+            "muster.decisions": list(record.decisions),
+        },
+    )
+    span.end(end_time=start_ns + record.handled_ns)
