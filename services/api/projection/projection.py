@@ -10,6 +10,8 @@ the oldest go first.
 """
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.envelope import CORE, Envelope, Outgoing
@@ -17,6 +19,9 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    NodeState,
+    PartitionState,
+    QueueState,
     SnapshotRequest,
     StateDelta,
 )
@@ -84,31 +89,38 @@ class Projection:
         self._has_asked = False
 
     def _apply(self, delta: StateDelta) -> None:
-        model = self.model
-        model.time_ns = delta.time_ns
-        for partition in delta.partitions:
-            model.partition = partition
-        for queue in delta.queues:
-            if queue.removed:
-                model.queues.pop(queue.path, None)
-            else:
-                model.queues[queue.path] = queue
-        for node in delta.nodes:
-            if node.removed:
-                model.nodes.pop(node.node_id, None)
-            elif node.node_id in model.nodes:
-                model.nodes[node.node_id].state = node
-            else:
-                model.nodes[node.node_id] = NodeView(node)
-        for summary in delta.applications:
-            self._on_application(summary)
-        for ask in delta.asks:
-            self._on_ask(ask)
-        for allocation in delta.allocations:
-            self._on_allocation(allocation)
+        self.model.time_ns = delta.time_ns
+        handlers: tuple[tuple[tuple[Any, ...], Callable[[Any], None]], ...] = (
+            (delta.partitions, self._on_partition),
+            (delta.queues, self._on_queue),
+            (delta.nodes, self._on_node),
+            (delta.applications, self._on_application),
+            (delta.asks, self._on_ask),
+            (delta.allocations, self._on_allocation),
+        )
+        for items, handler in handlers:
+            for item in items:
+                handler(item)
         for summary in delta.applications:
             if summary.state in ENDED:
                 self._retire(summary)
+
+    def _on_partition(self, partition: PartitionState) -> None:
+        self.model.partition = partition
+
+    def _on_queue(self, queue: QueueState) -> None:
+        if queue.removed:
+            self.model.queues.pop(queue.path, None)
+        else:
+            self.model.queues[queue.path] = queue
+
+    def _on_node(self, node: NodeState) -> None:
+        if node.removed:
+            self.model.nodes.pop(node.node_id, None)
+        elif node.node_id in self.model.nodes:
+            self.model.nodes[node.node_id].state = node
+        else:
+            self.model.nodes[node.node_id] = NodeView(node)
 
     def _on_application(self, summary: ApplicationSummary) -> None:
         view = self.model.applications.get(summary.application_id)

@@ -1,0 +1,264 @@
+"""YuniKorn's answers from the read model: names, units and omissions exactly as its own.
+
+Source: contract section 5.3. Times are Unix nanoseconds, but ``startTime`` of an application is in
+milliseconds. Keys whose value is zero or empty are left out unless the contract says "always".
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from services.api.projection.model import ApplicationView, Model, NodeView
+from shared.messages.state import AllocationState, AskState, QueueState
+from shared.model.resources import Resource, ResourceView, add, without_zeros
+from shared.model.states import ApplicationState
+
+Answer = dict[str, Any]
+NO_PRIORITY = -(2**31)
+PERCENT = 100
+_ZERO_TIME_MS = -62135596800000
+
+
+def _pruned(answer: Answer, always: Iterable[str] = ()) -> Answer:
+    keep = set(always)
+    return {key: value for key, value in answer.items() if value or key in keep}
+
+
+def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
+    """Return how much of the whole is used, in percent, for the types that are in both."""
+    return {name: part[name] * PERCENT // whole[name] for name in part if whole.get(name, 0) > 0}
+
+
+def partition_info(model: Model) -> list[Answer]:
+    """Return PartitionInfo for the one partition, or an empty list before there is one."""
+    partition = model.partition
+    if partition is None:
+        return []
+    return [
+        _pruned(
+            {
+                "clusterId": partition.rm_id or "mycluster",
+                "name": partition.name,
+                "capacity": {
+                    "capacity": dict(partition.capacity),
+                    "usedCapacity": dict(partition.allocated),
+                    "utilization": percent_of(partition.allocated, partition.capacity),
+                },
+                "nodeSortingPolicy": {
+                    "type": partition.node_sort_policy,
+                    "resourceWeights": dict(partition.resource_weights),
+                },
+                "preemptionEnabled": partition.preemption_enabled,
+                "quotaPreemptionEnabled": False,
+                "totalNodes": len(model.nodes),
+                "applications": _application_counts(model),
+                "totalContainers": sum(len(node.allocations) for node in model.nodes.values()),
+                "state": partition.state,
+                "lastStateTransitionTime": partition.state_time_ns,
+            },
+            always=(
+                "clusterId", "name", "capacity", "nodeSortingPolicy", "preemptionEnabled",
+                "quotaPreemptionEnabled",
+            ),
+        )
+    ]  # fmt: skip
+
+
+def _application_counts(model: Model) -> dict[str, int]:
+    views = [*model.applications.values(), *model.ended.values()]
+    counts = Counter(view.summary.state for view in views)
+    return {**counts, "total": len(views)} if views else {}
+
+
+def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -> Answer:
+    """Return PartitionQueueDAOInfo of a queue; its children only with ``subtree``."""
+    queue = model.queues[path]
+    children = model.children(path)
+    limit, guaranteed = queue.max_resource or {}, queue.guaranteed_resource or {}
+    answer: Answer = {
+        "queuename": queue.path,
+        "status": queue.status,
+        "partition": partition,
+        "pendingResource": dict(queue.pending),
+        "maxResource": dict(limit),
+        "guaranteedResource": dict(guaranteed),
+        "allocatedResource": dict(queue.allocated),
+        "headroom": model.headroom(path),
+        "isLeaf": queue.is_leaf,
+        "isManaged": queue.is_managed,
+        "properties": dict(queue.properties),
+        "parent": queue.parent,
+        "childNames": [child.path for child in children],
+        "absUsedCapacity": percent_of(queue.allocated, limit),
+        "maxRunningApps": queue.max_running_apps,
+        "runningApps": queue.running_apps,
+        "currentPriority": queue.current_priority,
+        "allocatingAcceptedApps": list(queue.allocating_accepted_apps),
+        "prioritySorting": queue.priority_sorting,
+        **_preemption_fields(queue),
+    }
+    if queue.is_leaf:
+        answer["sortingPolicy"] = queue.sort_policy
+    if subtree:
+        answer["children"] = [queue_info(model, child.path, subtree=True) for child in children]
+    return _pruned(
+        answer,
+        always=(
+            "queuename", "partition", "isLeaf", "isManaged", "currentPriority", "prioritySorting",
+            "preemptionEnabled", "isPreemptionFence", "isPriorityFence",
+        ),
+    )  # fmt: skip
+
+
+def _preemption_fields(queue: QueueState) -> Answer:
+    policy = queue.properties.get("preemption.policy", "default")
+    offset = queue.properties.get("priority.offset", "0")
+    return {
+        "preemptionEnabled": policy != "disabled",
+        "isPreemptionFence": policy == "fence",
+        "preemptionDelay": queue.properties.get("preemption.delay", "30s"),
+        "isPriorityFence": queue.properties.get("priority.policy", "default") == "fence",
+        "priorityOffset": int(offset) if offset.lstrip("-").isdecimal() else 0,
+    }
+
+
+def node_info(node: NodeView) -> Answer:
+    """Return NodeDAOInfo."""
+    state = node.state
+    return _pruned(
+        {
+            "nodeID": state.node_id,
+            "hostName": state.attributes.get("si/hostname", ""),
+            "rackName": state.attributes.get("si/rackname", ""),
+            "attributes": dict(state.attributes),
+            "capacity": without_zeros(state.capacity),
+            "allocated": without_zeros(state.allocated),
+            "occupied": without_zeros(state.occupied),
+            "available": without_zeros(state.available),
+            "utilized": percent_of(state.allocated, state.capacity),
+            "allocations": [allocation_info(item) for item in node.allocations.values()],
+            "schedulable": state.schedulable,
+            "isReserved": False,
+        },
+        always=("nodeID", "schedulable", "isReserved"),
+    )
+
+
+def allocation_info(allocation: AllocationState) -> Answer:
+    """Return AllocationDAOInfo."""
+    return _pruned(
+        {
+            "allocationKey": allocation.allocation_key,
+            "allocationTags": dict(allocation.tags),
+            "requestTime": allocation.request_time_ns,
+            "allocationTime": allocation.request_time_ns,
+            "resource": dict(allocation.resource),
+            "priority": str(allocation.priority),
+            "nodeId": allocation.node_id,
+            "applicationId": allocation.application_id,
+            "placeholder": allocation.placeholder,
+            "placeholderUsed": allocation.placeholder_used,
+            "taskGroupName": allocation.task_group_name,
+            "originator": allocation.originator,
+        },
+        always=("allocationKey",),
+    )
+
+
+_LOG_TEXTS = {"QUEUE_QUOTA": "Not enough queue quota", "NO_NODE_FITS": "No node fits the request"}
+
+
+def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answer:
+    """Return AllocationAskDAOInfo, with why it waits as its allocation log."""
+    waiting = model.why(application, ask)
+    log: list[Answer] = []
+    if waiting is not None:
+        text = _LOG_TEXTS.get(waiting.reason, waiting.message)
+        log = [{"message": text, "lastOccurrence": waiting.since_ns, "count": 1}]
+    return _pruned(
+        {
+            "allocationKey": ask.allocation_key,
+            "allocationTags": dict(ask.tags),
+            "requestTime": ask.create_time_ns,
+            "resource": dict(ask.resource),
+            "priority": str(ask.priority),
+            "applicationId": ask.application_id,
+            "placeholder": ask.placeholder,
+            "taskGroupName": ask.task_group_name,
+            "allocationLog": log,
+            "originator": ask.originator,
+            "schedulingAttempted": waiting is not None,
+        },
+        always=("allocationKey",),
+    )
+
+
+def application_info(model: Model, view: ApplicationView) -> Answer:
+    """Return ApplicationDAOInfo."""
+    summary = view.summary
+    start_ms = summary.start_time_ns // 1_000_000 if summary.start_time_ns else _ZERO_TIME_MS
+    return _pruned(
+        {
+            "applicationID": summary.application_id,
+            "usedResource": dict(summary.allocated),
+            "maxUsedResource": dict(summary.max_allocated),
+            "pendingResource": dict(summary.pending),
+            "partition": model.partition.name if model.partition else "default",
+            "queueName": summary.queue_name,
+            "submissionTime": summary.submission_time_ns,
+            "finishedTime": summary.finished_time_ns,
+            "requests": [ask_info(model, view, ask) for ask in view.asks.values()],
+            "allocations": [allocation_info(item) for item in view.allocations.values()],
+            "applicationState": summary.state,
+            "user": summary.user,
+            "groups": list(summary.groups),
+            "rejectedMessage": summary.rejected_message,
+            "stateLog": [
+                {"time": change.time_ns, "applicationState": change.state}
+                for change in summary.state_log
+            ],
+            "placeholderData": [
+                _pruned(
+                    {
+                        "taskGroupName": group.task_group_name,
+                        "count": group.count,
+                        "minResource": dict(group.min_resource),
+                        "replaced": group.replaced,
+                        "timedout": group.timedout,
+                    }
+                )
+                for group in summary.placeholders
+            ],
+            "maxRequestPriority": 0
+            if summary.max_request_priority == NO_PRIORITY
+            else summary.max_request_priority,
+            "startTime": start_ms,
+            "resourceHistory": {},
+        },
+        always=("applicationID", "partition", "queueName", "resourceHistory"),
+    )
+
+
+def applications_in_state(model: Model, state: str, status: str = "") -> list[ApplicationView]:
+    """Return the applications of ``active``, ``rejected`` or ``completed``, narrowed by status."""
+    if state == "active":
+        return [
+            view
+            for view in model.applications.values()
+            if not status or view.summary.state.lower() == status
+        ]
+    rejected = ApplicationState.REJECTED
+    return [
+        view
+        for view in model.ended.values()
+        if (view.summary.state == rejected) == (state == "rejected")
+    ]
+
+
+def held_placeholders(view: ApplicationView) -> Resource:
+    """Return what an application's placeholders hold now."""
+    total: Resource = {}
+    for allocation in view.allocations.values():
+        if allocation.placeholder:
+            total = add(total, allocation.resource)
+    return total

@@ -1,0 +1,143 @@
+"""All four services in one process, on any bus and any clock; each can crash and start again."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+
+from services.api.machine import ApiMachine
+from services.core import service as core_service
+from services.core.scheduler.scheduler import Scheduler
+from services.shim_adapter.machine import ShimMachine
+from services.shim_adapter.service import INBOX as SHIM_INBOX
+from services.shim_adapter.service import ShimOptions, ShimService
+from services.timers import service as timers_service
+from shared.bus.base import Bus
+from shared.messages.envelope import Address
+from shared.runtime.clock import Clock
+from shared.runtime.host import Host, HostOptions, Machine
+
+SERVICES = ("core", "timers", "shim_adapter", "api")
+_RESTART_SECONDS = 0.5
+log = structlog.get_logger("muster.launcher")
+
+
+@dataclass(slots=True)
+class Running:
+    """A service that runs: its host, its own connection, and the task that drives it."""
+
+    host: Host
+    bus: Bus
+    task: "asyncio.Task[None]"
+
+
+@dataclass
+class LocalCluster:
+    """The four services of one process."""
+
+    make_bus: Callable[[], Bus]
+    clock: Clock
+    shim: ShimOptions = field(default_factory=ShimOptions)
+    host_options: HostOptions = field(default_factory=HostOptions)
+    wrap_machine: Callable[[str, Machine], Machine] = lambda _, machine: machine
+
+    def __post_init__(self) -> None:
+        self.running: dict[str, Running] = {}
+        self.shim_service = ShimService(self.shim)
+        self._starts = 0
+
+    async def start(self) -> None:
+        """Start every service."""
+        for name in SERVICES:
+            await self.start_service(name)
+
+    async def start_service(self, name: str) -> None:
+        """Start one service on a connection of its own."""
+        self._starts += 1
+        instance = f"{name.replace('_', '-')}-{self._starts}"
+        inbox, make = self._parts(name, instance)
+        bus = self.make_bus()
+        await bus.connect()
+        host = Host(
+            inbox,
+            lambda: self.wrap_machine(name, make()),
+            bus,
+            self.clock,
+            instance=instance,
+            options=self.host_options,
+        )
+        task = asyncio.create_task(self._supervise(name, host), name=f"muster-{name}")
+        self.running[name] = Running(host, bus, task)
+
+    def _parts(self, name: str, instance: str) -> tuple[Address, Callable[[], Machine]]:
+        match name:
+            case "core":
+                return core_service.INBOX, lambda: core_service.make_machine(instance)
+            case "timers":
+                return timers_service.INBOX, lambda: timers_service.make_machine(instance)
+            case "shim_adapter":
+                return SHIM_INBOX, self.shim_service.make_machine
+            case "api":
+                return Address("api", instance), lambda: ApiMachine(instance)
+            case _:
+                raise ValueError(f"no such service: {name!r}; there are {', '.join(SERVICES)}")
+
+    async def _supervise(self, name: str, host: Host) -> None:
+        """Run a host; a bug stops it, and it starts over after a moment (house style: crash)."""
+        try:
+            await host.run()
+        except Exception:
+            log.exception("a service crashed; starting it again", service=name)
+            await asyncio.sleep(_RESTART_SECONDS)
+            running = self.running.pop(name, None)
+            if running is not None:
+                await running.bus.close()
+                await self.start_service(name)
+
+    async def crash(self, name: str) -> None:
+        """Stop a service as ``kill -9`` would: no goodbye, nothing acknowledged."""
+        running = self.running.pop(name)
+        running.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await running.task
+        await running.bus.close()
+
+    async def stop(self) -> None:
+        """Stop every service."""
+        for name in list(self.running):
+            await self.crash(name)
+        self.shim_service.close()
+
+    # --- looking in -----------------------------------------------------------------------------
+
+    def machine(self, name: str) -> Machine:
+        """Return the machine of a running service."""
+        machine = self.running[name].host.machine
+        return getattr(machine, "inner", machine)
+
+    @property
+    def core(self) -> Scheduler:
+        """Return the core's machine."""
+        machine = self.machine("core")
+        assert isinstance(machine, Scheduler)
+        return machine
+
+    @property
+    def shim_machine(self) -> ShimMachine:
+        """Return the shim adapter's machine."""
+        machine = self.machine("shim_adapter")
+        assert isinstance(machine, ShimMachine)
+        return machine
+
+    @property
+    def api(self) -> ApiMachine:
+        """Return the API's machine."""
+        machine = self.machine("api")
+        assert isinstance(machine, ApiMachine)
+        return machine
+
+    async def ask(self, message: object) -> object:
+        """Send a command through the API, as its HTTP routes do, and return the answer."""
+        return await self.api.ask(self.running["api"].host, message)

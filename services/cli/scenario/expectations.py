@@ -1,0 +1,219 @@
+"""Compares what a scenario expects with what is so, and says both where they differ."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from services.api.projection.model import ApplicationView, Model
+from services.api.ws_v1 import application_info, node_info, queue_info
+from services.cli.launcher import LocalCluster
+from services.core.scheduler.invariants import violations
+from services.shim_adapter.backends.simulated.cluster import GonePod
+from services.shim_adapter.records import ApplicationPhase, PodRecord
+from shared.bus.codec import record_to_plain
+from shared.model.reasons import Reason
+
+if TYPE_CHECKING:
+    from services.cli.scenario.runner import Observed
+    from services.cli.scenario.schema import CountEntry, ExpectStep, PodExpectation
+
+
+def decision(item: object) -> dict[str, Any]:
+    """Return an item of an UpdateResponse as the scenario's ``decisions`` match it."""
+    return {"kind": type(item).__name__, **record_to_plain(item)}
+
+
+def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -> list[str]:
+    """Return a sentence for each thing that is not as expected."""
+    model = cluster.api.projection.model
+    failed: list[str] = []
+    checks: list[tuple[Mapping[str, Any], Callable[[str, Any], list[str]]]] = [
+        (expected.applications, partial(_application, model)),
+        (expected.pods, partial(_pod, cluster)),
+        (expected.nodes, partial(_node, model)),
+        (expected.queues, partial(_queue, model)),
+        (expected.rejected, partial(_rejected, observed)),
+    ]
+    for wanted, checker in checks:
+        for name, value in wanted.items():
+            failed += checker(name, value)
+    for entry in expected.count:
+        failed += _count(cluster, entry)
+    for fields in expected.decisions:
+        failed += _decisions(observed, fields)
+    observed.decisions.clear()
+    if expected.invariants:
+        failed += violations(cluster.core.partition)
+    return failed
+
+
+def _rejected(observed: "Observed", name: str, text: str) -> list[str]:
+    found = observed.rejected.get(name, "not rejected")
+    return [] if text in found else [f"rejected.{name}: expected {text!r}, found {found!r}"]
+
+
+def _compare(where: str, wanted: Any, found: Any) -> list[str]:
+    """Compare a value; a map is compared key by key, and a number that is absent is 0."""
+    if isinstance(wanted, Mapping):
+        inner = found if isinstance(found, Mapping) else {}
+        return [
+            text
+            for key, value in wanted.items()
+            for text in _compare(f"{where}.{key}", value, inner.get(key, _absent(value)))
+        ]
+    if wanted != found:
+        return [f"{where}: expected {wanted!r}, found {found!r}"]
+    return []
+
+
+def _absent(wanted: Any) -> Any:
+    """Return what an absent field stands for, by the type that is expected of it."""
+    if isinstance(wanted, bool):
+        return False
+    if isinstance(wanted, int):
+        return 0
+    empty: dict[type, Any] = {str: "", list: []}
+    return empty.get(type(wanted))
+
+
+def _application(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
+    view = model.application(name)
+    where = f"applications.{name}"
+    if view is None:
+        return [f"{where}: expected to exist, found none"]
+    failed: list[str] = []
+    info = application_info(model, view)
+    special = _special(view)
+    for key, value in wanted.items():
+        if key == "reason":
+            texts = (view.summary.message, view.summary.rejected_message)
+            if not any(value in text for text in texts):
+                failed.append(f"{where}.reason: expected {value!r}, found {' '.join(texts)!r}")
+        elif key == "pending" and isinstance(value, Mapping):
+            failed += _compare(f"{where}.pending", value, view.summary.pending)
+        elif key in special:
+            failed += _compare(f"{where}.{key}", value, special[key])
+        else:
+            failed += _compare(f"{where}.{key}", value, info.get(key, _absent(value)))
+    return failed
+
+
+def _special(view: ApplicationView) -> dict[str, Any]:
+    summary = view.summary
+    return {
+        "state": summary.state,
+        "queue": summary.queue_name,
+        "allocated": summary.allocated,
+        "placeholders": sum(item.placeholder for item in view.allocations.values()),
+        "pending": len(view.asks),
+    }
+
+
+def _node(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
+    view = model.nodes.get(name)
+    if view is None:
+        return [f"nodes.{name}: expected to exist, found none"]
+    info = node_info(view)
+    return [
+        text
+        for key, value in wanted.items()
+        for text in _compare(f"nodes.{name}.{key}", value, info.get(key, _absent(value)))
+    ]
+
+
+_QUEUE_NAMES = {
+    "allocated": "allocatedResource",
+    "pending": "pendingResource",
+    "state": "status",
+    "max": "maxResource",
+    "guaranteed": "guaranteedResource",
+}
+
+
+def _queue(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
+    path = name.lower()
+    if path not in model.queues:
+        return [f"queues.{name}: expected to exist, found none"]
+    info = queue_info(model, path, subtree=False)
+    failed: list[str] = []
+    for key, value in wanted.items():
+        found = info.get(_QUEUE_NAMES.get(key, key), _absent(value))
+        failed += _compare(f"queues.{name}.{key}", value, found)
+    return failed
+
+
+def _pod(cluster: LocalCluster, name: str, wanted: "PodExpectation") -> list[str]:
+    found = _find_pod(cluster, name)
+    if found is None:
+        return [f"pods.{name}: expected to exist, found none"]
+    failed: list[str] = []
+    state = found.state if isinstance(found, GonePod) else found.phase.value
+    if wanted.state is not None and wanted.state != state:
+        reason = _reason(cluster, found)
+        failed.append(f"pods.{name}.state: expected {wanted.state}, found {state} ({reason})")
+    node = "" if isinstance(found, GonePod) else found.node
+    if wanted.node is not None and wanted.node != node:
+        failed.append(f"pods.{name}.node: expected {wanted.node!r}, found {node!r}")
+    reason = _reason(cluster, found)
+    if wanted.reason is not None and wanted.reason != reason:
+        failed.append(f"pods.{name}.reason: expected {wanted.reason}, found {reason or 'none'}")
+    return failed
+
+
+def _find_pod(cluster: LocalCluster, name: str) -> PodRecord | GonePod | None:
+    shim = cluster.shim_machine
+    live = [pod for pod in shim.world.all_pods() if pod.spec.name == name]
+    if live:
+        return live[-1]
+    gone = [pod for pod in shim.cluster.gone.values() if pod.name == name]
+    return gone[-1] if gone else None
+
+
+def _reason(cluster: LocalCluster, pod: PodRecord | GonePod) -> str:
+    """Return why a pod is as it is; one that waits has the scheduler's reason."""
+    if isinstance(pod, GonePod) or pod.node or pod.reason:
+        return pod.reason
+    application = cluster.shim_machine.world.applications.get(pod.spec.application_id)
+    model = cluster.api.projection.model
+    view = model.application(pod.spec.application_id)
+    ask = view.asks.get(pod.uid) if view is not None else None
+    if view is not None and ask is not None:
+        waiting = model.why(view, ask)
+        return waiting.reason if waiting is not None else ""
+    if application is not None and application.phase is ApplicationPhase.RESERVING:
+        return Reason.GANG_PLACEHOLDERS_PENDING.value
+    return ""
+
+
+def _count(cluster: LocalCluster, entry: "CountEntry") -> list[str]:
+    pods: list[tuple[str, str, bool, str, str]] = [
+        (
+            pod.spec.application_id,
+            pod.spec.task_group_name,
+            pod.spec.placeholder,
+            pod.phase.value,
+            pod.node,
+        )
+        for pod in cluster.shim_machine.world.all_pods()
+    ]
+    pods += [
+        (pod.application_id, pod.task_group_name, pod.placeholder, pod.state, "")
+        for pod in cluster.shim_machine.cluster.gone.values()
+    ]
+    wanted = (entry.app, entry.taskGroup, entry.placeholder, entry.state, entry.node)
+    found = sum(
+        all(want is None or want == have for want, have in zip(wanted, pod, strict=True))
+        for pod in pods
+    )
+    if found == entry.number:
+        return []
+    what = entry.model_dump(exclude_none=True, exclude={"number"})
+    return [f"count {what}: expected {entry.number}, found {found}"]
+
+
+def _decisions(observed: "Observed", wanted: dict[str, Any]) -> list[str]:
+    fields = {key: value for key, value in wanted.items() if key != "is"}
+    found = sum(not _compare("", fields, decision) for decision in observed.decisions)
+    if found == wanted.get("is"):
+        return []
+    return [f"decisions {fields}: expected {wanted.get('is')}, found {found}"]

@@ -1,0 +1,329 @@
+"""The scenario file's format, checked key by key: every mistake has a file, a line and a key.
+
+Unknown keys are errors everywhere. Keys whose feature comes with a later release are told apart
+from mistakes: ``not supported yet: KEY``.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from shared.model.quantity import QuantityError, pod_resources
+from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
+
+MAX_FILE_BYTES = 2_000_000
+_LATER = {
+    "foreign": "foreign pods",
+    "nodeName": "required nodes",
+    "placementrules": "placement rules",
+    "limits": "user and group limits",
+    "childtemplate": "child templates",
+    "usergroupresolver": "group resolvers",
+}
+_LATER_SETTINGS = {"actions", "policy"}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS_NS = {
+    "ms": NANOS_PER_MILLI,
+    "s": NANOS_PER_SECOND,
+    "m": 60 * NANOS_PER_SECOND,
+    "h": 3600 * NANOS_PER_SECOND,
+}
+PodState = Literal["Pending", "Running", "Succeeded", "Failed", "Preempted", "Deleted"]
+
+
+class ScenarioError(ValueError):
+    """A scenario file is malformed; the message has file, line, key and what was expected."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _quantities(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("a map of quantities was expected")  # noqa: TRY004 - pydantic's way
+    try:
+        resource = pod_resources(value)
+    except QuantityError as error:
+        raise ValueError(str(error)) from error
+    return resource
+
+
+class _Resources(_Strict):
+    @field_validator("capacity", "requests", "minResource", mode="before", check_fields=False)
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        return _quantities(value)
+
+
+class TaintStep(_Strict):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class TolerationStep(_Strict):
+    """A toleration of a pod or a task group."""
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: str = ""
+    tolerationSeconds: int | None = None  # noqa: N815 - the file's own names
+
+
+class NodeEntry(_Resources):
+    """One or, with ``count``, several nodes at the start."""
+
+    name: str
+    count: int | None = Field(default=None, ge=1, le=100_000)
+    capacity: dict[str, int]
+    labels: dict[str, str] = {}
+    taints: list[TaintStep] = []
+
+
+class NodeStep(_Resources):
+    """A node that is added, updated, drained, undrained or removed."""
+
+    name: str
+    action: Literal["add", "update", "drain", "undrain", "remove"]
+    capacity: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    taints: list[TaintStep] = []
+
+
+class TaskGroupEntry(_Resources):
+    """A task group, with the YuniKorn annotation's own keys."""
+
+    name: str = Field(min_length=1)
+    minMember: int = Field(ge=1, le=2**31 - 1)  # noqa: N815
+    minResource: dict[str, int]  # noqa: N815
+    nodeSelector: dict[str, str] = {}  # noqa: N815
+    tolerations: list[TolerationStep] = []
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class SubmitStep(_Strict):
+    """An application."""
+
+    app: str = Field(min_length=1)
+    queue: str = ""
+    user: str = "nobody"
+    groups: list[str] = []
+    namespace: str = "default"
+    tags: dict[str, str] = {}
+    style: str = "Soft"
+    placeholderTimeoutInSeconds: int = 0  # noqa: N815
+    taskGroups: list[TaskGroupEntry] = []  # noqa: N815
+
+
+class PodsStep(_Resources):
+    """Real pods of an application."""
+
+    app: str = Field(min_length=1)
+    name: str = Field(min_length=1)
+    count: int | None = Field(default=None, ge=1, le=100_000)
+    requests: dict[str, int]
+    taskGroup: str = ""  # noqa: N815
+    priority: int = Field(default=0, ge=-(2**31), lt=2**31)
+    runSeconds: float = Field(default=0, ge=0)  # noqa: N815
+    allowPreemption: bool = True  # noqa: N815
+    preemptionPolicy: Literal["", "Never", "PreemptLowerPriority"] = ""  # noqa: N815
+    nodeSelector: dict[str, str] = {}  # noqa: N815
+    tolerations: list[TolerationStep] = []
+    labels: dict[str, str] = {}
+
+
+class DeleteStep(_Strict):
+    """Pods, or a whole application, that are deleted."""
+
+    pods: list[str] = []
+    app: str = ""
+
+
+class HoldStep(_Strict):
+    """Whether the resource manager holds its confirmations back."""
+
+    confirmations: bool
+
+
+class CountEntry(_Strict):
+    """How many pods are in a state."""
+
+    app: str | None = None
+    taskGroup: str | None = None  # noqa: N815
+    placeholder: bool | None = None
+    state: PodState | None = None
+    node: str | None = None
+    number: int = Field(alias="is", ge=0)
+
+
+class PodExpectation(_Strict):
+    """What must be true of a pod."""
+
+    state: PodState | None = None
+    node: str | None = None
+    reason: str | None = None
+
+
+class ExpectStep(_Strict):
+    """What must be true now; what is not named is not compared."""
+
+    applications: dict[str, dict[str, Any]] = {}
+    pods: dict[str, PodExpectation] = {}
+    count: list[CountEntry] = []
+    nodes: dict[str, dict[str, Any]] = {}
+    queues: dict[str, dict[str, Any]] = {}
+    rejected: dict[str, str] = {}
+    decisions: list[dict[str, Any]] = []
+    invariants: bool | None = None
+
+
+class Step(_Strict):
+    """One step: exactly one of the keys."""
+
+    submit: SubmitStep | None = None
+    pods: PodsStep | None = None
+    delete: DeleteStep | None = None
+    node: NodeStep | None = None
+    config: dict[str, Any] | str | None = None
+    hold: HoldStep | None = None
+    restart: Literal["core", "timers", "shim_adapter", "api"] | None = None
+    advance: int | None = None
+    expect: ExpectStep | None = None
+
+    @field_validator("advance", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> Any:
+        return parse_duration_ns(value)
+
+    @property
+    def kind(self) -> str:
+        """Return the one key that the step has."""
+        return next(iter(self.model_fields_set))
+
+
+class SchedulerSettings(_Strict):
+    """Muster's own scheduler settings."""
+
+    gangAdmission: Literal["whole", "partial"] = "whole"  # noqa: N815
+
+
+class Scenario(_Strict):
+    """A whole file."""
+
+    name: str
+    config: dict[str, Any] | str | None = None
+    scheduler: SchedulerSettings = SchedulerSettings()
+    nodes: list[NodeEntry] = []
+    steps: list[Step] = Field(min_length=1)
+
+
+def parse_duration_ns(value: Any) -> int:
+    """Return a duration such as ``31s``, ``1m30s`` or ``500ms`` in nanoseconds."""
+    text = str(value).strip()
+    parts = list(_DURATION.finditer(text))
+    if not parts or "".join(part.group(0) for part in parts) != text:
+        raise ValueError("a duration such as 31s, 1m30s or 500ms was expected")
+    return round(sum(float(part.group(1)) * _UNITS_NS[part.group(2)] for part in parts))
+
+
+def load_scenario(path: Path) -> tuple[Scenario, str]:
+    """Return the scenario in a file and its queue configuration as text. Raises ScenarioError."""
+    root, document = _read(path)
+    try:
+        scenario = Scenario.model_validate(document)
+    except ValidationError as error:
+        raise ScenarioError(_explain(path, root, error)) from error
+    for at, step in enumerate(scenario.steps):
+        if len(step.model_fields_set) != 1:
+            line = _line_of(root, ("steps", at))
+            found = ", ".join(sorted(step.model_fields_set)) or "none"
+            raise ScenarioError(f"{path}:{line}: steps.{at}: one key a step, found {found}")
+        if step.kind == "config":
+            _refuse_later(path, root, ("steps", at, "config"), step.config)
+    _refuse_later(path, root, ("config",), scenario.config)
+    return scenario, config_text(scenario.config, path.parent)
+
+
+def config_text(config: "dict[str, Any] | str | None", folder: Path) -> str:
+    """Return a queue configuration as YAML text, read from its file where it names one."""
+    if config is None:
+        return ""
+    if isinstance(config, dict):
+        return yaml.safe_dump(config, sort_keys=False)
+    try:
+        return (folder / config).read_text()
+    except OSError as error:
+        raise ScenarioError(f"config: {folder / config}: {error.strerror}") from error
+
+
+def _read(path: Path) -> tuple[yaml.Node, Any]:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: {error}") from error
+    if len(text) > MAX_FILE_BYTES:
+        raise ScenarioError(f"{path}: {len(text)} characters, at most {MAX_FILE_BYTES}")
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        raise ScenarioError(f"{path}:{line}: not YAML: {error}") from error
+    if root is None:
+        raise ScenarioError(f"{path}:1: the file is empty; a map with name and steps was expected")
+    return root, document
+
+
+def _explain(path: Path, root: yaml.Node, error: ValidationError) -> str:
+    """Return the first mistake as a sentence; a key of a later release goes before others."""
+    errors = error.errors(include_url=False, include_context=False)
+    for item in errors:
+        key = str(item["loc"][-1]) if item["loc"] else ""
+        is_setting = "scheduler" in item["loc"] and key in _LATER_SETTINGS
+        if item["type"] == "extra_forbidden" and (key in _LATER or is_setting):
+            return f"{path}:{_line_of(root, item['loc'])}: not supported yet: {key}"
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "no such key"
+    return f"{path}:{_line_of(root, first['loc'])}: {where}: {message}"
+
+
+def _refuse_later(path: Path, root: yaml.Node, where: tuple[Any, ...], value: Any) -> None:
+    """Refuse the keys of a queue configuration whose feature comes later."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in _LATER:
+                line = _line_of(root, (*where, key))
+                raise ScenarioError(f"{path}:{line}: not supported yet: {key}")
+            _refuse_later(path, root, (*where, key), item)
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            _refuse_later(path, root, (*where, at), item)
+
+
+def _line_of(root: yaml.Node, where: tuple[Any, ...]) -> int:
+    """Return the line of a path, as near as the file has it."""
+    node = root
+    line = node.start_mark.line + 1
+    for part in where:
+        if isinstance(node, yaml.MappingNode):
+            found = [(k, v) for k, v in node.value if str(k.value) == str(part)]
+            if not found:
+                continue
+            line = found[0][0].start_mark.line + 1
+            node = found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line

@@ -1,0 +1,75 @@
+"""The shim adapter as a service: its world, where it is kept, and the machine over it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.shim_adapter.backends.simulated import SimulatedCluster
+from services.shim_adapter.backends.simulated.store import ClusterStore
+from services.shim_adapter.machine import DEFAULT_RUN_NS, ShimMachine
+from services.shim_adapter.mirror.world import World
+from shared.messages.envelope import SHIM_ADAPTER
+
+INBOX = SHIM_ADAPTER
+STATE_FILE = "cluster.sqlite"
+
+
+@dataclass(slots=True)
+class ShimOptions:
+    """How the simulated resource manager behaves. ``state_dir`` None: in memory only."""
+
+    state_dir: Path | None = None
+    config: str = ""
+    scheduler_settings: dict[str, str] | None = None
+    start_delay_ns: int = 0
+    confirm_delay_ns: int = 0
+    default_run_ns: int = DEFAULT_RUN_NS
+    rm_id: str = "mycluster"
+
+
+class ShimService:
+    """The resource manager, which outlives the machines that mirror it.
+
+    With a state directory a crash loses memory and the file is read again, as in a new process;
+    without one the world itself is what remains.
+    """
+
+    def __init__(self, options: ShimOptions) -> None:
+        self.options = options
+        self._world: World | None = None
+        self._cluster: SimulatedCluster | None = None
+        self._store: ClusterStore | None = None
+
+    def make_machine(self) -> ShimMachine:
+        """Return a machine over the world as it is kept."""
+        options = self.options
+        if self._store is not None:
+            self._store.close()
+        self._store = (
+            ClusterStore(options.state_dir / STATE_FILE) if options.state_dir is not None else None
+        )
+        if self._store is not None:
+            self._world = self._store.load()
+            self._cluster = None
+        world = self._world = self._world or World()
+        if not world.config:
+            world.set_config(options.config)
+            world.scheduler_settings = dict(options.scheduler_settings or {})
+        if self._cluster is None:
+            self._cluster = SimulatedCluster(
+                world,
+                start_delay_ns=options.start_delay_ns,
+                confirm_delay_ns=options.confirm_delay_ns,
+            )
+        return ShimMachine(
+            world,
+            self._cluster,
+            rm_id=options.rm_id,
+            default_run_ns=options.default_run_ns,
+            save=self._store.save if self._store is not None else None,
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None

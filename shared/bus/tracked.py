@@ -1,0 +1,93 @@
+"""A bus that knows when it is quiet: every message that it carries has been acknowledged.
+
+For one process that holds every service, such as the scenario runner: what others publish is not
+seen here.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from shared.bus.base import Bus, Delivery, Subscription
+from shared.messages.envelope import Address, Envelope
+
+
+class Traffic:
+    """The messages on their way, by inbox, over all tracked connections."""
+
+    def __init__(self) -> None:
+        self.waiting: Counter[str] = Counter()
+        self.published: Counter[str] = Counter()
+        self.readers: dict[str, Address] = {}
+
+    def reached_by(self, to: Address) -> list[str]:
+        """Return the inboxes that a message to an address goes into."""
+        if to.is_durable:
+            return [to.routing_key]
+        return [
+            key
+            for key, reader in self.readers.items()
+            if reader.service == to.service and to.name in ("all", reader.name)
+        ]
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing is on its way."""
+        return not any(self.waiting.values())
+
+
+class TrackedBus:
+    """A connection whose messages are counted until they are acknowledged."""
+
+    def __init__(self, bus: Bus, traffic: Traffic) -> None:
+        self._bus = bus
+        self._traffic = traffic
+
+    async def connect(self) -> None:
+        """Connect."""
+        await self._bus.connect()
+
+    async def close(self) -> None:
+        """Close."""
+        await self._bus.close()
+
+    async def subscribe(self, inbox: Address) -> "TrackedSubscription":
+        """Take a place at an inbox; from now on it counts as a reader."""
+        subscription = await self._bus.subscribe(inbox)
+        self._traffic.readers[inbox.routing_key] = inbox
+        return TrackedSubscription(subscription, inbox, self._traffic)
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> None:
+        """Publish, counting first: nothing may look quiet in between."""
+        for envelope in envelopes:
+            self._traffic.published[envelope.kind] += 1
+            for key in self._traffic.reached_by(envelope.to):
+                self._traffic.waiting[key] += 1
+        await self._bus.publish(envelopes)
+
+
+class TrackedSubscription:
+    """A reader whose acknowledgements are counted."""
+
+    def __init__(self, subscription: Subscription, inbox: Address, traffic: Traffic) -> None:
+        self._subscription = subscription
+        self._inbox = inbox
+        self._traffic = traffic
+
+    async def receive(self, max_items: int) -> list[Delivery]:
+        """Wait for messages."""
+        return await self._subscription.receive(max_items)
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge, and count down."""
+        await self._subscription.ack(deliveries)
+        self._traffic.waiting[self._inbox.routing_key] -= len(deliveries)
+
+    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Put a message aside; it is still in the batch that will be acknowledged."""
+        await self._subscription.dead_letter(delivery, reason)
+
+    async def close(self) -> None:
+        """Leave; an inbox that does not outlive its reader is empty then."""
+        await self._subscription.close()
+        if not self._inbox.is_durable:
+            self._traffic.readers.pop(self._inbox.routing_key, None)
+            self._traffic.waiting.pop(self._inbox.routing_key, None)
