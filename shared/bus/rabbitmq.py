@@ -1,0 +1,389 @@
+"""The bus on RabbitMQ. The only module that imports aio_pika.
+
+Two connections: one publishes, one consumes, so that a broker that blocks publishers still takes
+acknowledgements. A lost connection ends both; the next call connects again and declares the whole
+topology anew. Traps and figures: contract, rabbitmq.md.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import aio_pika
+import aiormq.exceptions
+import structlog
+from aio_pika.abc import (
+    AbstractChannel,
+    AbstractConnection,
+    AbstractExchange,
+    AbstractIncomingMessage,
+    AbstractQueue,
+)
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from shared.bus import codec, topology
+from shared.bus.base import Delivery
+from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
+from shared.messages.envelope import SCHEMA_VERSION, Address, Envelope
+
+PREFETCH = 400
+MAX_IN_FLIGHT = 100
+CONNECT_SECONDS = 10.0
+CONFIRM_SECONDS = 20.0
+HEARTBEAT_SECONDS = 5
+_BEAT_EXPIRES_SECONDS = 30
+_AWAY = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
+log = structlog.get_logger("muster.bus")
+
+
+class RabbitBus:
+    """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart."""
+
+    def __init__(self, url: str, *, prefix: str = "muster", name: str = "muster") -> None:
+        self._url = url
+        self._prefix = prefix
+        self._name = name
+        self._closed = False
+        self._connections: list[AbstractConnection] = []
+        self._exchange: AbstractExchange | None = None
+        self._dead: AbstractExchange | None = None
+        self._consuming: AbstractConnection | None = None
+        self._lock = asyncio.Lock()
+
+    async def connect(self) -> None:
+        """Connect and declare. Tries for CONNECT_SECONDS, then raises BusUnavailableError."""
+        async with self._lock:
+            if self._closed:
+                raise BusClosedError("the bus is closed")
+            if not self._is_connected():
+                await self._drop()
+                await self._connect()
+
+    async def close(self) -> None:
+        """Close both connections; what was not acknowledged comes again to the next reader."""
+        self._closed = True
+        await self._drop()
+
+    async def subscribe(self, inbox: Address) -> "RabbitSubscription":
+        """Take a place at an inbox, connecting first where needed."""
+        await self.connect()
+        assert self._consuming is not None
+        try:
+            channel = await self._consuming.channel()
+            await channel.set_qos(prefetch_count=PREFETCH)
+            queue = await self._queue_of(channel, inbox)
+            subscription = RabbitSubscription(self, channel, queue, inbox)
+            await subscription.start()
+        except _AWAY as error:
+            raise BusUnavailableError(f"cannot read {inbox.routing_key}: {error}") from error
+        return subscription
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> None:
+        """Publish in order, MAX_IN_FLIGHT at a time, and return once all are confirmed."""
+        await self.connect()
+        assert self._exchange is not None
+        try:
+            for at in range(0, len(envelopes), MAX_IN_FLIGHT):
+                batch = envelopes[at : at + MAX_IN_FLIGHT]
+                async with asyncio.timeout(CONFIRM_SECONDS):
+                    await asyncio.gather(*(self._publish_one(item) for item in batch))
+        except TimeoutError:
+            await self._drop()
+            raise BusUnavailableError(f"no confirm within {CONFIRM_SECONDS:g} s") from None
+        except DeliveryError as error:
+            raise BusUnavailableError(f"the broker refused a message: {error!r}") from error
+        except _AWAY as error:
+            raise BusUnavailableError(f"publishing failed: {error!r}") from error
+
+    async def _publish_one(self, envelope: Envelope) -> None:
+        assert self._exchange is not None
+        await self._exchange.publish(
+            message_of(envelope),
+            routing_key=envelope.to.routing_key,
+            mandatory=envelope.to.is_durable,
+        )
+
+    async def put_aside(self, message: AbstractIncomingMessage, service: str, reason: str) -> None:
+        """Publish a message to its service's dead-letter queue with the reason."""
+        await self.connect()
+        assert self._dead is not None
+        headers = {**message.headers, "x-reason": reason[:1000]}
+        copy = aio_pika.Message(
+            message.body,
+            headers=headers,
+            message_id=message.message_id,
+            type=message.type,
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        )
+        await self._dead.publish(copy, routing_key=service, timeout=CONFIRM_SECONDS)
+        log.warning("dead-lettered", service=service, kind=message.type, reason=reason)
+
+    # --- connecting -----------------------------------------------------------------------------
+
+    def _is_connected(self) -> bool:
+        return bool(self._connections) and not any(c.is_closed for c in self._connections)
+
+    async def _connect(self) -> None:
+        try:
+            publishing = await self._open("publish")
+            self._consuming = await self._open("consume")
+            channel = await publishing.channel(publisher_confirms=True, on_return_raises=True)
+            await self._declare(publishing, channel)
+        except _AWAY as error:
+            await self._drop()
+            raise BusUnavailableError(f"cannot connect to the broker: {error!r}") from error
+
+    @retry(
+        retry=retry_if_exception_type(OSError),
+        wait=wait_exponential(multiplier=0.1, max=1.0),
+        stop=stop_after_delay(CONNECT_SECONDS),
+        reraise=True,
+    )
+    async def _open(self, purpose: str) -> AbstractConnection:
+        connection = await aio_pika.connect(
+            self._url,
+            timeout=CONNECT_SECONDS,
+            client_properties={"connection_name": f"{self._name} {purpose}"},
+            heartbeat=HEARTBEAT_SECONDS,
+        )
+        self._connections.append(connection)
+        return connection
+
+    async def _declare(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
+        """Declare everything that outlives a reader, so that nothing published is unroutable."""
+        prefix = self._prefix
+        self._exchange = await channel.declare_exchange(
+            topology.exchange_name(prefix), aio_pika.ExchangeType.TOPIC, durable=True
+        )
+        self._dead = await channel.declare_exchange(
+            topology.dead_exchange_name(prefix), aio_pika.ExchangeType.DIRECT, durable=True
+        )
+        for inbox in topology.DURABLE_INBOXES:
+            name = topology.dead_queue_name(prefix, inbox.service)
+            dead = await _declare_queue(connection, name, topology.dead_arguments())
+            await dead.bind(self._dead, routing_key=inbox.service)
+            queue = await _declare_queue(
+                connection,
+                topology.inbox_name(prefix, inbox),
+                topology.inbox_arguments(prefix, inbox),
+            )
+            await queue.bind(self._exchange, routing_key=inbox.routing_key)
+        name = topology.dead_queue_name(prefix, "api")
+        dead = await _declare_queue(connection, name, topology.dead_arguments())
+        await dead.bind(self._dead, routing_key="api")
+
+    async def _queue_of(self, channel: AbstractChannel, inbox: Address) -> AbstractQueue:
+        if inbox.is_durable:
+            return await channel.get_queue(topology.inbox_name(self._prefix, inbox), ensure=False)
+        queue = await channel.declare_queue(
+            topology.inbox_name(self._prefix, inbox),
+            exclusive=True,
+            auto_delete=True,
+            arguments=topology.feed_arguments(),
+        )
+        exchange = topology.exchange_name(self._prefix)
+        await queue.bind(exchange, routing_key=f"{inbox.service}.all")
+        await queue.bind(exchange, routing_key=inbox.routing_key)
+        return queue
+
+    async def _drop(self) -> None:
+        connections, self._connections = self._connections, []
+        self._exchange = self._dead = self._consuming = None
+        for connection in connections:
+            try:
+                async with asyncio.timeout(2):
+                    await connection.close()
+            except (TimeoutError, *_AWAY):
+                log.debug("a connection would not close")
+
+    async def delete_topology(self) -> None:
+        """Delete everything of this prefix from the broker (tests and scenarios clean up)."""
+        await self.connect()
+        channel = await self._connections[0].channel()
+        for inbox in topology.DURABLE_INBOXES:
+            await channel.queue_delete(topology.inbox_name(self._prefix, inbox))
+        for service in ("core", "shim_adapter", "timers", "api"):
+            await channel.queue_delete(topology.dead_queue_name(self._prefix, service))
+        await channel.exchange_delete(topology.exchange_name(self._prefix))
+        await channel.exchange_delete(topology.dead_exchange_name(self._prefix))
+        await channel.close()
+
+
+async def _declare_queue(
+    connection: AbstractConnection, name: str, arguments: dict[str, Any]
+) -> AbstractQueue:
+    """Declare a durable queue; one whose home is lost is deleted and made anew.
+
+    A broker that was killed within a second of a quorum queue's declaration leaves it unusable;
+    what it held is made good by the recovery path (contract: rabbitmq.md).
+    """
+    channel = await connection.channel()
+    try:
+        return await channel.declare_queue(
+            name, durable=True, arguments=arguments, timeout=CONNECT_SECONDS
+        )
+    except (aio_pika.exceptions.ChannelClosed, TimeoutError) as error:
+        if "home node" not in str(error) and not isinstance(error, TimeoutError):
+            raise
+        log.warning("an inbox is lost; making it anew", queue=name, error=str(error))
+        again = await connection.channel()
+        await again.queue_delete(name)
+        return await again.declare_queue(name, durable=True, arguments=arguments)
+
+
+def message_of(envelope: Envelope) -> aio_pika.Message:
+    """Return an envelope as an AMQP message."""
+    is_beat = envelope.kind == "Heartbeat"
+    return aio_pika.Message(
+        codec.encode(envelope.message),
+        content_type="application/msgpack",
+        message_id=envelope.message_id,
+        correlation_id=envelope.correlation_id or None,
+        type=envelope.kind,
+        reply_to=envelope.reply_to or None,
+        app_id=envelope.source,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        expiration=_BEAT_EXPIRES_SECONDS if is_beat else None,
+        headers={
+            "cause_id": envelope.cause_id,
+            "partition": envelope.partition,
+            "epoch": envelope.epoch,
+            "seq": envelope.seq,
+            "traceparent": envelope.traceparent,
+            "published_ns": envelope.published_ns,
+            "schema_version": envelope.schema_version,
+        },
+    )
+
+
+def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
+    """Return the envelope in an AMQP message. Raises PoisonError."""
+    headers = message.headers
+    version = _int(headers.get("schema_version", SCHEMA_VERSION), "schema_version")
+    if version > SCHEMA_VERSION:
+        raise PoisonError(f"schema version {version} is newer than {SCHEMA_VERSION}")
+    if not message.message_id:
+        raise PoisonError("a message needs a message_id")
+    kind = message.type or ""
+    return Envelope(
+        message_id=message.message_id,
+        kind=kind,
+        message=codec.decode(kind, message.body),
+        to=inbox,
+        source=message.app_id or "",
+        correlation_id=message.correlation_id or "",
+        cause_id=str(headers.get("cause_id") or ""),
+        partition=str(headers.get("partition") or "default"),
+        epoch=_int(headers.get("epoch", 0), "epoch"),
+        seq=_int(headers.get("seq", 0), "seq"),
+        traceparent=str(headers.get("traceparent") or ""),
+        reply_to=message.reply_to or "",
+        published_ns=_int(headers.get("published_ns", 0), "published_ns"),
+        schema_version=version,
+    )
+
+
+def _int(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PoisonError(f"header {name}: a whole number was expected, found {value!r}")
+    return value
+
+
+class RabbitSubscription:
+    """A reader's place at a queue."""
+
+    def __init__(
+        self, bus: RabbitBus, channel: AbstractChannel, queue: AbstractQueue, inbox: Address
+    ) -> None:
+        self._bus = bus
+        self._channel = channel
+        self._queue = queue
+        self._inbox = inbox
+        self._arrived: asyncio.Queue[AbstractIncomingMessage | None] = asyncio.Queue()
+        self._held: dict[int, AbstractIncomingMessage] = {}
+        self._is_lost = False
+
+    async def start(self) -> None:
+        """Start consuming; PREFETCH bounds what can have arrived."""
+        self._channel.close_callbacks.add(self._on_lost)
+        await self._queue.consume(self._on_message)
+
+    async def _on_message(self, message: AbstractIncomingMessage) -> None:
+        self._arrived.put_nowait(message)
+
+    def _on_lost(self, *_: object) -> None:
+        self._is_lost = True
+        self._arrived.put_nowait(None)
+
+    async def receive(self, max_items: int) -> list[Delivery]:
+        """Wait for messages; undecodable ones are dead-lettered on the way."""
+        deliveries: list[Delivery] = []
+        while not deliveries:
+            first = await self._arrived.get()
+            waiting = [first]
+            while len(waiting) < max_items and not self._arrived.empty():
+                waiting.append(self._arrived.get_nowait())
+            for message in waiting:
+                if message is None or self._is_lost:
+                    self._arrived.put_nowait(None)
+                    raise BusUnavailableError(f"the place at {self._inbox.routing_key} is lost")
+                delivery = await self._decoded(message)
+                if delivery is not None:
+                    deliveries.append(delivery)
+        return deliveries
+
+    async def _decoded(self, message: AbstractIncomingMessage) -> Delivery | None:
+        tag = message.delivery_tag
+        assert tag is not None
+        try:
+            envelope = envelope_in(message, self._inbox)
+        except PoisonError as error:
+            await self._put_aside(message, str(error))
+            return None
+        self._held[tag] = message
+        count = message.headers.get("x-delivery-count", 0)
+        return Delivery(
+            envelope,
+            tag,
+            redelivered=bool(message.redelivered),
+            delivery_count=count if isinstance(count, int) else int(bool(message.redelivered)),
+        )
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge a whole batch with one frame: batches are handled in order."""
+        tags = [delivery.tag for delivery in deliveries if delivery.tag in self._held]
+        if not tags:
+            return
+        last = max(tags)
+        message = self._held[last]
+        for tag in [tag for tag in self._held if tag <= last]:
+            del self._held[tag]
+        try:
+            await message.ack(multiple=True)
+        except _AWAY as error:
+            raise BusUnavailableError(f"cannot acknowledge: {error!r}") from error
+
+    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Put a message aside with the reason."""
+        message = self._held.pop(delivery.tag, None)
+        if message is not None:
+            await self._put_aside(message, reason)
+
+    async def _put_aside(self, message: AbstractIncomingMessage, reason: str) -> None:
+        try:
+            await self._bus.put_aside(message, self._inbox.service, reason)
+            await message.ack()
+        except _AWAY as error:
+            raise BusUnavailableError(f"cannot dead-letter: {error!r}") from error
+
+    async def close(self) -> None:
+        """Leave the queue; what was not acknowledged goes to the next reader."""
+        self._channel.close_callbacks.discard(self._on_lost)
+        try:
+            async with asyncio.timeout(2):
+                await self._channel.close()
+        except (TimeoutError, *_AWAY):
+            log.debug("a channel would not close", inbox=self._inbox.routing_key)
+        self._is_lost = True
+        self._arrived.put_nowait(None)

@@ -1,0 +1,68 @@
+"""What exists on a broker: one exchange, an inbox a receiver, a dead-letter queue a service.
+
+    <prefix>           topic exchange     routing key = the address, "core.default"
+    <prefix>.core.default        quorum, single active consumer: an ordered inbox, standbys wait
+    <prefix>.dead                direct exchange
+    <prefix>.dead.core           what could not be handled, with the reason in a header
+    (exclusive queues)           one an API replica, bound to "api.all" and "api.<instance>"
+
+Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
+Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS (the oldest
+go). The delivery limit is off because it counts messages that were only prefetched; poison is told
+by decoding, and by the host's own count of crashes.
+"""
+
+from typing import Any
+
+from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
+
+MAX_INBOX_MESSAGES = 100_000
+MAX_DEAD_LETTERS = 10_000
+MAX_FEED_MESSAGES = 50_000
+DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
+
+
+def exchange_name(prefix: str) -> str:
+    """Return the name of the exchange that everything is published to."""
+    return prefix
+
+
+def dead_exchange_name(prefix: str) -> str:
+    """Return the name of the dead-letter exchange."""
+    return f"{prefix}.dead"
+
+
+def inbox_name(prefix: str, inbox: Address) -> str:
+    """Return the name of an inbox's queue."""
+    return f"{prefix}.{inbox.routing_key}"
+
+
+def dead_queue_name(prefix: str, service: str) -> str:
+    """Return the name of a service's dead-letter queue."""
+    return f"{prefix}.dead.{service}"
+
+
+def inbox_arguments(prefix: str, inbox: Address) -> dict[str, Any]:
+    """Return every argument of a durable inbox's queue."""
+    return {
+        "x-queue-type": "quorum",
+        "x-single-active-consumer": True,
+        "x-delivery-limit": -1,
+        "x-max-length": MAX_INBOX_MESSAGES,
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": dead_exchange_name(prefix),
+        "x-dead-letter-routing-key": inbox.service,
+    }
+
+
+def dead_arguments() -> dict[str, Any]:
+    """Return every argument of a dead-letter queue."""
+    return {"x-queue-type": "quorum", "x-max-length": MAX_DEAD_LETTERS, "x-overflow": "drop-head"}
+
+
+def feed_arguments() -> dict[str, Any]:
+    """Return every argument of an API replica's queue.
+
+    When it overflows, the replica sees a gap in the sequence and asks for a snapshot.
+    """
+    return {"x-queue-type": "classic", "x-max-length": MAX_FEED_MESSAGES, "x-overflow": "drop-head"}

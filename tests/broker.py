@@ -1,0 +1,180 @@
+"""A RabbitMQ broker for the tests: RABBITMQ_URL, else a container, else a private process.
+
+Never a silent skip: when none can be had, ``BrokerUnavailableError`` says what to install.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+START_SECONDS = 90.0
+
+
+class BrokerUnavailableError(RuntimeError):
+    """No broker can be had; the message says what to install."""
+
+
+@contextlib.contextmanager
+def broker() -> Iterator[str]:
+    """Yield the URL of a broker, as the environment gives it."""
+    url = os.environ.get("RABBITMQ_URL")
+    if url:
+        yield url
+    elif docker_answers():
+        yield from _container()
+    else:
+        with PrivateBroker() as private:
+            yield private.url
+
+
+def docker_answers() -> bool:
+    """Return whether a Docker engine answers here."""
+    if shutil.which("docker") is None and not Path("/var/run/docker.sock").exists():
+        return False
+    try:
+        import docker
+
+        client = docker.from_env(timeout=3)
+        client.ping()
+        client.close()
+    except Exception:
+        return False
+    return True
+
+
+def _container() -> Iterator[str]:
+    from testcontainers.core.container import DockerContainer
+
+    with DockerContainer("rabbitmq:4-management").with_exposed_ports(5672) as container:
+        url = f"amqp://guest:guest@{container.get_container_host_ip()}:{container.get_exposed_port(5672)}/"
+        _wait_for_handshake(container.get_container_host_ip(), int(container.get_exposed_port(5672)))
+        yield url
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class PrivateBroker:
+    """A rabbitmq-server process of our own: own node name, ports, data folder and cookie."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        self._dist_port = free_port()
+        self._epmd_port = free_port()
+        self._folder = Path(tempfile.mkdtemp(prefix="muster-broker-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "PrivateBroker":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        if not SERVER.exists():
+            raise BrokerUnavailableError(
+                "these tests need a RabbitMQ broker and found none: set RABBITMQ_URL, start a "
+                "Docker engine, or install the package rabbitmq-server (apt-get install "
+                "rabbitmq-server), then run make test again"
+            )
+        cookie = self._folder / ".erlang.cookie"
+        if not cookie.exists():
+            cookie.write_text(secrets.token_hex(16))
+            cookie.chmod(0o400)
+        (self._folder / "enabled_plugins").write_text("[].\n")
+        (self._folder / "rabbitmq.conf").write_text(
+            "loopback_users.guest = true\nlog.console = false\ndisk_free_limit.absolute = 50MB\n"
+            "vm_memory_high_watermark.absolute = 2GB\n"
+        )
+        self._process = subprocess.Popen(
+            [str(SERVER)],
+            env=self._environment(),
+            stdout=(self._folder / "stdout").open("wb"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _wait_for_handshake("127.0.0.1", self.port, self._process)
+        except BrokerUnavailableError as error:
+            log = (self._folder / "stdout").read_text(errors="replace")[-2000:]
+            self.stop()
+            raise BrokerUnavailableError(f"{error}\n{log}") from error
+
+    def _environment(self) -> dict[str, str]:
+        folder = str(self._folder)
+        return {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": folder,
+            "LANG": "C.UTF-8",
+            "RABBITMQ_NODENAME": f"muster{self.port}@localhost",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_DIST_PORT": str(self._dist_port),
+            "RABBITMQ_MNESIA_BASE": f"{folder}/mnesia",
+            "RABBITMQ_LOG_BASE": f"{folder}/log",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/enabled_plugins",
+            "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq",
+            "RABBITMQ_PID_FILE": f"{folder}/pid",
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
+
+    def kill(self) -> None:
+        """Kill the broker as a power cut would; its data stays."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Stop the broker and its port mapper."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._process = None
+        epmd = shutil.which("epmd")
+        if epmd is not None:
+            subprocess.run(
+                [epmd, "-port", str(self._epmd_port), "-kill"],
+                env={"ERL_EPMD_PORT": str(self._epmd_port), "PATH": "/usr/bin:/bin"},
+                capture_output=True,
+                check=False,
+            )
+
+
+def _wait_for_handshake(
+    host: str, port: int, process: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Wait until the broker speaks AMQP; an open port alone does not mean that."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process is not None and process.poll() is not None:
+            raise BrokerUnavailableError(f"rabbitmq-server ended with status {process.returncode}")
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2) as link:
+            link.settimeout(5)
+            link.sendall(b"AMQP\x00\x00\x09\x01")
+            if link.recv(1) == b"\x01":
+                return
+        time.sleep(0.2)
+    raise BrokerUnavailableError(f"no AMQP handshake on {host}:{port} within {START_SECONDS:g} s")
