@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 START_SECONDS = 90.0
@@ -40,13 +41,13 @@ def docker_answers() -> bool:
     """Return whether a Docker engine answers here."""
     if shutil.which("docker") is None and not Path("/var/run/docker.sock").exists():
         return False
-    try:
-        import docker
+    import docker
 
+    try:
         client = docker.from_env(timeout=3)
         client.ping()
         client.close()
-    except Exception:
+    except (docker.errors.DockerException, OSError):
         return False
     return True
 
@@ -56,7 +57,9 @@ def _container() -> Iterator[str]:
 
     with DockerContainer("rabbitmq:4-management").with_exposed_ports(5672) as container:
         url = f"amqp://guest:guest@{container.get_container_host_ip()}:{container.get_exposed_port(5672)}/"
-        _wait_for_handshake(container.get_container_host_ip(), int(container.get_exposed_port(5672)))
+        _wait_for_handshake(
+            container.get_container_host_ip(), int(container.get_exposed_port(5672))
+        )
         yield url
 
 
@@ -77,7 +80,7 @@ class PrivateBroker:
         self._folder = Path(tempfile.mkdtemp(prefix="muster-broker-"))
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "PrivateBroker":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -171,7 +174,10 @@ def _wait_for_handshake(
     while time.monotonic() < deadline:
         if process is not None and process.poll() is not None:
             raise BrokerUnavailableError(f"rabbitmq-server ended with status {process.returncode}")
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2) as link:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((host, port), timeout=2) as link,
+        ):
             link.settimeout(5)
             link.sendall(b"AMQP\x00\x00\x09\x01")
             if link.recv(1) == b"\x01":

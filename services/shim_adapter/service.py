@@ -1,12 +1,13 @@
 """The shim adapter as a service: its world, where it is kept, and the machine over it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.shim_adapter.backends.simulated import SimulatedCluster
 from services.shim_adapter.backends.simulated.store import ClusterStore
 from services.shim_adapter.machine import DEFAULT_RUN_NS, ShimMachine
 from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import NodeRecord
 from shared.messages.envelope import SHIM_ADAPTER
 
 INBOX = SHIM_ADAPTER
@@ -24,6 +25,8 @@ class ShimOptions:
     confirm_delay_ns: int = 0
     default_run_ns: int = DEFAULT_RUN_NS
     rm_id: str = "mycluster"
+    nodes: int = 0
+    node_capacity: dict[str, int] = field(default_factory=dict)
 
 
 class ShimService:
@@ -51,9 +54,10 @@ class ShimService:
             self._world = self._store.load()
             self._cluster = None
         world = self._world = self._world or World()
-        if not world.config:
+        if not world.epoch:
             world.set_config(options.config)
             world.scheduler_settings = dict(options.scheduler_settings or {})
+            _add_nodes(world, options)
         if self._cluster is None:
             self._cluster = SimulatedCluster(
                 world,
@@ -73,3 +77,11 @@ class ShimService:
         if self._store is not None:
             self._store.close()
             self._store = None
+
+
+def _add_nodes(world: World, options: ShimOptions) -> None:
+    """Put the first nodes into a world that has never been used."""
+    for at in range(options.nodes):
+        name = f"node-{at:04d}"
+        world.nodes[name] = NodeRecord(name, dict(options.node_capacity))
+        world.touch_node(name)

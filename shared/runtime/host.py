@@ -92,6 +92,7 @@ class Host:
         self._tap = Tap(inbox.service, is_on=self._options.is_tapped)
         self._started_ns = clock.now_ns()
         self.is_waiting = False
+        self._is_connected = False
 
     async def run(self) -> None:
         """Run until cancelled, starting over whenever the connection is lost."""
@@ -109,6 +110,15 @@ class Host:
                 await asyncio.sleep(_RETRY_FIRST_SECONDS)
             except BusClosedError:
                 return
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the host reads its inbox, be it as the active one or as a standby."""
+        return self._is_connected
+
+    async def close(self) -> None:
+        """Close the connections; the loop ends by itself."""
+        await self._bus.close()
 
     async def inject(self, message: object, *, reply_to: str = "", traceparent: str = "") -> str:
         """Put a message in from inside the service; return its identity."""
@@ -131,10 +141,12 @@ class Host:
 
     async def _run_connected(self) -> None:
         subscription = await self._bus.subscribe(self.inbox)
+        self._is_connected = True
         beats = asyncio.create_task(self._beat())
         try:
             await self._loop(subscription)
         finally:
+            self._is_connected = False
             beats.cancel()
             with suppress(asyncio.CancelledError):
                 await beats

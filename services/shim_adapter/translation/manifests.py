@@ -14,6 +14,7 @@ from services.shim_adapter.translation.pods import MAX_NAME, mapping, translate_
 from shared.messages.commands import ManifestDocument, PodSpec
 
 MAX_JOB_PODS = 10_000
+MAX_JOB_BYTES = 64 * 1024 * 1024
 _LATER_KINDS = {
     "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "CronJob", "PyTorchJob", "TFJob",
     "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "SparkApplication", "RayCluster",
@@ -120,6 +121,10 @@ def _job(
     if count > MAX_JOB_PODS:
         raise ManifestError("spec.completions", f"{count} pods, at most {MAX_JOB_PODS}")
     template = mapping(spec.get("template"), "spec.template")
+    if count * len(json.dumps(template)) > MAX_JOB_BYTES:
+        raise ManifestError(
+            "spec.template", f"{count} pods of this size exceed {MAX_JOB_BYTES} bytes"
+        )
     where = "spec.template."
     merged = dict(template)
     metadata = mapping(template.get("metadata") or {}, f"{where}metadata")

@@ -35,6 +35,8 @@ RUN_SECONDS = "muster.io/run-seconds"
 USER_INFO = "yunikorn.apache.org/user.info"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 MAX_NAME = 253
+MAX_LABEL = 63
+MAX_ANNOTATIONS = 256 * 1024
 _MAX_APPLICATION_ID = 63
 _INT32 = range(-(2**31), 2**31)
 _APP_ID_SOURCES = (
@@ -68,6 +70,7 @@ def translate_pod(
         )
     labels = texts(metadata.get("labels"), f"{where}metadata.labels")
     annotations = texts(metadata.get("annotations"), f"{where}metadata.annotations")
+    _check_sizes(labels, annotations, where)
     namespace = str(metadata.get("namespace") or "default")
     groups, groups_error = _task_groups(annotations)
     timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
@@ -110,6 +113,21 @@ def texts(value: Any, where: str) -> dict[str, str]:
         return string_map(value, where)
     except TaskGroupsError:
         raise ManifestError(where, "a map of texts was expected") from None
+
+
+def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:
+    """Hold an API server's own limits, so that a pod that passes here passes there."""
+    for key, value in labels.items():
+        if len(value) > MAX_LABEL:
+            raise ManifestError(
+                f"{where}metadata.labels[{key[:MAX_NAME]}]",
+                f"{len(value)} characters, at most {MAX_LABEL}",
+            )
+    size = sum(len(key) + len(value) for key, value in annotations.items())
+    if size > MAX_ANNOTATIONS:
+        raise ManifestError(
+            f"{where}metadata.annotations", f"{size} characters in all, at most {MAX_ANNOTATIONS}"
+        )
 
 
 def _task_groups(annotations: dict[str, str]) -> tuple[tuple[TaskGroupSpec, ...], str]:

@@ -1,0 +1,32 @@
+"""Run an API replica alone: ``python -m services.api``, configured by the environment."""
+
+from collections.abc import Callable
+
+from services.api.machine import ApiMachine
+from services.api.routes import Replica, make_app
+from services.api.server import serve
+from shared.messages.envelope import Address
+from shared.runtime.host import Host, Machine
+from shared.runtime.service import run_service
+from shared.runtime.settings import Settings
+
+
+def prepare(_: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
+    """Return the replica's own inbox and what makes its machine."""
+    name = instance.replace(".", "-")
+    return Address("api", name), lambda: ApiMachine(name)
+
+
+async def serve_http(host: Host, settings: Settings) -> None:
+    """Serve the routes beside the host."""
+
+    def machine() -> ApiMachine:
+        assert isinstance(host.machine, ApiMachine)
+        return host.machine
+
+    app = make_app(Replica(lambda: host, machine))
+    await serve(app, settings.http_host, settings.http_port)
+
+
+if __name__ == "__main__":
+    run_service("api", prepare, serve_http)

@@ -1,0 +1,121 @@
+"""From a request's body to manifest documents: YAML with limits, every refusal says where.
+
+Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, MAX_DEPTH, and MAX_NODES values and MAX_WRITTEN_BYTES after
+aliases are written out, so that a small file cannot grow into a large one.
+"""
+
+import json
+from typing import Any
+
+import yaml
+
+from shared.messages.commands import ManifestDocument
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+MAX_DOCUMENTS = 2_000
+MAX_NODES = 300_000
+MAX_WRITTEN_BYTES = 8 * 1024 * 1024
+MAX_DEPTH = 60
+_CHARACTERS_A_VALUE = 32  # a long text counts as several values
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DocumentsError(ValueError):
+    """A body is not a list of manifests; the message says where and why."""
+
+    def __init__(self, message: str, index: int = 0) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+def read_documents(body: bytes, source: str) -> tuple[ManifestDocument, ...]:
+    """Return the documents of a YAML (or JSON) body; empty ones are skipped."""
+    if len(body) > MAX_BODY_BYTES:
+        raise DocumentsError(f"{len(body)} bytes, at most {MAX_BODY_BYTES}: split the file")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise DocumentsError(f"not UTF-8: {error}") from error
+    documents = _documents(text, source)
+    written = sum(len(document.body) for document in documents)
+    if written > MAX_WRITTEN_BYTES:
+        raise DocumentsError(f"{written} bytes once written out, at most {MAX_WRITTEN_BYTES}")
+    if not documents:
+        raise DocumentsError("no document in it")
+    return tuple(documents)
+
+
+def _documents(text: str, source: str) -> list[ManifestDocument]:
+    documents: list[ManifestDocument] = []
+    index = 0
+    try:
+        for index, node in enumerate(yaml.compose_all(text, Loader=_Loader), start=1):
+            if index > MAX_DOCUMENTS:
+                raise DocumentsError(f"more than {MAX_DOCUMENTS} documents", index)
+            if node is not None:
+                documents += _document(node, source, index)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise DocumentsError(f"not YAML: {line}{problem}", index + 1) from error
+    except RecursionError:
+        raise DocumentsError(f"nested deeper than {MAX_DEPTH}", index + 1) from None
+    return documents
+
+
+def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument]:
+    _check_size(node, index)
+    value = _Value().construct(node)
+    if value is None:
+        return []
+    if not isinstance(value, dict):
+        found = type(value).__name__
+        raise DocumentsError(f"a map was expected, found {found}", index)
+    if value.get("kind") == "List" and isinstance(value.get("items"), list):
+        values = value["items"]
+    else:
+        values = [value]
+    try:
+        return [
+            ManifestDocument(source, index, json.dumps(item, default=str, allow_nan=False))
+            for item in values
+        ]
+    except (TypeError, ValueError) as error:
+        raise DocumentsError(f"cannot be written as JSON: {error}", index) from error
+
+
+class _Value:
+    """Builds a value from a composed node, without resolving anything but the safe types."""
+
+    def construct(self, node: yaml.Node) -> Any:
+        loader = yaml.SafeLoader("")
+        try:
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+
+
+def _check_size(root: yaml.Node, index: int) -> None:
+    """Count the values as they would be written out, aliases included, and stop in time."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node, depth: int) -> int:
+        if depth > MAX_DEPTH:
+            raise DocumentsError(f"nested deeper than {MAX_DEPTH}", index)
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        total = 1 + len(node.value) // _CHARACTERS_A_VALUE
+        if isinstance(node, yaml.MappingNode):
+            total += sum(size(k, depth + 1) + size(v, depth + 1) for k, v in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            total += sum(size(item, depth + 1) for item in node.value)
+        if total > MAX_NODES:
+            raise DocumentsError(
+                f"more than {MAX_NODES} values once its aliases are written out", index
+            )
+        sizes[id(node)] = total
+        return total
+
+    size(root, 0)

@@ -1,0 +1,29 @@
+"""Logs: JSON lines in production, colour on a terminal."""
+
+import logging
+import sys
+
+import structlog
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
+    """Set logging up for the process. ``auto``: text on a terminal, JSON elsewhere."""
+    is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer() if is_text else structlog.processors.JSONRenderer()
+    )
+    processors: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
+    if not is_text:
+        processors.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)

@@ -1,0 +1,78 @@
+"""A service as a process: settings, logs, bus, host, health, and an orderly end.
+
+Exit status: 0 after SIGTERM or SIGINT, 78 when the environment does not hold, 1 after a bug.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+
+from shared.bus.factory import UnknownBusError, bus_factory
+from shared.messages.envelope import Address
+from shared.runtime.clock import SystemClock
+from shared.runtime.health import serve_health
+from shared.runtime.host import Host, Machine
+from shared.runtime.logs import set_up_logs
+from shared.runtime.settings import Settings, SettingsError, load_settings, without_credentials
+
+EXIT_CONFIGURATION = 78
+_GC_FIRST_THRESHOLD = 50_000
+log = structlog.get_logger("muster.service")
+
+MakeMachine = Callable[[str], Machine]
+Beside = Callable[[Host, Settings], Awaitable[None]]
+
+
+def run_service(
+    service: str,
+    prepare: Callable[[Settings, str], tuple[Address, Callable[[], Machine]]],
+    beside: Beside | None = None,
+) -> None:
+    """Run a service until it is told to stop. ``beside`` runs next to the host (HTTP, say)."""
+    try:
+        settings = load_settings()
+        set_up_logs(settings.log_format, settings.log_level)
+        instance = settings.instance or f"{service}-{socket.gethostname()}-{os.getpid()}"
+        make_bus = bus_factory(settings.bus_url, prefix=settings.bus_prefix, name=instance)
+        inbox, make_machine = prepare(settings, instance)
+    except (SettingsError, UnknownBusError, OSError) as error:
+        print(f"muster {service}: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(EXIT_CONFIGURATION)
+    gc.freeze()
+    gc.set_threshold(_GC_FIRST_THRESHOLD)
+    host = Host(inbox, make_machine, make_bus(), SystemClock(), instance=instance)
+    log.info("starting", service=service, bus=without_credentials(settings.bus_url))
+    asyncio.run(_run(host, settings, beside))
+
+
+async def _run(host: Host, settings: Settings, beside: Beside | None) -> None:
+    loop = asyncio.get_running_loop()
+    tasks = {asyncio.create_task(host.run(), name="host")}
+    if beside is not None:
+        tasks.add(asyncio.ensure_future(beside(host, settings)))
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = None
+    if settings.health_port:
+        server = await serve_health(
+            settings.health_host, settings.health_port, lambda: host.is_connected
+        )
+    stop = asyncio.create_task(stopping.wait())
+    done, _ = await asyncio.wait(tasks | {stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if server is not None:
+        server.close()
+    await host.close()
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    log.info("stopped", clean=stop in done)
