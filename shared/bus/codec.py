@@ -104,7 +104,11 @@ def _encode_column(values: list[Any]) -> Any:
 def _table_key(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple(value.items())
-    return value if value.__hash__ else repr(value)
+    try:
+        hash(value)
+    except TypeError:  # a record with a map in it
+        return repr(value)
+    return value
 
 
 def decode(kind: str, data: bytes) -> object:

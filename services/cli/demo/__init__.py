@@ -1,0 +1,1 @@
+"""The demo's queues and applications, as manifests."""

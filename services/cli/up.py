@@ -1,0 +1,186 @@
+"""`muster up`: everything in one process, its progress live on the terminal."""
+
+import asyncio
+import signal
+import sys
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+from services.api.documents import read_documents
+from services.api.progress import all_progress
+from services.api.routes import Replica, make_app
+from services.api.server import serve
+from services.cli import render
+from services.cli.launcher import LocalCluster
+from services.core.configuration import parse_configuration
+from services.core.scheduler.scheduler import ConfigurationError
+from services.shim_adapter.service import ShimOptions
+from shared.bus.errors import BusUnavailableError
+from shared.bus.factory import UnknownBusError, bus_factory
+from shared.messages.commands import SubmitManifests, SubmitResult
+from shared.model.resources import MEMORY, PODS, VCORE
+from shared.model.units import milliseconds, seconds
+from shared.runtime.clock import SystemClock
+from shared.runtime.logs import set_up_logs
+
+EXIT_CONFIGURATION = 78
+NODE_CAPACITY = {VCORE: 8_000, MEMORY: 32 * 2**30, PODS: 110}
+_REFRESH_SECONDS = 0.25
+_READY_SECONDS = 60.0
+_START_DELAY_MS = 200
+_CONFIRM_DELAY_MS = 300
+_DEMO = files("services.cli") / "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What `muster up` was asked to do."""
+
+    bus: str
+    demo: bool
+    once: bool
+    config: Path | None
+    nodes: int
+    port: int
+    state_dir: Path | None
+    prefix: str
+
+
+def run_up(options: UpOptions) -> int:
+    """Run until interrupted, or with ``once`` until every application has ended."""
+    set_up_logs(level="warning")
+    try:
+        config = _config(options)
+        parse_configuration(config)
+        make_bus = bus_factory(options.bus, prefix=options.prefix, name="muster up")
+        cluster = LocalCluster(
+            make_bus,
+            SystemClock(),
+            ShimOptions(
+                state_dir=options.state_dir,
+                config=config,
+                start_delay_ns=milliseconds(_START_DELAY_MS),
+                confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
+                default_run_ns=seconds(10),
+                nodes=options.nodes,
+                node_capacity=NODE_CAPACITY,
+            ),
+        )
+        return asyncio.run(_run(cluster, options))
+    except (OSError, UnknownBusError, ConfigurationError, BusUnavailableError) as error:
+        print(f"muster up: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+
+
+def _config(options: UpOptions) -> str:
+    if options.config is not None:
+        return options.config.read_text()
+    return (_DEMO / "queues.yaml").read_text() if options.demo else ""
+
+
+async def _run(cluster: LocalCluster, options: UpOptions) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    console = Console()
+    await cluster.start()
+    app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+    web = asyncio.create_task(serve(app, "127.0.0.1", options.port))
+    try:
+        await _until_ready(cluster, web)
+        where = f"http://127.0.0.1:{options.port}" if options.port else "a free port"
+        console.print(f"Muster is up: {options.nodes} nodes, API on {where}, bus {_bus(options)}")
+        if options.demo:
+            await _submit_demo(cluster, console)
+        if await _watch(cluster, options, console, stopping, web):
+            _summary(cluster, console)
+    finally:
+        web.cancel()
+        with suppress(asyncio.CancelledError):
+            await web
+        await cluster.stop()
+    return 0
+
+
+def _bus(options: UpOptions) -> str:
+    return "in this process" if options.bus == "memory" else "RabbitMQ"
+
+
+async def _until_ready(cluster: LocalCluster, web: "asyncio.Task[None]") -> None:
+    """Wait until the API follows the core. Raises OSError when the port is taken."""
+    async with asyncio.timeout(_READY_SECONDS):
+        while not cluster.api.projection.is_ready:  # noqa: ASYNC110 - hosts have no such event
+            await asyncio.sleep(0.02)
+    if web.done():
+        web.result()
+
+
+async def _submit_demo(cluster: LocalCluster, console: Console) -> None:
+    for item in sorted(_DEMO.iterdir(), key=lambda item: item.name):
+        if item.name == "queues.yaml" or not item.name.endswith(".yaml"):
+            continue
+        documents = read_documents(item.read_bytes(), item.name)
+        result = await cluster.ask(SubmitManifests(documents))
+        assert isinstance(result, SubmitResult)
+        for refused in result.refused:
+            console.print(f"refused {refused.source}: {refused.field_path}: {refused.message}")
+
+
+async def _watch(
+    cluster: LocalCluster,
+    options: UpOptions,
+    console: Console,
+    stopping: asyncio.Event,
+    web: "asyncio.Task[None]",
+) -> bool:
+    """Show the applications until told to stop; with ``once`` return True when all have ended."""
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    told: dict[str, str] = {}
+    with live or nullcontext():
+        while not stopping.is_set() and not web.done():
+            progress = all_progress(cluster.api.projection.model)
+            if live is not None:
+                live.update(render.applications_table(progress), refresh=True)
+            else:
+                _print_changes(progress, told)
+            if options.once and progress and all(item["hasEnded"] for item in progress):
+                return True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _REFRESH_SECONDS)
+    if web.done() and not web.cancelled():
+        web.result()
+    return False
+
+
+def _print_changes(progress: list[dict[str, Any]], told: dict[str, str]) -> None:
+    """Print a line for each application that has changed: no terminal, no live table."""
+    for item in progress:
+        gang = item["placeholders"]
+        line = f"{item['applicationID']:<16} {item['state']:<10} running {item['running']}"
+        if gang["wanted"]:
+            line += f", placeholders {gang['wanted']} wanted, {gang['held']} held"
+            line += f", {gang['replaced']} replaced, {gang['timedout']} timed out"
+        why = item["waiting"][0]["reason"] if item["waiting"] else item["message"]
+        line += f"  {why}" if why else ""
+        if told.get(item["applicationID"]) != line:
+            told[item["applicationID"]] = line
+            print(line, flush=True)
+
+
+def _summary(cluster: LocalCluster, console: Console) -> None:
+    progress = all_progress(cluster.api.projection.model)
+    states: dict[str, int] = {}
+    for item in progress:
+        states[item["state"]] = states.get(item["state"], 0) + 1
+    counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    hosts = [running.host for running in cluster.running.values()]
+    published = sum(host.metrics.published_total for host in hosts)
+    console.print(f"\n{len(progress)} applications ended: {counted}")
+    console.print(f"{cluster.core.decisions} decisions, {published} messages on the bus")
