@@ -1,0 +1,49 @@
+# The two commands of the README are `make demo` and `make test`; everything else is for developers.
+PYTHON := .venv/bin/python
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help setup demo test check lint types arrows sizes docs bench soak clean
+
+help: ## Show the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .setup-stamp ## Make .venv with everything in it (again only when the lock has changed)
+
+.setup-stamp: requirements.lock pyproject.toml scripts/setup.sh
+	@scripts/setup.sh
+	@touch $@
+
+demo: setup ## A simulated cluster with gang applications, live; ARGS=--once runs it to its end
+	@.venv/bin/muster up --demo $(ARGS)
+
+test: setup ## All tests, those on RabbitMQ against a real broker
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: setup lint types arrows sizes docs ## What every commit passes
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+
+types: setup
+	@.venv/bin/mypy
+
+arrows: setup
+	@.venv/bin/lint-imports
+
+sizes: setup
+	@$(PYTHON) scripts/check_sizes.py
+
+docs: setup
+	@$(PYTHON) scripts/make_docs.py --check
+
+bench: setup ## Throughput and latency, in memory and on RabbitMQ
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m tests.benchmarks.gang $(ARGS)
+
+soak: setup ## The property tests, many more examples (minutes)
+	@HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
+
+clean: ## Remove what the other targets made
+	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
