@@ -156,6 +156,7 @@ class Host:
     async def _loop(self, subscription: Subscription) -> None:
         receiving: asyncio.Task[list[Delivery]] | None = None
         injected: asyncio.Task[Injected] | None = None
+        sleeping: asyncio.Task[None] | None = None
         try:
             while True:
                 receiving = receiving or asyncio.create_task(
@@ -181,7 +182,7 @@ class Host:
                     sleeping.cancel()
                 await self._handle_batch(subscription, deliveries, inside)
         finally:
-            for task in (receiving, injected):
+            for task in (receiving, injected, sleeping):
                 if task is not None:
                     task.cancel()
 

@@ -25,7 +25,7 @@ def after_placeholders_changed(partition: Partition, application: Application) -
         partition.fire(application, ApplicationEvent.RUN)
     elif application.state is ApplicationState.FAILING:
         if not application.allocations:
-            partition.fire(application, ApplicationEvent.FAIL)
+            partition.fire(application, ApplicationEvent.FAIL, application.message)
             end(partition, application)
     elif application.has_nothing:
         _complete(partition, application)

@@ -1,0 +1,48 @@
+"""Fixtures of every test: hypothesis profiles, the broker, the shared data where it is there."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from shared.runtime.logs import set_up_logs
+from tests.broker import broker
+
+settings.register_profile(
+    "default", max_examples=60, stateful_step_count=40, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.register_profile(
+    "soak", max_examples=3_000, stateful_step_count=80, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+set_up_logs(level="error")
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep everything that needs the broker on one worker, so that there is one broker."""
+    for item in items:
+        if "broker_url" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.broker)
+            item.add_marker(pytest.mark.xdist_group("broker"))
+
+
+@pytest.fixture(scope="session")
+def broker_url() -> Iterator[str]:
+    """Yield the URL of a RabbitMQ broker; a failure, never a skip, when there is none."""
+    with broker() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the folder of real manifests and cases that may stand beside the project."""
+    if not SHARED.is_dir():
+        pytest.skip("the folder ../shared with real manifests and cases is not here")
+    return SHARED
