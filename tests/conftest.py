@@ -5,17 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from shared.runtime.logs import set_up_logs
 from tests.broker import broker
 
 settings.register_profile(
-    "default", max_examples=60, stateful_step_count=40, deadline=None,
+    "default", max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.register_profile(
-    "soak", max_examples=3_000, stateful_step_count=80, deadline=None,
+    "soak", max_examples=3_000, stateful_step_count=80, deadline=None, report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.register_profile(
+    "hunt", max_examples=400, stateful_step_count=60, deadline=None, report_multiple_bugs=False,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate), database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -27,6 +27,7 @@ _SCHEDULING_STATES = (
     ApplicationState.RUNNING,
     ApplicationState.COMPLETING,
 )
+_RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 GroupKey = tuple[Shape, int, str, bool]
 
 
@@ -285,6 +286,35 @@ class Application:
         """Let the application be considered again."""
         self.parked_refusal = None
         self.enter()
+
+    # --- the gang's promise ---------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Let the placeholders start, and keep the room for those not yet allocated."""
+        self.gang_admitted = True
+        self.keep_promise()
+
+    def outstanding(self) -> Resource:
+        """Return what the gang was announced with, less the placeholders it holds."""
+        held = self.allocated_placeholder
+        return {
+            name: value - held.get(name, 0)
+            for name, value in self.request.placeholder_ask.items()
+            if value > held.get(name, 0)
+        }
+
+    def keep_promise(self) -> None:
+        """Bring the promise to what is outstanding; who reserves no more has none."""
+        reserves = self.gang_admitted and self.state in _RESERVING_STATES
+        after = self.outstanding() if reserves else {}
+        before = self.promise
+        if before == after:
+            return
+        self.queue.change_promise(before, after)
+        self.promise = after
+        if not reserves:
+            for queue in self.queue.lineage():
+                queue.wake()
 
     # --- allocations ----------------------------------------------------------------------------
 

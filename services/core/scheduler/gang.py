@@ -21,7 +21,7 @@ from services.core.scheduler.views import allocation_state
 from shared.messages.interface import Allocation, AllocationAskRelease, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
-from shared.model.resources import Resource, fits_room, go_map, is_zero
+from shared.model.resources import fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
@@ -43,10 +43,10 @@ def gate(partition: Partition, application: Application) -> tuple[Queue, Refusal
             )
     if not needs_admission(partition, application):
         return None
-    short = queue.first_without_room(outstanding(application), heed_promises=True)
+    short = queue.first_without_room(application.outstanding(), heed_promises=True)
     if short is not None:
         return short[0], Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {short[1]}")
-    admit(application)
+    application.admit()
     return None
 
 
@@ -60,39 +60,6 @@ def needs_admission(partition: Partition, application: Application) -> bool:
     )
 
 
-def admit(application: Application) -> None:
-    """Let the placeholders start, and keep the room for those not yet allocated."""
-    application.gang_admitted = True
-    keep_promise(application)
-
-
-def outstanding(application: Application) -> Resource:
-    """Return what the gang was announced with, less the placeholders it holds."""
-    held = application.allocated_placeholder
-    return {
-        name: value - held.get(name, 0)
-        for name, value in application.request.placeholder_ask.items()
-        if value > held.get(name, 0)
-    }
-
-
-def keep_promise(application: Application) -> None:
-    """Bring the promise to what is outstanding; an application that reserves no more has none."""
-    reserves = application.gang_admitted and application.state in (
-        ApplicationState.NEW,
-        ApplicationState.ACCEPTED,
-    )
-    after = outstanding(application) if reserves else {}
-    before = application.promise
-    if before == after:
-        return
-    application.queue.change_promise(before, after)
-    application.promise = after
-    if not reserves:
-        for queue in application.queue.lineage():
-            queue.wake()
-
-
 # --- placeholders allocated ---------------------------------------------------------------------
 
 
@@ -104,7 +71,7 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
         start_reservation(partition, application)
         if application.allocated_placeholder == application.request.placeholder_ask:
             partition.fire(application, ApplicationEvent.RUN)
-    keep_promise(application)
+    application.keep_promise()
     if not application.pending_placeholders:
         application.enter()
     partition.replaceable[application] = None
@@ -281,7 +248,7 @@ def placeholder_gone(
     counts.timedout += 1
     if counts.is_used_up:
         application.enter()
-    keep_promise(application)
+    application.keep_promise()
     after_placeholders_changed(partition, application)
 
 
@@ -334,7 +301,6 @@ def _give_up(partition: Partition, application: Application) -> None:
             )
     event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
     partition.fire(application, event, RESERVATION_TIMEOUT)
-    keep_promise(application)
     after_placeholders_changed(partition, application)
 
 

@@ -207,7 +207,7 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
     for key in keys:
         drop_ask(partition, application, key)
     application.enter()
-    gang.keep_promise(application)
+    application.keep_promise()
     lifecycle.after_asks_removed(partition, application)
 
 
@@ -253,7 +253,7 @@ def _recover_state(partition: Partition, application: Application, allocation: A
     if not allocation.placeholder:
         partition.fire(application, ApplicationEvent.RUN)
     elif not allocation.released:
-        gang.admit(application)
+        application.admit()
         _recover_reservation(partition, application)
 
 
@@ -265,7 +265,7 @@ def _recover_reservation(partition: Partition, application: Application) -> None
         queue.allocating_accepted[application.id] = None
     if application.allocated_placeholder == application.request.placeholder_ask:
         partition.fire(application, ApplicationEvent.RUN)
-    gang.keep_promise(application)
+    application.keep_promise()
 
 
 def recover_timer(partition: Partition, application: Application) -> None:

@@ -97,9 +97,6 @@ def remove(partition: Partition, application: Application) -> None:
                 message=f"Application {application.id} Removed",
             ),
         )
-    if application.promise:
-        application.queue.change_promise(application.promise, {})
-        application.promise = {}
     for ask in list(application.asks()):
         partition.take_ask(application, ask.key)
     if application.state is ApplicationState.RESUMING:

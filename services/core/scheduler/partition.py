@@ -194,6 +194,7 @@ class Partition:
                 queue.allocating_accepted.pop(application.id, None)
             if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
                 queue.wake()
+        application.keep_promise()
         if before is ApplicationState.COMPLETING:
             self.cancel_timer(application, TimerKind.COMPLETING)
         if after is ApplicationState.COMPLETING:

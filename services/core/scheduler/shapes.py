@@ -124,6 +124,10 @@ class Bucket:
         """Let a group's entry lapse: it is held back until it is pushed again."""
         group.version += 1
 
+    def clear(self) -> None:
+        """Forget the order: what orders applications has changed, all are to be entered anew."""
+        self._heap.clear()
+
     def first(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the first group with its key, or None."""
         while self._heap:

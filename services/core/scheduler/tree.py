@@ -53,6 +53,8 @@ def _apply(queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None
     queue.sort_policy = FAIR if policy == FAIR else FIFO
     priority = queue.properties.get("application.sort.priority", "enabled").lower()
     queue.priority_sorting = priority != "disabled"
+    for bucket in queue.buckets.values():
+        bucket.clear()
     for application in queue.applications.values():
         application.reorder()
         application.enter()

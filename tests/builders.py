@@ -1,0 +1,102 @@
+"""Builders: the scheduler and its messages in a test's own words."""
+
+from itertools import count
+from typing import Any
+
+from services.core.configuration import parse_configuration
+from services.core.scheduler.invariants import violations
+from services.core.scheduler.scheduler import Scheduler
+from shared.messages.envelope import CORE, Envelope, Outgoing
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    NodeAction,
+    NodeInfo,
+    UpdateRequest,
+    UpdateResponse,
+)
+from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd, TimerFired, TimerFirings
+from shared.model.resources import multiply
+
+START_NS = 1_767_225_600_000_000_000
+
+
+def envelope(message: Any, message_id: str = "m", *, epoch: int = 0, seq: int = 0) -> Envelope:
+    return Envelope(message_id, type(message).__name__, message, CORE, "test", epoch=epoch, seq=seq)
+
+
+def config_of(*leaves: str) -> str:
+    text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [%s]}]}]"
+    return text % ", ".join(leaves)
+
+
+class Core:
+    """A scheduler, recovered and listening; every answer of it is kept."""
+
+    def __init__(self, config: str = "", epoch: int = 1, settings: tuple = ()) -> None:
+        self.scheduler = Scheduler("core-test", parse_configuration)
+        self.epoch = epoch
+        self.now_ns = START_NS
+        self.answers: list[Outgoing] = []
+        self._ids = count(1)
+        self.send(Heartbeat("t"), epoch=0)
+        self.send(SyncBegin(config, settings))
+        self.send(SyncEnd(0, 0, 0))
+
+    @property
+    def partition(self):
+        return self.scheduler.partition
+
+    def send(self, message: Any, *, epoch: int | None = None) -> list[UpdateResponse]:
+        """Let the scheduler handle a message; return what it tells the resource manager."""
+        wrapped = envelope(
+            message, f"m{next(self._ids)}", epoch=self.epoch if epoch is None else epoch
+        )
+        out = self.scheduler.handle(wrapped, self.now_ns) + self.scheduler.flush(self.now_ns)
+        self.answers += out
+        return [item.message for item in out if isinstance(item.message, UpdateResponse)]
+
+    def update(self, **sections: Any) -> list[UpdateResponse]:
+        return self.send(UpdateRequest("rm", **sections))
+
+    def node(self, name: str, **capacity: int) -> list[UpdateResponse]:
+        return self.update(nodes=(NodeInfo(name, NodeAction.CREATE, capacity),))
+
+    def application(
+        self, name: str, queue: str = "root.default", **more: Any
+    ) -> list[UpdateResponse]:
+        return self.update(new_applications=(AddApplicationRequest(name, queue, **more),))
+
+    def gang(self, name: str, members: int, resource: dict, **more: Any) -> list[UpdateResponse]:
+        """Announce a gang of one task group and ask for all its placeholders."""
+        self.application(name, placeholder_ask=multiply(resource, members), **more)
+        return self.asks(
+            name,
+            [f"{name}-ph-{at}" for at in range(members)],
+            resource,
+            placeholder=True,
+            task_group_name="tg",
+        )
+
+    def asks(
+        self, application: str, keys: list[str], resource: dict, **more: Any
+    ) -> list[UpdateResponse]:
+        return self.update(
+            asks=tuple(AllocationAsk(key, application, resource, **more) for key in keys)
+        )
+
+    def fire(self, application: str, kind: str) -> list[UpdateResponse]:
+        """Let a timer of an application fire as the timer service would."""
+        app = self.partition.applications[application]
+        found = [(k, v) for k, v in app.timers.items() if k.startswith(kind)]
+        assert found, f"{application} has no {kind} timer"
+        timer_id, (generation, due_ns) = found[0]
+        self.now_ns = max(self.now_ns, due_ns)
+        return self.send(TimerFirings((TimerFired(timer_id, kind, application, generation),)))
+
+    def check(self) -> None:
+        assert violations(self.partition) == []
+
+
+def section(responses: list[UpdateResponse], name: str) -> list[Any]:
+    return [item for response in responses for item in getattr(response, name)]

@@ -1,0 +1,97 @@
+"""The services as processes of their own, on a real broker, as a deployment runs them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.broker import free_port
+
+ROOT = Path(__file__).parent.parent.parent
+START_SECONDS = 40.0
+
+
+class Deployment:
+    """Four services; each can be killed and started again, and there can be more of one."""
+
+    def __init__(self, broker_url: str, folder: Path, prefix: str, **more: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._folder = folder
+        self._environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")},
+            "MUSTER_BUS_URL": broker_url,
+            "MUSTER_BUS_PREFIX": prefix,
+            "MUSTER_HTTP_PORT": str(self.port),
+            "MUSTER_STATE_DIR": str(folder / "state"),
+            "MUSTER_SIMULATED_NODES": "6",
+            "MUSTER_SIMULATED_NODE_VCORE_MILLI": "4000",
+            "MUSTER_RELEASE_DELAY_MS": "1500",
+            "MUSTER_POD_RUN_SECONDS": "4",
+            "MUSTER_LOG_FORMAT": "json",
+            "PYTHONPATH": str(ROOT),
+            **more,
+        }
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, service: str, name: str = "", **more: str) -> None:
+        name = name or service
+        log = (self._folder / f"{name}.log").open("ab")
+        self.processes[name] = subprocess.Popen(
+            [sys.executable, "-m", f"services.{service}"],
+            cwd=ROOT,
+            env=self._environment | more,
+            stdout=log,
+            stderr=log,
+        )
+
+    def start_all(self) -> None:
+        for service in ("core", "timers", "shim_adapter", "api"):
+            self.start(service)
+        self.wait(lambda: httpx.get(f"{self.url}/health/ready").status_code == 200, "ready")
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.processes.clear()
+
+    def get(self, path: str) -> Any:
+        return httpx.get(f"{self.url}{path}", timeout=10).json()
+
+    def application(self, name: str) -> dict[str, Any]:
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            value = self.get(f"/v1/applications/{name}")
+            if isinstance(value, dict) and "state" in value:
+                return value
+        return {"state": "unknown", "placeholders": {"held": 0, "replaced": 0}, "running": 0}
+
+    def wait(self, holds: Any, what: str, seconds: float = START_SECONDS) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(httpx.HTTPError, ValueError, KeyError):
+                if holds():
+                    return
+            time.sleep(0.1)
+        raise AssertionError(f"waited {seconds:g} s in vain for: {what}\n{self.logs()}")
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
+            for path in sorted(self._folder.glob("*.log"))
+        )

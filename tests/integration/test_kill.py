@@ -1,0 +1,73 @@
+"""``kill -9`` of any one service in the middle of a gang, each service in its own process."""
+
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.shim_adapter.backends.simulated.store import ClusterStore
+from services.shim_adapter.service import STATE_FILE
+from tests.integration.processes import Deployment
+
+MEMBERS = 16
+GANG = f"""
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: gang}}
+spec:
+  completions: {MEMBERS}
+  template:
+    metadata:
+      labels: {{applicationId: gang, queue: root.default}}
+      annotations:
+        yunikorn.apache.org/task-group-name: tg
+        yunikorn.apache.org/task-groups: |-
+          [{{"name": "tg", "minMember": {MEMBERS}, "minResource": {{"cpu": "1", "memory": "1Gi"}}}}]
+    spec:
+      schedulerName: yunikorn
+      containers: [{{name: c, image: i, resources: {{requests: {{cpu: "1", memory: 1Gi}}}}}}]
+"""
+
+
+@pytest.mark.parametrize("victim", ["core", "shim_adapter", "timers", "api"])
+def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker_url, tmp_path):
+    deployment = Deployment(broker_url, tmp_path, f"kill-{uuid.uuid4().hex[:8]}")
+    try:
+        deployment.start_all()
+        answer = httpx.post(f"{deployment.url}/v1/manifests", content=GANG.encode(), timeout=30)
+        assert answer.status_code == 200, answer.text
+        deployment.wait(
+            lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS,
+            "all placeholders held",
+        )
+        deployment.kill(victim)
+        deployment.start(victim)
+        deployment.wait(lambda: _all_ran(deployment, tmp_path), "every real pod ran to its end", 60)
+        deployment.wait(
+            lambda: deployment.application("gang")["state"] in ("Completing", "Completed"),
+            "the application completes",
+        )
+        for node in deployment.get("/ws/v1/partition/default/nodes"):
+            assert node.get("allocated", {}).get("vcore", 0) <= node["capacity"]["vcore"]
+            assert not node.get("allocations"), node
+    finally:
+        deployment.stop()
+
+
+def _all_ran(deployment: Deployment, folder: Path) -> bool:
+    """Return whether every member ended; while they run, no node may be over capacity."""
+    store = ClusterStore(folder / "state" / STATE_FILE)
+    try:
+        world = store.load()
+    finally:
+        store.close()
+    used: dict[str, int] = {}
+    real = [pod for pod in world.all_pods() if not pod.spec.placeholder]
+    for pod in world.all_pods():
+        if pod.node and not pod.has_ended:
+            used[pod.node] = used.get(pod.node, 0) + pod.spec.resource["vcore"]
+    assert len(real) == MEMBERS
+    for node, amount in used.items():
+        assert amount <= world.nodes[node].capacity["vcore"], f"{node} is over capacity: {used}"
+    return all(pod.phase == "Succeeded" for pod in real)

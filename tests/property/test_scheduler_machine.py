@@ -1,0 +1,369 @@
+"""A state machine drives the Scheduler with arbitrary interleavings and checks what must hold.
+
+The test plays the resource manager: it confirms releases late, early, twice or not at all, stops
+pods, takes nodes away, reloads the configuration, lets timers fire late and repeats messages.
+"""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from services.core.scheduler.invariants import over_capacity, violations
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    AllocationAsk,
+    AllocationAskRelease,
+    AllocationRelease,
+    Constraints,
+    NodeAction,
+    NodeInfo,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdateConfiguration,
+)
+from shared.messages.protocol import SyncBegin, SyncEnd, TimerFired, TimerFirings
+from shared.model.resources import add, multiply
+from shared.model.states import TRANSITIONS
+from tests.builders import Core, config_of, section
+
+CONFIGS = [
+    config_of("{name: a, resources: {max: {vcore: 8}}}", "{name: b}"),
+    config_of(
+        "{name: a, resources: {max: {vcore: 4}, guaranteed: {vcore: 2}}}",
+        "{name: b, resources: {max: {vcore: 6}}}",
+    ),
+    config_of(
+        "{name: a, maxapplications: 2}", "{name: b, properties: {application.sort.policy: fair}}"
+    ),
+    config_of("{name: b, properties: {application.sort.priority: disabled}}"),
+    "partitions: [{name: default, queues: [{name: root, queues: 5}]}]",
+]
+RESOURCES = [
+    {"vcore": 1000, "pods": 1},
+    {"vcore": 2000, "memory": 100, "pods": 1},
+    {"memory": 300, "pods": 1},
+]
+SELECTORS = [Constraints(), Constraints((("zone", "z"),))]
+MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    @initialize(config=st.sampled_from(CONFIGS[:3]), partial=st.booleans())
+    def start(self, config, partial):
+        self.settings = (("gangAdmission", "partial"),) if partial else ()
+        self.config = config
+        self.core = Core(config, settings=self.settings)
+        self.nodes: dict[str, dict] = {}
+        self.asked: dict[str, AllocationAsk] = {}
+        self.bound: dict[str, Allocation] = {}
+        self.to_confirm: dict[str, AllocationRelease] = {}
+        self.released: dict[str, str] = {}
+        self.states: dict[str, str] = {}
+        self.apps: dict[str, AddApplicationRequest] = {}
+        self.count = 0
+        self.shrunk = False
+        self.last: dict = {}
+
+    # --- the resource manager's side ---------------------------------------------------------------
+
+    def tell(self, **sections):
+        self.last = sections
+        self.hear(self.core.update(**sections))
+
+    def hear(self, responses):
+        for response in responses:
+            for allocation in response.new_allocations:
+                key = allocation.allocation_key
+                assert key not in self.bound, f"{key} is allocated twice"
+                self.bound[key] = allocation
+                self.asked.pop(key, None)
+            for ask in response.released_asks:
+                self.asked.pop(ask.allocation_key, None)
+            for release in response.released_allocations:
+                key = release.allocation_key
+                if release.termination_type is TerminationType.STOPPED_BY_RM:
+                    self.bound.pop(key, None)
+                    self.to_confirm.pop(key, None)
+                    continue
+                assert key in self.bound, f"{key} is released but not allocated"
+                assert key not in self.released, f"{key} is released twice"
+                self.released[key] = release.termination_type
+                self.to_confirm[key] = release
+            for updated in response.updated_applications:
+                before = self.states.get(updated.application_id, "New")
+                assert (before, updated.state) in MOVES, f"{before} to {updated.state}"
+                self.states[updated.application_id] = updated.state
+
+    def name(self, prefix):
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    # --- rules ---------------------------------------------------------------------------------------
+
+    @rule(
+        capacity=st.sampled_from(
+            [{"vcore": 4000, "memory": 1000, "pods": 4}, {"vcore": 2000, "memory": 200, "pods": 2}]
+        ),
+        zone=st.booleans(),
+        drained=st.booleans(),
+    )
+    def add_node(self, capacity, zone, drained):
+        name = self.name("n")
+        self.nodes[name] = capacity
+        action = NodeAction.CREATE_DRAIN if drained else NodeAction.CREATE
+        self.tell(nodes=(NodeInfo(name, action, capacity, labels={"zone": "z"} if zone else {}),))
+
+    @precondition(lambda self: self.nodes)
+    @rule(
+        data=st.data(),
+        action=st.sampled_from(
+            [
+                NodeAction.DRAIN_NODE,
+                NodeAction.DRAIN_TO_SCHEDULABLE,
+                NodeAction.UPDATE,
+                NodeAction.DECOMISSION,
+            ]
+        ),
+    )
+    def change_node(self, data, action):
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        capacity = {}
+        if action is NodeAction.UPDATE:
+            capacity = {"vcore": data.draw(st.integers(1, 6)) * 1000, "memory": 500, "pods": 5}
+            self.shrunk = True
+        if action is NodeAction.DECOMISSION:
+            del self.nodes[name]
+        self.tell(nodes=(NodeInfo(name, action, capacity),))
+
+    @rule(
+        queue=st.sampled_from(["root.a", "root.b", "root.c"]),
+        members=st.integers(1, 4),
+        resource=st.sampled_from(RESOURCES),
+        style=st.sampled_from(["Soft", "Hard"]),
+        selected=st.sampled_from(SELECTORS),
+        late=st.booleans(),
+    )
+    def submit_gang(self, queue, members, resource, style, selected, late):
+        name = self.name("gang")
+        second = RESOURCES[0]
+        total = add(multiply(resource, members), second)
+        request = AddApplicationRequest(
+            name, queue, placeholder_ask=total, gang_scheduling_style=style
+        )
+        self.apps[name] = request
+        asks = [
+            AllocationAsk(
+                f"{name}-ph{at}",
+                name,
+                resource,
+                placeholder=True,
+                task_group_name="tg",
+                constraints=selected,
+            )
+            for at in range(members)
+        ]
+        asks.append(
+            AllocationAsk(f"{name}-one", name, second, placeholder=True, task_group_name="one")
+        )
+        self.asked.update({ask.allocation_key: ask for ask in asks})
+        if late:
+            self.tell(new_applications=(request,))
+            for ask in asks:
+                self.tell(asks=(ask,))
+        else:
+            self.tell(new_applications=(request,), asks=tuple(asks))
+
+    @rule(queue=st.sampled_from(["root.a", "root.b"]))
+    def submit_plain(self, queue):
+        name = self.name("app")
+        self.apps[name] = AddApplicationRequest(name, queue)
+        self.tell(new_applications=(self.apps[name],))
+
+    @precondition(lambda self: self.apps)
+    @rule(
+        data=st.data(),
+        number=st.integers(1, 3),
+        resource=st.sampled_from(RESOURCES),
+        group=st.sampled_from(["tg", "one", "other", ""]),
+        priority=st.sampled_from([0, 5]),
+        selected=st.sampled_from(SELECTORS),
+    )
+    def ask_real(self, data, number, resource, group, priority, selected):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        asks = [
+            AllocationAsk(
+                self.name("real"),
+                app,
+                resource,
+                task_group_name=group,
+                priority=priority,
+                constraints=selected,
+            )
+            for _ in range(number)
+        ]
+        self.asked.update({ask.allocation_key: ask for ask in asks})
+        self.tell(asks=tuple(asks))
+
+    @precondition(lambda self: self.to_confirm)
+    @rule(data=st.data())
+    def confirm(self, data):
+        key = data.draw(st.sampled_from(sorted(self.to_confirm)))
+        release = self.to_confirm.pop(key)
+        self.bound.pop(key, None)
+        self.tell(releases=(release,))
+
+    @precondition(lambda self: self.to_confirm)
+    @rule()
+    def confirm_all(self):
+        releases = tuple(self.to_confirm.values())
+        for release in releases:
+            self.bound.pop(release.allocation_key, None)
+        self.to_confirm.clear()
+        self.tell(releases=releases)
+
+    @precondition(lambda self: self.bound)
+    @rule(data=st.data())
+    def stop_pod(self, data):
+        key = data.draw(st.sampled_from(sorted(self.bound)))
+        allocation = self.bound[key]
+        self.to_confirm.pop(key, None)
+        self.tell(
+            releases=(
+                AllocationRelease(allocation.application_id, key, TerminationType.STOPPED_BY_RM),
+            )
+        )
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def take_ask_back(self, data):
+        key = data.draw(st.sampled_from(sorted(self.asked)))
+        ask = self.asked.pop(key)
+        self.tell(
+            ask_releases=(
+                AllocationAskRelease(ask.application_id, key, TerminationType.STOPPED_BY_RM),
+            )
+        )
+
+    @precondition(lambda self: self.apps)
+    @rule(data=st.data())
+    def remove_application(self, data):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        del self.apps[app]
+        self.tell(remove_applications=(RemoveApplicationRequest(app),))
+
+    @rule(data=st.data())
+    def a_timer_fires(self, data):
+        armed = [
+            (app.id, timer_id, generation, due)
+            for app in self.core.partition.applications.values()
+            for timer_id, (generation, due) in app.timers.items()
+        ]
+        if not armed:
+            return
+        app, timer_id, generation, due = data.draw(st.sampled_from(armed))
+        self.core.now_ns = max(self.core.now_ns, due)
+        fired = TimerFired(timer_id, timer_id.split("/")[0], app, generation)
+        self.hear(self.core.send(TimerFirings((fired, fired))))
+
+    @rule(config=st.sampled_from(CONFIGS))
+    def reload(self, config):
+        self.hear(self.core.send(UpdateConfiguration(config)))
+        if not self.core.partition.config_error:
+            self.config = config
+
+    @rule()
+    def the_last_message_comes_again(self):
+        """Not through the host's window this time: the machine itself must not mind."""
+        repeatable = {
+            key: value
+            for key, value in self.last.items()
+            if key in ("releases", "ask_releases", "asks", "new_applications")
+        }
+        known = set(self.asked) | set(self.bound)
+        if "asks" in repeatable:
+            repeatable["asks"] = tuple(a for a in repeatable["asks"] if a.allocation_key in known)
+        if repeatable and "new_applications" not in repeatable:
+            self.hear(self.core.update(**repeatable))
+
+    @rule()
+    def the_core_recovers(self):
+        """A new core learns everything again, and decides nothing twice."""
+        epoch = self.core.epoch + 1
+        now_ns = self.core.now_ns
+        live = {
+            name: a for name, a in self.core.partition.applications.items() if name in self.apps
+        }
+        requests = []
+        for name, app in live.items():
+            fields = {f: getattr(app.request, f) for f in app.request.__dataclass_fields__}
+            gang_over = app.state in ("Resuming",) or "Resuming" in [s for _, s in app.state_log]
+            fields |= {"state": app.state.value, "reservation_start_ns": app.reservation_start_ns}
+            if gang_over:
+                fields["placeholder_ask"] = {}
+            requests.append(AddApplicationRequest(**fields))
+        nodes = tuple(
+            NodeInfo(
+                n.node_id,
+                NodeAction.CREATE if n.schedulable else NodeAction.CREATE_DRAIN,
+                dict(n.capacity),
+                labels=dict(n.labels),
+            )
+            for n in self.core.partition.nodes.nodes.values()
+        )
+        existing = []
+        for key, allocation in self.bound.items():
+            if (
+                allocation.application_id not in live
+                or allocation.node_id not in self.core.partition.nodes.nodes
+            ):
+                continue
+            fields = {f: getattr(allocation, f) for f in allocation.__dataclass_fields__}
+            why = self.released.get(key)
+            fields["released"] = why not in (None, TerminationType.PLACEHOLDER_REPLACED)
+            if why == TerminationType.PLACEHOLDER_REPLACED:
+                self.released.pop(key)
+                self.to_confirm.pop(key, None)
+            existing.append(Allocation(**fields))
+        bound_keys = {a.allocation_key for a in existing}
+        self.bound = {k: v for k, v in self.bound.items() if k in bound_keys}
+        self.to_confirm = {k: v for k, v in self.to_confirm.items() if k in bound_keys}
+        asks = tuple(a for a in self.asked.values() if a.application_id in live)
+        self.asked = {a.allocation_key: a for a in asks}
+        self.core = Core.__new__(Core)
+        self.core.__init__(self.config, epoch=epoch, settings=self.settings)
+        self.core.now_ns = now_ns
+        self.core.send(SyncBegin(self.config, self.settings))
+        self.core.update(nodes=nodes, new_applications=tuple(requests))
+        self.core.update(allocations=tuple(existing))
+        self.core.update(asks=asks)
+        self.states = dict.fromkeys(live, "New")
+        responses = self.core.send(SyncEnd(0, 0, 0))
+        self.hear(responses)
+        rejected = {r.application_id for r in section(responses, "rejected_applications")}
+        for name in rejected:
+            self.apps.pop(name, None)
+        gone = {k for k, v in self.bound.items() if v.application_id in rejected}
+        for key in gone:
+            self.bound.pop(key)
+            self.to_confirm.pop(key, None)
+
+    # --- what must hold ------------------------------------------------------------------------------
+
+    @invariant()
+    def ledgers_are_right(self):
+        if hasattr(self, "core"):
+            assert violations(self.core.partition) == []
+
+    @invariant()
+    def no_node_is_over_capacity(self):
+        if hasattr(self, "core") and not self.shrunk:
+            assert over_capacity(self.core.partition) == []
+
+    @invariant()
+    def what_is_allocated_is_what_was_told(self):
+        if hasattr(self, "core"):
+            held = {k for app in self.core.partition.applications.values() for k in app.allocations}
+            assert held <= set(self.bound), held - set(self.bound)
+
+
+TestScheduler = SchedulerMachine.TestCase
