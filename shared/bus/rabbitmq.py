@@ -69,6 +69,7 @@ class RabbitBus:
         """Take a place at an inbox, connecting first where needed."""
         await self.connect()
         assert self._consuming is not None
+        connections = self._connections
         try:
             channel = await self._consuming.channel()
             await channel.set_qos(prefetch_count=PREFETCH)
@@ -76,6 +77,7 @@ class RabbitBus:
             subscription = RabbitSubscription(self, channel, queue, inbox)
             await subscription.start()
         except _AWAY as error:
+            await self._lost(connections)
             raise BusUnavailableError(f"cannot read {inbox.routing_key}: {error}") from error
         return subscription
 
@@ -83,17 +85,19 @@ class RabbitBus:
         """Publish in order, MAX_IN_FLIGHT at a time, and return once all are confirmed."""
         await self.connect()
         assert self._exchange is not None
+        connections = self._connections
         try:
             for at in range(0, len(envelopes), MAX_IN_FLIGHT):
                 batch = envelopes[at : at + MAX_IN_FLIGHT]
                 async with asyncio.timeout(CONFIRM_SECONDS):
                     await asyncio.gather(*(self._publish_one(item) for item in batch))
         except TimeoutError:
-            await self._drop()
+            await self._lost(connections)
             raise BusUnavailableError(f"no confirm within {CONFIRM_SECONDS:g} s") from None
         except DeliveryError as error:
             raise BusUnavailableError(f"the broker refused a message: {error!r}") from error
         except _AWAY as error:
+            await self._lost(connections)
             raise BusUnavailableError(f"publishing failed: {error!r}") from error
 
     async def _publish_one(self, envelope: Envelope) -> None:
@@ -186,6 +190,14 @@ class RabbitBus:
         await queue.bind(exchange, routing_key=f"{inbox.service}.all")
         await queue.bind(exchange, routing_key=inbox.routing_key)
         return queue
+
+    async def _lost(self, connections: list[AbstractConnection]) -> None:
+        """Drop connections that failed, unless others have taken their place since.
+
+        A connection that was reset does not call itself closed: whoever sees it fail says so.
+        """
+        if self._connections is connections:
+            await self._drop()
 
     async def _drop(self) -> None:
         connections, self._connections = self._connections, []

@@ -8,8 +8,9 @@
 
 Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
 Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS (the oldest
-go). The delivery limit is off because it counts messages that were only prefetched; poison is told
-by decoding, and by the host's own count of crashes.
+go). The delivery limit is as good as off, because it counts messages that were only prefetched;
+poison is told by decoding, and by the host's own count of crashes. It is a large number and not -1:
+RabbitMQ 3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
 """
 
 from typing import Any
@@ -19,6 +20,7 @@ from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
 MAX_INBOX_MESSAGES = 100_000
 MAX_DEAD_LETTERS = 10_000
 MAX_FEED_MESSAGES = 50_000
+MAX_DELIVERIES = 1_000_000_000
 DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
 
 
@@ -47,7 +49,7 @@ def inbox_arguments(prefix: str, inbox: Address) -> dict[str, Any]:
     return {
         "x-queue-type": "quorum",
         "x-single-active-consumer": True,
-        "x-delivery-limit": -1,
+        "x-delivery-limit": MAX_DELIVERIES,
         "x-max-length": MAX_INBOX_MESSAGES,
         "x-overflow": "reject-publish",
         "x-dead-letter-exchange": dead_exchange_name(prefix),

@@ -93,21 +93,26 @@ class Host:
         self._started_ns = clock.now_ns()
         self.is_waiting = False
         self._is_connected = False
+        self._has_read = False
 
     async def run(self) -> None:
         """Run until cancelled, starting over whenever the connection is lost."""
+        delay = _RETRY_FIRST_SECONDS
         while True:
             try:
                 await self._run_connected()
             except BusUnavailableError as error:
-                log.warning(
-                    "the bus is away; starting over when it answers",
-                    service=self.inbox.service,
-                    error=str(error),
-                )
-                self.is_active = False
+                if self._has_read or delay == _RETRY_FIRST_SECONDS:
+                    delay = _RETRY_FIRST_SECONDS
+                    log.warning(
+                        "the bus is away; starting over when it answers",
+                        service=self.inbox.service,
+                        error=str(error),
+                    )
+                self.is_active = self._has_read = False
                 self.machine = self._make_machine()
-                await asyncio.sleep(_RETRY_FIRST_SECONDS)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, _RETRY_LONGEST_SECONDS)
             except BusClosedError:
                 return
 
@@ -141,7 +146,7 @@ class Host:
 
     async def _run_connected(self) -> None:
         subscription = await self._bus.subscribe(self.inbox)
-        self._is_connected = True
+        self._is_connected = self._has_read = True
         beats = asyncio.create_task(self._beat())
         try:
             await self._loop(subscription)

@@ -296,7 +296,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         requests = []
         for name, app in live.items():
             fields = {f: getattr(app.request, f) for f in app.request.__dataclass_fields__}
-            gang_over = app.state in ("Resuming",) or "Resuming" in [s for _, s in app.state_log]
+            gang_over = app.state == "Resuming" or "Resuming" in [s for _, s in app.state_log]
             fields |= {"state": app.state.value, "reservation_start_ns": app.reservation_start_ns}
             if gang_over:
                 fields["placeholder_ask"] = {}

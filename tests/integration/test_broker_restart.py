@@ -1,0 +1,95 @@
+"""The broker goes away and comes back: connections, topology, consumers and the work with them."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from services.cli.launcher import LocalCluster
+from services.shim_adapter.service import ShimOptions
+from shared.bus.rabbitmq import RabbitBus
+from shared.messages.commands import PodSpec, SubmitPods, TaskGroupSpec
+from shared.model.units import milliseconds
+from shared.runtime.clock import SystemClock
+from tests.broker import SERVER, BrokerUnavailableError, PrivateBroker
+
+MEMBERS = 12
+RESOURCE = {"vcore": 1000, "pods": 1}
+
+
+@pytest.mark.xdist_group("broker")
+@pytest.mark.broker
+@pytest.mark.parametrize("how", ["kill", "stop"])
+async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(how):
+    if not SERVER.exists():
+        raise BrokerUnavailableError(
+            "this test restarts a broker of its own: install rabbitmq-server"
+        )
+    group = TaskGroupSpec("tg", MEMBERS, {"vcore": 1000})
+    pods = tuple(
+        PodSpec(
+            f"p-{n}",
+            "gang",
+            RESOURCE,
+            queue_name="root.default",
+            task_group_name="tg",
+            task_groups=(group,),
+        )
+        for n in range(MEMBERS)
+    )
+    with PrivateBroker() as broker:
+        prefix = f"restart-{uuid.uuid4().hex[:6]}"
+        cluster = LocalCluster(
+            lambda: RabbitBus(broker.url, prefix=prefix),
+            SystemClock(),
+            ShimOptions(
+                nodes=4,
+                node_capacity={"vcore": 4000, "pods": 50},
+                default_run_ns=0,
+                confirm_delay_ns=milliseconds(1500),
+            ),
+        )
+        await cluster.start()
+        try:
+            await until(lambda: cluster.api.projection.is_ready)
+            await cluster.ask(SubmitPods(pods))
+            await until(lambda: held(cluster) == MEMBERS)
+            await asyncio.sleep(1.2)  # a quorum queue younger than that does not survive kill -9
+            if how == "kill":
+                broker.kill()
+            else:
+                await asyncio.to_thread(broker.stop)
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(broker.start)
+            await until(lambda: running(cluster) == MEMBERS and held(cluster) == 0, 90)
+            world = cluster.shim_machine.world
+            real = [pod for pod in world.all_pods() if not pod.spec.placeholder]
+            assert len(real) == MEMBERS
+            assert all(pod.phase == "Running" for pod in real)
+            per_node = [sum(pod.node == name for pod in world.all_pods()) for name in world.nodes]
+            assert max(per_node) <= 4
+        finally:
+            await cluster.stop()
+
+
+def held(cluster):
+    return sum(
+        pod.spec.placeholder and bool(pod.node) for pod in cluster.shim_machine.world.all_pods()
+    )
+
+
+def running(cluster):
+    return sum(
+        not pod.spec.placeholder and bool(pod.node) for pod in cluster.shim_machine.world.all_pods()
+    )
+
+
+async def until(holds, seconds=60):
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                if holds():
+                    return
+            except (KeyError, AssertionError):
+                pass
+            await asyncio.sleep(0.05)

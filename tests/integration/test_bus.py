@@ -1,0 +1,220 @@
+"""What every bus promises: one suite, on the bus in this process and on RabbitMQ."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from shared.bus.errors import BusClosedError
+from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.bus.rabbitmq import RabbitBus
+from shared.messages.envelope import API_ALL, CORE, SHIM_ADAPTER, Address, Envelope
+from shared.messages.interface import AllocationAsk, UpdateRequest
+from shared.messages.protocol import Heartbeat
+
+
+class Kit:
+    """Makes connections to one bus, and looks at its dead letters."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.prefix = f"bus-{uuid.uuid4().hex[:8]}"
+        self.broker = MemoryBroker()
+        self.open: list = []
+
+    async def bus(self):
+        bus = (
+            MemoryBus(self.broker)
+            if self.url == "memory"
+            else RabbitBus(self.url, prefix=self.prefix)
+        )
+        await bus.connect()
+        self.open.append(bus)
+        return bus
+
+    async def put_raw(self, to, kind, body):
+        if self.url == "memory":
+            self.broker.put_raw(to, kind, body)
+            return
+        import aio_pika
+
+        connection = await aio_pika.connect(self.url)
+        channel = await connection.channel()
+        exchange = await channel.get_exchange(self.prefix)
+        message = aio_pika.Message(body, type=kind, message_id="raw")
+        await exchange.publish(message, routing_key=to.routing_key)
+        await connection.close()
+
+    async def dead_letters(self, service):
+        if self.url == "memory":
+            return [letter.reason for letter in self.broker.dead_letters]
+        import aio_pika
+
+        connection = await aio_pika.connect(self.url)
+        channel = await connection.channel()
+        queue = await channel.get_queue(f"{self.prefix}.dead.{service}")
+        found = []
+        for _ in range(100):
+            message = await queue.get(fail=False)
+            if message is not None:
+                found.append(message.headers["x-reason"])
+            elif found:
+                break
+            else:
+                await asyncio.sleep(0.05)
+        await connection.close()
+        return found
+
+    async def close(self):
+        for bus in self.open:
+            await bus.close()
+        if self.url != "memory":
+            sweeper = RabbitBus(self.url, prefix=self.prefix)
+            await sweeper.delete_topology()
+            await sweeper.close()
+
+
+@pytest.fixture
+async def memory_kit():
+    kit = Kit("memory")
+    yield kit
+    await kit.close()
+
+
+@pytest.fixture
+async def rabbit_kit(broker_url):
+    kit = Kit(broker_url)
+    yield kit
+    await kit.close()
+
+
+@pytest.fixture(
+    params=["memory", pytest.param("rabbitmq", marks=pytest.mark.xdist_group("broker"))]
+)
+def kit(request):
+    return request.getfixturevalue("memory_kit" if request.param == "memory" else "rabbit_kit")
+
+
+def beat(number, to=CORE):
+    return Envelope(
+        f"id-{number}", "Heartbeat", Heartbeat(f"h{number}"), to, "test", published_ns=number
+    )
+
+
+async def receive(subscription, count):
+    got = []
+    async with asyncio.timeout(20):
+        while len(got) < count:
+            got += await subscription.receive(count - len(got))
+    return got
+
+
+async def test_messages_arrive_whole_and_in_order(kit):
+    bus = await kit.bus()
+    asks = tuple(
+        AllocationAsk(f"k{n}", "app", {"vcore": n + 1}, allocation_tags={"a": "b"})
+        for n in range(50)
+    )
+    sent = Envelope(
+        "id", "UpdateRequest", UpdateRequest("rm", asks=asks), CORE, "test", correlation_id="app", cause_id="c",
+        epoch=3, seq=4, traceparent="00-1-2-01", reply_to="api.x#1", published_ns=12345,
+    )  # fmt: skip
+    await bus.publish([sent, *(beat(n) for n in range(300))])
+    subscription = await bus.subscribe(CORE)
+    got = await receive(subscription, 301)
+    assert got[0].envelope == sent
+    assert [d.envelope.message.instance for d in got[1:]] == [f"h{n}" for n in range(300)]
+
+
+async def test_a_message_waits_for_its_reader(kit):
+    bus = await kit.bus()
+    await bus.publish([beat(1)])
+    await bus.close()
+    other = await kit.bus()
+    got = await receive(await other.subscribe(CORE), 1)
+    assert got[0].envelope.message_id == "id-1"
+
+
+async def test_what_was_not_acknowledged_comes_again_to_the_next_reader_in_order(kit):
+    first, second = await kit.bus(), await kit.bus()
+    await first.publish([beat(n) for n in range(4)])
+    subscription = await first.subscribe(CORE)
+    got = await receive(subscription, 4)
+    await subscription.ack(got[:1])
+    standby = await second.subscribe(CORE)
+    await first.close()
+    again = await receive(standby, 3)
+    assert [d.envelope.message_id for d in again] == ["id-1", "id-2", "id-3"]
+    assert all(d.redelivered for d in again)
+
+
+async def test_only_one_reader_of_an_inbox_is_active(kit):
+    first, second = await kit.bus(), await kit.bus()
+    active = await first.subscribe(CORE)
+    standby = await second.subscribe(CORE)
+    await asyncio.sleep(0.1)
+    waiting = asyncio.create_task(standby.receive(10))
+    await first.publish([beat(n) for n in range(5)])
+    got = await receive(active, 5)
+    await active.ack(got)
+    assert not waiting.done()
+    await first.close()
+    await second.publish([beat(9)])
+    assert [d.envelope.message_id for d in await asyncio.wait_for(waiting, 20)] == ["id-9"]
+
+
+async def test_every_api_replica_hears_the_events_and_each_its_own_answers(kit):
+    bus = await kit.bus()
+    one, two = Address("api", "one"), Address("api", "two")
+    readers = [await bus.subscribe(one), await bus.subscribe(two)]
+    await bus.publish([beat(1, API_ALL), beat(2, two), beat(3, API_ALL)])
+    heard = [
+        [d.envelope.message_id for d in await receive(r, n)]
+        for r, n in zip(readers, (2, 3), strict=True)
+    ]
+    assert heard == [["id-1", "id-3"], ["id-1", "id-2", "id-3"]]
+
+
+async def test_an_event_without_a_reader_is_nobody_s_error(kit):
+    bus = await kit.bus()
+    await bus.publish([beat(1, API_ALL)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        ("NoSuchKind", b"\x80", "unknown kind 'NoSuchKind'"),
+        ("Heartbeat", b"\xc1\xff\x00", "not msgpack"),
+        ("Heartbeat", b"\x93\x01\x02\x03", "a map was expected"),
+        ("Heartbeat", b"\x81\xa5other\x01", "unknown field 'other'"),
+        ("Heartbeat", b"\x81\xa8instance\x05", "valid string"),
+        ("Heartbeat", b"\x80", "missing"),
+    ],
+)
+async def test_poison_is_put_aside_with_its_reason_and_stops_nothing(kit, kind, body, reason):
+    bus = await kit.bus()
+    subscription = await bus.subscribe(SHIM_ADAPTER)
+    await kit.put_raw(SHIM_ADAPTER, kind, body)
+    await bus.publish([beat(7, SHIM_ADAPTER)])
+    got = await receive(subscription, 1)
+    assert got[0].envelope.message_id == "id-7"
+    letters = await kit.dead_letters("shim_adapter")
+    assert len(letters) == 1
+    assert reason in letters[0]
+
+
+async def test_a_message_that_is_refused_by_hand_is_put_aside(kit):
+    bus = await kit.bus()
+    subscription = await bus.subscribe(CORE)
+    await bus.publish([beat(1), beat(2)])
+    got = await receive(subscription, 2)
+    await subscription.dead_letter(got[0], "because")
+    await subscription.ack(got)
+    assert await kit.dead_letters("core") == ["because"]
+
+
+async def test_a_closed_bus_says_so(kit):
+    bus = await kit.bus()
+    await bus.close()
+    with pytest.raises(BusClosedError):
+        await bus.publish([beat(1)])

@@ -1,0 +1,82 @@
+"""queues.yaml: what is taken and what is refused, with where and why."""
+
+import pytest
+
+from services.core.configuration import parse_configuration
+from services.core.scheduler.scheduler import ConfigurationError
+
+HEAD = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n"
+
+
+def test_resources_are_integers_in_the_smallest_unit():
+    config = parse_configuration(
+        HEAD
+        + "          - {name: A, resources: {max: {vcore: 500m, memory: 4Gi}, guaranteed: {vcore: 0}}}"
+    )
+    (queue,) = config.root.children
+    assert queue.name == "a"
+    assert queue.max_resource == {"vcore": 500, "memory": 4 * 1024**3}
+    assert queue.guaranteed_resource is None
+
+
+def test_several_top_queues_get_a_root_above_them():
+    config = parse_configuration("partitions: [{name: default, queues: [{name: a}, {name: b}]}]")
+    assert [child.name for child in config.root.children] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not YAML"),
+        ("[]", "a map was expected"),
+        ("partitions: []", "one partition is supported"),
+        ("partitions: [{name: default}]", "queue config is not set"),
+        (
+            "partitions: [{name: default, queues: [{name: root, maxApplications: 1}]}]",
+            "field maxApplications not found",
+        ),
+        (
+            "partitions: [{name: default, queues: [{name: root}], placementrules: []}]",
+            "not supported yet: placementrules",
+        ),
+        (
+            "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: 1}}}]}]",
+            "root queue must not have resource limits set",
+        ),
+        (
+            HEAD + "          - {name: a, resources: {max: {memory: 1.5}}}",
+            "max.memory: invalid quantity",
+        ),
+        (HEAD + "          - {name: a, resources: {max: {memory: 5m}}}", "invalid suffix"),
+        (
+            HEAD + "          - {name: a, resources: {max: {memory: 9223372036854775808}}}",
+            "overflow",
+        ),
+        (
+            HEAD + "          - {name: a, resources: {max: {vcore: 1}, guaranteed: {vcore: 2}}}",
+            "is larger than maximum resource",
+        ),
+        (
+            HEAD
+            + "          - {name: a, resources: {max: {vcore: 1}}, queues: [{name: b, resources: {max: {vcore: 2}}}]}",
+            "max resource of parent",
+        ),
+        (
+            HEAD + "          - {name: a}\n          - {name: A}",
+            "duplicate child name found with name 'a', level 1",
+        ),
+        (HEAD + "          - {name: a, maxapplications: -1}", "a whole number of 0 or more"),
+        (
+            "partitions: [{name: default, nodesortpolicy: {type: x}, queues: [{name: root}]}]",
+            "undefined policy: x",
+        ),
+        (
+            "partitions: [{name: default, nodesortpolicy: {resourceweights: {vcore: -1.0}}, queues: [{name: root}]}]",
+            "negative resource weight for vcore",
+        ),
+    ],
+)
+def test_a_bad_configuration_is_refused_with_where_and_why(text, message):
+    with pytest.raises(ConfigurationError, match=".*") as caught:
+        parse_configuration(text)
+    assert message in str(caught.value)

@@ -1,0 +1,197 @@
+"""Gangs at the level of the scheduler's messages: the cases that need no resource manager."""
+
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    AllocationAsk,
+    AllocationRelease,
+    Constraints,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+)
+from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.model.states import ApplicationState
+from tests.builders import Core, section
+
+ONE = {"vcore": 1000, "pods": 1}
+NODE = {"vcore": 10_000, "memory": 10_000, "pods": 20}
+
+
+def core_with_gang(members=2, resource=ONE, **more):
+    core = Core()
+    core.node("n1", **NODE)
+    responses = core.gang("app", members, resource, **more)
+    return core, responses
+
+
+def test_g01_a_duplicate_confirmation_changes_nothing():
+    core, _ = core_with_gang(1)
+    released = section(
+        core.asks("app", ["real"], ONE, task_group_name="tg"), "released_allocations"
+    )
+    assert [r.termination_type for r in released] == [TerminationType.PLACEHOLDER_REPLACED]
+    first = core.update(releases=tuple(released))
+    assert [a.allocation_key for a in section(first, "new_allocations")] == ["real"]
+    assert core.update(releases=tuple(released)) == []
+    assert core.partition.applications["app"].allocated == ONE
+    core.check()
+
+
+def test_a_gang_stays_accepted_until_the_last_placeholder_is_allocated():
+    core, _ = core_with_gang(3)
+    app = core.partition.applications["app"]
+    assert app.state is ApplicationState.RUNNING
+    slow = Core()
+    slow.node("n1", vcore=2000, pods=9)
+    slow.gang("app", 2, ONE)
+    slow.application("late", placeholder_ask={"vcore": 3000, "pods": 3})
+    assert slow.partition.applications["app"].state is ApplicationState.RUNNING
+    assert "late" not in slow.partition.applications  # larger than the cluster
+
+
+def test_the_placeholder_timeout_starts_at_the_first_allocation_and_not_before():
+    core = Core()
+    core.gang("app", 2, ONE)
+    app = core.partition.applications["app"]
+    assert app.timers == {}
+    core.now_ns += 10**12
+    core.node("n1", **NODE)
+    assert app.reservation_start_ns == core.now_ns
+    (timer,) = [due for name, (_, due) in app.timers.items() if name.startswith("placeholder")]
+    assert timer == core.now_ns + 15 * 60 * 10**9
+
+
+def test_one_response_carries_ask_releases_then_allocation_releases_then_the_update():
+    core = Core()
+    core.node("n1", vcore=3000, pods=9)
+    core.application(
+        "app", placeholder_ask={"vcore": 3000, "pods": 3}, gang_scheduling_style="Hard"
+    )
+    asks = [
+        AllocationAsk(f"p{n}", "app", ONE, placeholder=True, task_group_name="a") for n in range(2)
+    ]
+    asks.append(
+        AllocationAsk(
+            "q",
+            "app",
+            ONE,
+            placeholder=True,
+            task_group_name="b",
+            constraints=Constraints((("zone", "x"),)),
+        )
+    )
+    core.update(asks=tuple(asks))
+    (response,) = core.fire("app", "placeholder")
+    assert len(response.released_asks) == 1
+    assert len(response.released_allocations) == 2
+    assert [u.state for u in response.updated_applications] == ["Failing"]
+    fields = list(response.__dataclass_fields__)
+    order = [
+        fields.index(name)
+        for name in ("released_asks", "released_allocations", "updated_applications")
+    ]
+    assert order == sorted(order)
+    last = core.update(releases=response.released_allocations)
+    assert [u.state for u in section(last, "updated_applications")] == ["Failed"]
+    assert "app" not in core.partition.applications
+    core.check()
+
+
+def test_a_late_timer_of_an_earlier_generation_is_harmless():
+    core, _ = core_with_gang(2)
+    app = core.partition.applications["app"]
+    timer_id = next(iter(app.timers))
+    app.timers[timer_id] = ("other", app.timers[timer_id][1])
+    from shared.messages.protocol import TimerFired, TimerFirings
+
+    assert core.send(TimerFirings((TimerFired(timer_id, "placeholder", "app", "1.1"),))) == []
+    assert app.state is ApplicationState.RUNNING
+
+
+def test_g16_recovery_copies_the_task_group_and_a_real_ask_replaces_the_recovered_placeholder():
+    core = Core()
+    core.send(SyncBegin(""), epoch=2)
+    core.epoch = 2
+    core.update(
+        nodes=(NodeInfo("n1", NodeAction.CREATE, NODE),),
+        new_applications=(
+            AddApplicationRequest(
+                "app",
+                "root.default",
+                placeholder_ask={"vcore": 2000, "pods": 2},
+                reservation_start_ns=77,
+            ),
+        ),
+    )
+    core.update(
+        allocations=(Allocation("ph1", "app", "n1", ONE, placeholder=True, task_group_name="tg-1"),)
+    )
+    core.update(
+        asks=(
+            AllocationAsk("ph2", "app", ONE, placeholder=True, task_group_name="tg-2"),
+            AllocationAsk("real", "app", ONE, task_group_name="tg-1"),
+        )
+    )
+    responses = core.send(SyncEnd(1, 1, 2))
+    assert [a.allocation_key for a in section(responses, "new_allocations")] == ["ph2"]
+    assert [r.allocation_key for r in section(responses, "released_allocations")] == ["ph1"]
+    app = core.partition.applications["app"]
+    assert app.reservation_start_ns == 77
+    assert app.state is ApplicationState.RUNNING
+    core.check()
+
+
+def test_a_confirmation_from_before_a_restart_lets_a_real_ask_take_the_room():
+    core = Core()
+    core.node("n1", vcore=1000, pods=5)
+    core.application("app", placeholder_ask=ONE)
+    core.update(
+        allocations=(
+            Allocation(
+                "ph", "app", "n1", ONE, placeholder=True, task_group_name="tg", released=True
+            ),
+        )
+    )
+    core.asks("app", ["real"], ONE, task_group_name="tg")
+    confirmed = core.update(
+        releases=(AllocationRelease("app", "ph", TerminationType.PLACEHOLDER_REPLACED),)
+    )
+    assert [a.allocation_key for a in section(confirmed, "new_allocations")] == ["real"]
+    core.check()
+
+
+def test_two_gangs_never_hold_a_part_each():
+    core = Core()
+    core.node("n1", vcore=4000, pods=20)
+    for name in ("old", "young"):
+        core.application(name, placeholder_ask={"vcore": 3000, "pods": 3})
+    for at in range(3):  # their asks arrive in turns
+        for name in ("old", "young"):
+            core.asks(name, [f"{name}{at}"], ONE, placeholder=True, task_group_name="tg")
+    held = {name: len(app.allocations) for name, app in core.partition.applications.items()}
+    assert held == {"old": 3, "young": 0}
+    core.check()
+
+
+def test_removing_the_node_of_a_placeholder_in_a_swap_on_it_lets_the_real_ask_wait_again():
+    core, _ = core_with_gang(1)
+    core.asks("app", ["real"], ONE, task_group_name="tg")
+    core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
+    core.check()
+    responses = core.node("n2", **NODE)
+    assert [a.allocation_key for a in section(responses, "new_allocations")] == ["real"]
+
+
+def test_an_execution_timeout_releases_the_allocation_when_it_is_due():
+    core = Core()
+    core.node("n1", **NODE)
+    core.application("app")
+    core.asks("app", ["a"], ONE, exec_timeout_milli_seconds=5000)
+    released = section(core.fire("app", "execution"), "released_allocations")
+    assert [(r.allocation_key, r.termination_type) for r in released] == [
+        ("a", TerminationType.TIMEOUT)
+    ]
+    core.update(releases=tuple(released))
+    assert core.partition.applications["app"].state is ApplicationState.COMPLETING
+    core.check()

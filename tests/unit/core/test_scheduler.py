@@ -1,0 +1,209 @@
+"""The scheduler's answers to good and bad news, one message at a time."""
+
+import pytest
+
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+    UpdateConfiguration,
+    UserGroupInformation,
+)
+from shared.messages.protocol import Heartbeat, SyncRequest, TimerOrders, TimerSyncRequest
+from shared.messages.state import SnapshotRequest, StateDelta
+from tests.builders import Core, config_of, section
+
+ONE = {"vcore": 1000, "pods": 1}
+NODE = {"vcore": 10_000, "pods": 20}
+
+
+def test_a_core_asks_for_everything_at_its_first_message_and_decides_nothing_before():
+    from services.core.configuration import parse_configuration
+    from services.core.scheduler.scheduler import Scheduler
+    from tests.builders import envelope
+
+    scheduler = Scheduler("c", parse_configuration)
+    scheduler.handle(envelope(Heartbeat("x")), 1)
+    assert [type(item.message) for item in scheduler.flush(1)] == [SyncRequest]
+    scheduler.handle(envelope(Heartbeat("y"), "m2"), 2)
+    assert scheduler.flush(2) == []
+
+
+def test_a_message_of_a_lower_epoch_is_refused():
+    core = Core(epoch=5)
+    core.node("n1", **NODE)
+    core.epoch = 4
+    core.node("n2", **NODE)
+    assert list(core.partition.nodes.nodes) == ["n1"]
+
+
+def test_a_message_of_a_higher_epoch_makes_the_core_recover():
+    core = Core(epoch=1)
+    core.epoch = 2
+    core.node("n1", **NODE)
+    assert not core.scheduler.is_synced
+    assert any(isinstance(item.message, SyncRequest) for item in core.answers)
+
+
+@pytest.mark.parametrize(
+    ("ask", "reason"),
+    [
+        (AllocationAsk("k", "nobody", ONE), "failed to find application nobody"),
+        (AllocationAsk("k", "app", {}), "allocation contains no resources"),
+        (AllocationAsk("k", "app", {"vcore": -1}), "allocation contains negative resources"),
+    ],
+)
+def test_a_bad_ask_is_rejected_with_the_reason(ask, reason):
+    core = Core()
+    core.node("n1", **NODE)
+    core.application("app")
+    (rejected,) = section(core.update(asks=(ask,)), "rejected_allocations")
+    assert (rejected.allocation_key, rejected.reason) == ("k", reason)
+    core.check()
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (AddApplicationRequest("app", "root.default"), "but application already existed"),
+        (
+            AddApplicationRequest("b", "root.nowhere.x", partition_name="gpu"),
+            "partition doesn't exist",
+        ),
+        (
+            AddApplicationRequest("b", "root.default", ugi=UserGroupInformation("")),
+            "empty user cannot resolve",
+        ),
+        (
+            AddApplicationRequest("b", "root.default", ugi=UserGroupInformation("1!")),
+            "invalid characters",
+        ),
+    ],
+)
+def test_a_bad_application_is_rejected_with_the_reason(request_, reason):
+    core = Core()
+    core.application("app")
+    (rejected,) = section(core.update(new_applications=(request_,)), "rejected_applications")
+    assert reason in rejected.reason
+    assert core.partition.applications["app"].queue.path == "root.default"
+
+
+def test_an_application_without_a_usable_queue_goes_to_root_default_where_there_is_one():
+    core = Core()
+    core.application("app", "")
+    assert core.partition.applications["app"].queue.path == "root.default"
+    other = Core(config_of("{name: a}"))
+    (rejected,) = section(other.application("app", ""), "rejected_applications")
+    assert "no placement rule matched" in rejected.reason
+
+
+def test_bad_news_of_nodes_is_rejected_with_the_reason():
+    core = Core()
+    core.node("n1", **NODE)
+    reasons = [
+        section(core.node("n1", **NODE), "rejected_nodes")[0].reason,
+        section(core.node("n2", vcore=-1), "rejected_nodes")[0].reason,
+        section(core.update(nodes=(NodeInfo("n9", NodeAction.DRAIN_NODE),)), "rejected_nodes")[
+            0
+        ].reason,
+    ]
+    assert "must be unique" in reasons[0]
+    assert "negative" in reasons[1]
+    assert "failed to find node n9" in reasons[2]
+
+
+def test_a_release_of_something_unknown_changes_nothing():
+    core = Core()
+    core.application("app")
+    for release in (
+        AllocationRelease("app", "x", TerminationType.STOPPED_BY_RM),
+        AllocationRelease("nobody", "x", TerminationType.TIMEOUT),
+    ):
+        assert core.update(releases=(release,)) == []
+
+
+def test_what_the_resource_manager_stops_is_echoed():
+    core = Core()
+    core.node("n1", **NODE)
+    core.application("app")
+    core.asks("app", ["a"], ONE)
+    release = AllocationRelease("app", "a", TerminationType.STOPPED_BY_RM)
+    (echo,) = section(core.update(releases=(release,)), "released_allocations")
+    assert echo.termination_type is TerminationType.STOPPED_BY_RM
+    core.check()
+
+
+def test_a_refused_configuration_changes_nothing_and_says_so():
+    core = Core(config_of("{name: a, resources: {max: {vcore: 5}}}"))
+    core.send(UpdateConfiguration("partitions: [{name: default, queues: [{name: root, nope: 1}]}]"))
+    assert core.partition.queues["root.a"].max_resource == {"vcore": 5000}
+    assert "nope" in core.partition.config_error
+
+
+def test_a_queue_that_a_reload_drops_drains_and_goes_when_it_is_empty():
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.node("n1", **NODE)
+    core.application("app", "root.a")
+    core.asks("app", ["x"], ONE)
+    core.send(UpdateConfiguration(config_of("{name: b}")))
+    assert core.partition.queues["root.a"].status == "Draining"
+    (rejected,) = section(core.application("late", "root.a"), "rejected_applications")
+    assert "no placement rule matched" in rejected.reason
+    core.update(releases=(AllocationRelease("app", "x", TerminationType.STOPPED_BY_RM),))
+    core.fire("app", "completing")
+    core.send(Heartbeat("tick"), epoch=0)
+    assert "root.a" not in core.partition.queues
+    core.check()
+
+
+def test_priority_goes_before_submission_in_a_fifo_leaf():
+    core = Core()
+    for name in ("first", "second"):
+        core.application(name)
+    core.asks("first", ["low"], ONE, priority=0)
+    core.asks("second", ["high"], ONE, priority=10)
+    allocated = section(core.node("n1", vcore=1000, pods=5), "new_allocations")
+    assert [a.allocation_key for a in allocated] == ["high"]
+
+
+def test_a_timer_service_that_starts_gets_every_armed_timer():
+    core = Core()
+    core.node("n1", **NODE)
+    core.gang("app", 2, ONE)
+    core.answers.clear()
+    core.send(TimerSyncRequest("t"), epoch=0)
+    (orders,) = [item.message for item in core.answers if isinstance(item.message, TimerOrders)]
+    assert orders.reset
+    assert [timer.timer_id for timer in orders.armed] == ["placeholder/app"]
+
+
+def test_a_replica_that_asks_gets_a_snapshot_to_itself():
+    core = Core()
+    core.node("n1", **NODE)
+    core.answers.clear()
+    core.send(SnapshotRequest("one"), epoch=0)
+    (answer,) = [item for item in core.answers if isinstance(item.message, StateDelta)]
+    assert answer.to.routing_key == "api.one"
+    assert answer.message.reset
+    assert [node.node_id for node in answer.message.nodes] == ["n1"]
+
+
+def test_a_decision_costs_no_scan_of_those_who_wait():
+    """Ten thousand waiting asks in a full queue are one bucket: an ask is refused once for all."""
+    core = Core(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    core.node("n1", **NODE)
+    for at in range(100):
+        core.application(f"app-{at}", "root.a")
+        core.asks(f"app-{at}", [f"k-{at}-{n}" for n in range(20)], ONE)
+    leaf = core.partition.queues["root.a"]
+    assert len(leaf.buckets) == 1
+    assert leaf.open_buckets == {}
+    key = next(iter(core.partition.applications["app-0"].allocations))
+    responses = core.update(
+        releases=(AllocationRelease("app-0", key, TerminationType.STOPPED_BY_RM),)
+    )
+    assert len(section(responses, "new_allocations")) == 1
+    core.check()
