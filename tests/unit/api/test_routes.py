@@ -1,0 +1,302 @@
+"""The HTTP answers, over a whole system in one process on the in-memory bus."""
+
+import asyncio
+import gzip
+import json
+
+import httpx
+import pytest
+
+from services.api.documents import DocumentsError, read_documents
+from services.api.routes import Replica, make_app
+from services.cli.launcher import LocalCluster
+from services.shim_adapter.service import ShimOptions
+from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.runtime.clock import SystemClock
+from tests.builders import config_of
+
+GANG = """
+kind: Job
+apiVersion: batch/v1
+metadata: {name: gang}
+spec:
+  completions: 3
+  template:
+    metadata:
+      labels: {applicationId: gang, queue: root.a}
+      annotations:
+        yunikorn.apache.org/task-group-name: tg
+        yunikorn.apache.org/task-groups: '[{"name": "tg", "minMember": 3, "minResource": {"cpu": "1"}}]'
+    spec:
+      schedulerName: yunikorn
+      containers: [{name: c, resources: {requests: {cpu: "1"}}}]
+"""
+
+
+@pytest.fixture
+async def system():
+    broker = MemoryBroker()
+    options = ShimOptions(
+        config=config_of("{name: a, resources: {max: {vcore: 8}}}"),
+        nodes=2,
+        node_capacity={"vcore": 4000, "pods": 9},
+        default_run_ns=0,
+    )
+    cluster = LocalCluster(lambda: MemoryBus(broker), SystemClock(), options)
+    await cluster.start()
+    app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://muster"
+    ) as client:
+        while (await client.get("/health/ready")).status_code != 200:
+            await asyncio.sleep(0.005)
+        client.broker = broker
+        client.cluster = cluster
+        yield client
+    await cluster.stop()
+
+
+async def until(client, path, holds):
+    for _ in range(500):
+        value = (await client.get(path)).json()
+        if holds(value):
+            return value
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path}: {value}")
+
+
+async def test_a_gang_that_is_submitted_shows_in_every_answer(system):
+    answer = await system.post("/v1/manifests?source=gang.yaml", content=GANG)
+    assert answer.json()["accepted"] == [
+        {
+            "source": "gang.yaml",
+            "document": 1,
+            "kind": "Job",
+            "name": "gang",
+            "applicationID": "gang",
+            "pods": 3,
+        }
+    ]
+    base = "/ws/v1/partition/default"
+    app = await until(
+        system,
+        f"{base}/application/gang",
+        lambda a: a.get("placeholderData", [{}])[0].get("replaced") == 3,
+    )
+    assert app["applicationState"] == "Running"
+    assert app["usedResource"] == {"vcore": 3000, "pods": 3}
+    assert app["queueName"] == "root.a"
+    assert app["placeholderData"] == [
+        {
+            "taskGroupName": "tg",
+            "count": 3,
+            "replaced": 3,
+            "minResource": {"vcore": 1000, "pods": 1},
+        }
+    ]
+    assert [change["applicationState"] for change in app["stateLog"]] == ["Accepted", "Running"]
+    assert all(item["placeholderUsed"] and item["nodeId"] for item in app["allocations"])
+    assert isinstance(app["allocations"][0]["priority"], str)
+    nodes = (await system.get(f"{base}/nodes")).json()
+    assert {node["nodeID"] for node in nodes} == {"node-0000", "node-0001"}
+    assert sum(node.get("allocated", {}).get("vcore", 0) for node in nodes) == 3000
+    root = (await system.get(f"{base}/queues")).json()
+    assert (root["queuename"], root["partition"], root["isLeaf"]) == ("root", "default", False)
+    (leaf,) = root["children"]
+    assert (leaf["queuename"], leaf["partition"], leaf["allocatedResource"]) == (
+        "root.a",
+        "",
+        {"vcore": 3000, "pods": 3},
+    )
+    assert leaf["headroom"] == {"vcore": 5000, "pods": 15}
+    assert leaf["absUsedCapacity"] == {"vcore": 37}
+    (partition,) = (await system.get("/ws/v1/partitions")).json()
+    assert partition["applications"] == {"Running": 1, "total": 1}
+    assert partition["capacity"]["utilization"]["vcore"] == 37
+    for path in (
+        "queue/root.a/applications",
+        "queue/root.a/applications/active",
+        "applications/active?status=running",
+    ):
+        assert [a["applicationID"] for a in (await system.get(f"{base}/{path}")).json()] == ["gang"]
+    assert (await system.get(f"{base}/queue/root.a/application/gang")).json()[
+        "applicationID"
+    ] == "gang"
+    assert (await system.get("/ws/v1/clusters")).json()[0]["clusterName"] == "kubernetes"
+
+
+async def test_the_trace_tells_every_message_in_order_with_its_decision(system):
+    await system.post("/v1/manifests", content=GANG)
+    await until(system, "/v1/applications/gang", lambda a: a.get("running") == 3)
+    story = await until(
+        system, "/v1/trace/gang", lambda s: any("new allocations" in e["contents"] for e in s)
+    )
+    times = [entry["time"] for entry in story]
+    assert times == sorted(times)
+    asked = [
+        e
+        for e in story
+        if e["message"] == "UpdateRequest" and "asks (placeholder)" in e["contents"]
+    ]
+    assert asked
+    assert {
+        "from",
+        "to",
+        "queuedMs",
+        "handledMs",
+        "messageID",
+        "causeID",
+        "correlationID",
+        "traceparent",
+    } <= set(asked[0])
+    decided = [e for e in story if "PLACEHOLDER_REPLACED" in e["decision"] and e["from"] == "core"]
+    assert decided
+    ids = {e["messageID"] for e in story}
+    assert sum(e["causeID"] in ids for e in story) > len(story) / 2
+    assert len({e["traceparent"].split("-")[1] for e in asked}) == 1
+
+
+async def test_an_application_can_be_deleted(system):
+    await system.post("/v1/manifests", content=GANG)
+    await until(system, "/v1/applications/gang", lambda a: a.get("running") == 3)
+    assert (await system.delete("/v1/applications/gang")).json() == {"deleted": "gang"}
+    await until(
+        system, "/v1/applications/gang", lambda a: a["state"] == "Completing" and a["running"] == 0
+    )
+    gone = await system.delete("/v1/applications/nobody")
+    assert (gone.status_code, gone.json()["message"]) == (404, "Application nobody not found")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("/ws/v1/partition/gpu/queues", 404, "Partition not found"),
+        ("/ws/v1/partition/default/queue/root.none", 404, "Queue not found"),
+        ("/ws/v1/partition/default/queue/root.none!", 400, "invalid queue name"),
+        ("/ws/v1/partition/default/node/none", 404, "Node not found"),
+        ("/ws/v1/partition/default/application/none", 404, "Application not found"),
+        (
+            "/ws/v1/partition/default/applications/accepted",
+            400,
+            "Only following application states are allowed: active, rejected, completed",
+        ),
+        (
+            "/ws/v1/partition/default/applications/active?status=x",
+            400,
+            "Only following active statuses are allowed",
+        ),
+        ("/v1/trace/none", 404, "no trace of application none"),
+    ],
+)
+async def test_what_is_not_there_is_answered_in_yunikorn_s_form(system, path, status, message):
+    answer = await system.get(path)
+    assert answer.status_code == status
+    assert answer.json()["status_code"] == status
+    assert message in answer.json()["message"]
+    assert answer.json()["message"] == answer.json()["description"]
+
+
+async def test_answers_look_as_go_writes_them(system):
+    answer = await system.get("/ws/v1/partitions")
+    assert answer.headers["content-type"] == "application/json; charset=UTF-8"
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.text.endswith("}]\n")
+    missing = await system.get("/ws/v1/nothing")
+    assert (missing.status_code, missing.text) == (404, "404 page not found\n")
+    assert (await system.put("/ws/v1/partitions")).status_code == 405
+    await system.post("/v1/manifests", content=GANG)
+    await until(system, "/v1/applications/gang", lambda a: a.get("running") == 3)
+    plain = await system.get(
+        "/ws/v1/partition/default/application/gang", headers={"Accept-Encoding": "gzip;q=0"}
+    )
+    assert "content-encoding" not in plain.headers
+    packed = await system.get(
+        "/ws/v1/partition/default/application/gang", headers={"Accept-Encoding": "gzip"}
+    )
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.json() == plain.json()
+    assert gzip.compress(b"") != b""
+
+
+async def test_openapi_names_every_route(system):
+    paths = (await system.get("/openapi.json")).json()["paths"]
+    assert {
+        "/v1/manifests",
+        "/v1/trace/{application}",
+        "/ws/v1/partition/{partition}/nodes",
+    } <= set(paths)
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"x" * (10 * 1024 * 1024), 413, "larger than"),
+        (BOMB.encode(), 400, "once its aliases are written out"),
+        (b"a: [1", 400, "not YAML: line"),
+        (b"\xff\xfe\x00", 400, "not UTF-8"),
+        (b"- 1", 400, "a map was expected, found list"),
+        (b"", 400, "no document in it"),
+        (b"---\n---\n", 400, "no document in it"),
+        (b"a: " + b"[" * 500 + b"]" * 500, 400, "nested deeper"),
+        (b"kind: Pod\nmetadata: {name: p}\nspec: {schedulerName: yunikorn, x: .inf}", 400, "JSON"),
+        (
+            b"kind: Pod\nmetadata: {name: p}\nspec: {schedulerName: yunikorn, containers: [{resources: {requests: {cpu: -1}}}]}",
+            422,
+            "cannot be negative",
+        ),
+    ],
+    ids=[
+        "ten-megabytes",
+        "bomb",
+        "broken",
+        "binary",
+        "list",
+        "empty",
+        "separators",
+        "deep",
+        "infinity",
+        "negative",
+    ],
+)
+async def test_a_bad_body_is_answered_with_a_sentence_and_nothing_goes_down(
+    system, body, status, message
+):
+    answer = await system.post("/v1/manifests?source=bad.yaml", content=body)
+    assert answer.status_code == status
+    assert message in answer.text
+    good = await system.post("/v1/manifests", content=GANG)
+    assert good.status_code == 200
+    again = await system.post("/v1/manifests", content=GANG)
+    assert again.status_code == 422
+    assert "already exists" in again.json()["refused"][0]["message"]
+    await until(system, "/v1/applications/gang", lambda a: a.get("running") == 3)
+
+
+async def test_a_stranger_s_message_is_put_aside_and_nothing_goes_down(system):
+    from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS
+
+    for inbox in (CORE, SHIM_ADAPTER, TIMERS):
+        system.broker.put_raw(inbox, "UpdateRequest", b"\xc1garbage", f"raw-{inbox.service}")
+        system.broker.put_raw(inbox, "Nonsense", b"\x80", f"raw2-{inbox.service}")
+    await system.post("/v1/manifests", content=GANG)
+    await until(system, "/v1/applications/gang", lambda a: a.get("running") == 3)
+    assert len(system.broker.dead_letters) == 6
+
+
+def test_a_text_repeated_by_aliases_does_not_grow_without_bound():
+    body = "a: &a " + "x" * 100_000 + "\nb: [" + ",".join(["*a"] * 2000) + "]\n"
+    with pytest.raises(DocumentsError, match="aliases"):
+        read_documents(body.encode(), "s")
+
+
+def test_a_list_is_its_items():
+    body = json.dumps({"kind": "List", "items": [{"kind": "Pod"}, {"kind": "Job"}]})
+    assert [json.loads(d.body)["kind"] for d in read_documents(body.encode(), "s")] == [
+        "Pod",
+        "Job",
+    ]

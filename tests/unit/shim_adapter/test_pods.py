@@ -1,0 +1,118 @@
+"""From manifests to pods."""
+
+import json
+
+import pytest
+
+from services.shim_adapter.records import ApplicationRecord
+from services.shim_adapter.translation.manifests import translate
+from services.shim_adapter.translation.placeholders import placeholder_pod
+from services.shim_adapter.translation.pods import pod_request
+from shared.messages.commands import ManifestDocument, TaskGroupSpec
+
+
+def submit(body):
+    return translate([ManifestDocument("file.yaml", 1, json.dumps(body))], 7)
+
+
+def pod(**spec):
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"schedulerName": "yunikorn", "containers": containers, **spec},
+    }
+
+
+def test_requests_add_up_with_sidecars_init_containers_overhead_and_one_pod():
+    def c(cpu, **more):
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "initContainers": [c("1", restartPolicy="Always"), c("5")],
+        "containers": [c("2"), {"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}}],
+        "overhead": {"memory": "1Mi"},
+    }
+    assert pod_request(spec, "spec") == {"vcore": 6000, "memory": 2**30 + 2**20, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "p"}}, "spec", "a map was expected, found nothing"),
+        (pod(schedulerName="default-scheduler"), "spec.schedulerName", "must be yunikorn"),
+        (pod(containers=[{"resources": {"requests": {"cpu": "-1"}}}]), "spec.containers[0].resources.requests", "cannot be negative"),
+        (pod(containers=[{"resources": {"requests": {"cpu": "abc"}}}]), "spec.containers[0].resources.requests", "is not a quantity"),
+        (pod(containers=[{"resources": {"requests": {"cpu": True}}}]), "spec.containers[0].resources.requests", "is not a quantity"),
+        (pod(containers=[{"resources": {"requests": {"memory": "9E"}}}, {"resources": {"requests": {"memory": "9E"}}}]), "spec", "does not fit 64 bits"),
+        (pod(containers="x"), "spec.containers", "a list was expected"),
+        (pod(priority=2**40), "spec.priority", "32-bit"),
+        (pod(tolerations=[{"operator": "Sometimes"}]), "spec.tolerations", "Equal or Exists"),
+        (pod(nodeSelector={"a": 1}), "spec.nodeSelector", "a map of texts"),
+        ({"kind": "Job", "metadata": {"name": "j"}, "spec": {"completions": -1}}, "spec.completions", "0 or more"),
+        ({"kind": "Job", "metadata": {"name": "j"}, "spec": {"completions": 10**9}}, "spec.completions", "at most"),
+        ({"kind": "Job", "metadata": {"name": "j"}, "spec": {}}, "spec.template", "a map was expected"),
+        ({"kind": "Secret", "metadata": {"name": "s"}}, "kind", "not a workload"),
+        ({"metadata": {"name": "s"}}, "kind", "needs a kind"),
+        ({"kind": "Pod", "metadata": {"name": "x" * 300}, "spec": {}}, "metadata.name", "at most 253"),
+        ({"kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b" * 99}}, "spec": {"schedulerName": "yunikorn"}}, "metadata.labels[a]", "at most 63"),
+    ],
+)  # fmt: skip
+def test_a_bad_manifest_is_refused_at_its_field(body, field, message):
+    ((_, error),) = submit(body).refused
+    assert error.field_path == field
+    assert message in error.message
+
+
+def test_bad_task_groups_do_not_fail_the_pod():
+    body = pod()
+    body["metadata"]["annotations"] = {"yunikorn.apache.org/task-groups": "[{"}
+    (taken,) = submit(body).taken
+    assert taken.pods[0].task_groups == ()
+    assert "not JSON" in taken.pods[0].task_groups_error
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "expected"),
+    [
+        ({"yunikorn.apache.org/app-id": "a", "applicationId": "b"}, {}, "a"),
+        ({"applicationId": "b"}, {"yunikorn.apache.org/app-id": "c"}, "c"),
+        ({"spark-app-selector": "s"}, {}, "s"),
+        ({}, {}, "yunikorn-default-autogen"),
+    ],
+)
+def test_the_application_id_comes_from_the_first_source_that_has_one(labels, annotations, expected):
+    body = pod()
+    body["metadata"] |= {"labels": labels, "annotations": annotations}
+    assert submit(body).taken[0].pods[0].application_id == expected
+
+
+def test_a_priority_class_of_the_same_file_gives_its_pods_their_priority():
+    documents = [
+        ManifestDocument("f", 2, json.dumps(pod(priorityClassName="high"))),
+        ManifestDocument(
+            "f", 1, json.dumps({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9})
+        ),
+    ]
+    assert translate(documents, 1).taken[0].pods[0].priority == 9
+
+
+def test_k02_k05_a_placeholder_is_named_and_labelled_as_yunikorn_does():
+    application = ApplicationRecord("app01", 1, queue_name="root.a", priority=3)
+    group = TaskGroupSpec(
+        "test-group-1", 10, {"vcore": 500, "memory": 1_024_000_000}, labels={"l": "1"}
+    )
+    made = placeholder_pod(application, group, "cause")
+    assert made.name.startswith("tg-app01-test-group-1-")
+    assert len(made.name.rsplit("-", 1)[1]) == 10
+    assert made.resource == {"vcore": 500, "memory": 1_024_000_000, "pods": 1}
+    assert made.labels == {
+        "l": "1",
+        "yunikorn.apache.org/app-id": "app01",
+        "yunikorn.apache.org/queue": "root.a",
+    }
+    assert made.annotations["internal.yunikorn.apache.org/placeholder"] == "true"
+    assert made.priority == 3
+    assert placeholder_pod(application, group, "cause") == made
+    long = placeholder_pod(ApplicationRecord("a" * 63, 1), TaskGroupSpec("g" * 63, 1, {}), "c")
+    assert len(long.name) <= 63

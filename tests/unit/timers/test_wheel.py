@@ -1,0 +1,83 @@
+"""The timer wheel."""
+
+from services.timers.wheel import TimerWheel
+from shared.messages.envelope import TIMERS, Envelope
+from shared.messages.protocol import (
+    Heartbeat,
+    Tick,
+    TimerCancel,
+    TimerFirings,
+    TimerOrders,
+    TimerSet,
+    TimerSyncRequest,
+)
+
+
+def send(wheel, message, now=0, epoch=1):
+    out = wheel.handle(Envelope("m", "k", message, TIMERS, "t", epoch=epoch), now)
+    return [item.message for item in out]
+
+
+def timer(name, due, generation="1"):
+    return TimerSet(name, "placeholder", "app", generation, due)
+
+
+def fired(messages):
+    return [f.timer_id for m in messages if isinstance(m, TimerFirings) for f in m.fired]
+
+
+def test_a_wheel_that_starts_asks_for_every_timer_once():
+    wheel = TimerWheel("w")
+    assert [type(m) for m in send(wheel, Heartbeat("h"))] == [TimerSyncRequest]
+    assert send(wheel, Heartbeat("h")) == []
+
+
+def test_timers_fire_in_order_when_they_are_due_and_never_earlier():
+    wheel = TimerWheel("w")
+    send(wheel, TimerOrders(armed=(timer("b", 20), timer("a", 10), timer("c", 30))))
+    assert wheel.next_due_ns() == 10
+    assert fired(send(wheel, Tick(), 9)) == []
+    assert fired(send(wheel, Tick(), 20)) == ["a", "b"]
+    assert wheel.next_due_ns() == 30
+
+
+def test_orders_are_idempotent_and_a_stale_cancel_changes_nothing():
+    wheel = TimerWheel("w")
+    for _ in range(2):
+        send(wheel, TimerOrders(armed=(timer("a", 10),)))
+    send(wheel, TimerOrders(armed=(timer("a", 50, "2"),)))
+    send(wheel, TimerOrders(cancelled=(TimerCancel("a", "1"),)))
+    assert fired(send(wheel, Tick(), 49)) == []
+    assert fired(send(wheel, Tick(), 50)) == ["a"]
+
+
+def test_a_cancelled_timer_does_not_fire():
+    wheel = TimerWheel("w")
+    send(wheel, TimerOrders(armed=(timer("a", 10),)))
+    send(wheel, TimerOrders(cancelled=(TimerCancel("a", "1"),)))
+    assert fired(send(wheel, Tick(), 99)) == []
+    assert wheel.next_due_ns() is None
+
+
+def test_a_reset_leaves_only_what_it_says_and_lower_epochs_are_refused():
+    wheel = TimerWheel("w")
+    send(wheel, TimerOrders(armed=(timer("a", 10), timer("b", 10))))
+    send(wheel, TimerOrders(reset=True, armed=(timer("b", 30),)), epoch=2)
+    send(wheel, TimerOrders(armed=(timer("late", 1),)), epoch=1)
+    assert fired(send(wheel, Tick(), 99)) == ["b"]
+
+
+def test_timers_that_do_not_fit_are_counted_and_asked_for_again(monkeypatch):
+    monkeypatch.setattr("services.timers.wheel.MAX_TIMERS", 4)
+    wheel = TimerWheel("w")
+    send(wheel, TimerOrders(armed=tuple(timer(str(n), n) for n in range(6))))
+    assert wheel.left_out == 2
+    assert any(isinstance(m, TimerSyncRequest) for m in send(wheel, Tick(), 4))
+
+
+def test_the_heap_does_not_grow_with_timers_that_no_longer_stand():
+    wheel = TimerWheel("w")
+    for n in range(1000):
+        send(wheel, TimerOrders(armed=(timer("a", n, str(n)),)))
+    assert len(wheel._due) < 200
+    assert wheel.armed() == 1
