@@ -1,4 +1,4 @@
-"""The bus on RabbitMQ. The only module that imports aio_pika.
+"""The bus on RabbitMQ.
 
 Two connections: one publishes, one consumes, so that a broker that blocks publishers still takes
 acknowledgements. A lost connection ends both; the next call connects again and declares the whole
@@ -22,17 +22,17 @@ from aio_pika.abc import (
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from shared.bus import codec, topology
+from shared.bus import topology
+from shared.bus.amqp_message import envelope_in, message_of
 from shared.bus.base import Delivery
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
-from shared.messages.envelope import SCHEMA_VERSION, Address, Envelope
+from shared.messages.envelope import Address, Envelope
 
 PREFETCH = 400
 MAX_IN_FLIGHT = 100
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
 HEARTBEAT_SECONDS = 5
-_BEAT_EXPIRES_SECONDS = 30
 _AWAY = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
 log = structlog.get_logger("muster.bus")
 
@@ -242,64 +242,6 @@ async def _declare_queue(
         again = await connection.channel()
         await again.queue_delete(name)
         return await again.declare_queue(name, durable=True, arguments=arguments)
-
-
-def message_of(envelope: Envelope) -> aio_pika.Message:
-    """Return an envelope as an AMQP message."""
-    is_beat = envelope.kind == "Heartbeat"
-    return aio_pika.Message(
-        codec.encode(envelope.message),
-        content_type="application/msgpack",
-        message_id=envelope.message_id,
-        correlation_id=envelope.correlation_id or None,
-        type=envelope.kind,
-        reply_to=envelope.reply_to or None,
-        app_id=envelope.source,
-        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        expiration=_BEAT_EXPIRES_SECONDS if is_beat else None,
-        headers={
-            "cause_id": envelope.cause_id,
-            "partition": envelope.partition,
-            "epoch": envelope.epoch,
-            "seq": envelope.seq,
-            "traceparent": envelope.traceparent,
-            "published_ns": envelope.published_ns,
-            "schema_version": envelope.schema_version,
-        },
-    )
-
-
-def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
-    """Return the envelope in an AMQP message. Raises PoisonError."""
-    headers = message.headers
-    version = _int(headers.get("schema_version", SCHEMA_VERSION), "schema_version")
-    if version > SCHEMA_VERSION:
-        raise PoisonError(f"schema version {version} is newer than {SCHEMA_VERSION}")
-    if not message.message_id:
-        raise PoisonError("a message needs a message_id")
-    kind = message.type or ""
-    return Envelope(
-        message_id=message.message_id,
-        kind=kind,
-        message=codec.decode(kind, message.body),
-        to=inbox,
-        source=message.app_id or "",
-        correlation_id=message.correlation_id or "",
-        cause_id=str(headers.get("cause_id") or ""),
-        partition=str(headers.get("partition") or "default"),
-        epoch=_int(headers.get("epoch", 0), "epoch"),
-        seq=_int(headers.get("seq", 0), "seq"),
-        traceparent=str(headers.get("traceparent") or ""),
-        reply_to=message.reply_to or "",
-        published_ns=_int(headers.get("published_ns", 0), "published_ns"),
-        schema_version=version,
-    )
-
-
-def _int(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise PoisonError(f"header {name}: a whole number was expected, found {value!r}")
-    return value
 
 
 class RabbitSubscription:

@@ -1,0 +1,90 @@
+"""The image and the compose file, checked by parsing: no Docker engine is asked."""
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+import yaml
+
+from services.core.configuration import parse_configuration
+from shared.runtime.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
+KNOWN = {f"MUSTER_{name}".upper() for name in Settings.model_fields}
+SERVICES = ("core", "timers", "shim_adapter", "api")
+
+
+def test_every_service_is_there_runs_its_module_and_waits_for_a_healthy_broker():
+    assert set(COMPOSE["services"]) == {"rabbitmq", *SERVICES}
+    for name in SERVICES:
+        service = COMPOSE["services"][name]
+        assert service["command"] == ["python", "-m", f"services.{name}"]
+        assert importlib.util.find_spec(f"services.{name}.__main__") is not None
+        assert service["depends_on"] == {"rabbitmq": {"condition": "service_healthy"}}
+        assert "container_name" not in service  # which would forbid --scale
+    assert "healthcheck" in COMPOSE["services"]["rabbitmq"]
+    assert COMPOSE["services"]["rabbitmq"]["image"].startswith("rabbitmq:4")
+
+
+def test_every_variable_is_one_that_a_service_knows():
+    used = set(re.findall(r"MUSTER_[A-Z_]+(?==)", DOCKERFILE))
+    for name in SERVICES:
+        used |= {
+            key for key in COMPOSE["services"][name]["environment"] if key.startswith("MUSTER_")
+        }
+    assert used
+    assert used <= KNOWN
+
+
+def test_only_the_api_has_ports_and_enough_for_its_replicas():
+    ports = {name: COMPOSE["services"][name].get("ports") for name in SERVICES}
+    assert ports.pop("api") == ["9080-9089:9080"]
+    assert set(ports.values()) == {None}
+
+
+def test_every_volume_is_declared_and_every_file_is_there():
+    for name in ("rabbitmq", *SERVICES):
+        for volume in COMPOSE["services"][name].get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (ROOT / "deploy" / source).is_file()
+            else:
+                assert source in COMPOSE["volumes"]
+    parse_configuration((ROOT / "deploy/queues.yaml").read_text())
+
+
+def test_the_image_copies_what_exists_and_does_not_run_as_root():
+    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+    stages = DOCKERFILE.split("\nFROM ")
+    assert "USER 10001" in stages[-1]
+    assert "shared.runtime.health" in stages[-1]
+
+
+def test_the_state_folder_of_the_image_is_writable_by_its_user():
+    assert COMPOSE["services"]["shim_adapter"]["environment"]["MUSTER_STATE_DIR"].startswith(
+        "/var/lib/muster"
+    )
+    assert "mkdir" in DOCKERFILE
+    assert "chown" in DOCKERFILE
+
+
+def test_an_unknown_variable_is_an_error(monkeypatch):
+    import pytest
+
+    from shared.runtime.settings import SettingsError, load_settings
+
+    for name in [name for name in os.environ if name.startswith("MUSTER_")]:
+        monkeypatch.delenv(name)
+    load_settings()
+    monkeypatch.setenv("MUSTER_BUS_ULR", "x")
+    with pytest.raises(SettingsError, match="unknown variable MUSTER_BUS_ULR"):
+        load_settings()
+    monkeypatch.delenv("MUSTER_BUS_ULR")
+    monkeypatch.setenv("MUSTER_HTTP_PORT", "many")
+    with pytest.raises(SettingsError, match="MUSTER_HTTP_PORT"):
+        load_settings()
