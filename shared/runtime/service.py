@@ -21,6 +21,7 @@ from shared.runtime.health import serve_health
 from shared.runtime.host import Host, Machine
 from shared.runtime.logs import set_up_logs
 from shared.runtime.settings import Settings, SettingsError, load_settings, without_credentials
+from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
 _GC_FIRST_THRESHOLD = 50_000
@@ -75,4 +76,5 @@ async def _run(host: Host, settings: Settings, beside: Beside | None) -> None:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+    await asyncio.to_thread(flush_spans)
     log.info("stopped", clean=stop in done)

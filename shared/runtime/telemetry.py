@@ -113,7 +113,17 @@ def _tracer(service: str) -> Any:
         raise RuntimeError(f"{_ENDPOINT} is set; install muster[otel] as well") from error
     provider = TracerProvider(resource=Resource.create({"service.name": f"muster-{service}"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    _providers.append(provider)
     return provider.get_tracer("muster")
+
+
+_providers: list[Any] = []
+
+
+def flush_spans() -> None:
+    """Send the spans that wait, before the process ends."""
+    for provider in _providers:
+        provider.force_flush()
 
 
 def _export(tracer: Any, record: TraceRecord) -> None:

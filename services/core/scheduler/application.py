@@ -268,6 +268,8 @@ class Application:
             )
         counts = self.task_groups.get(group.task_group_name)
         if counts is not None and not counts.is_used_up:
+            if group.unplaced is not None:
+                return group.unplaced
             left = counts.count - counts.replaced - counts.timedout
             return Refusal(
                 Reason.AWAITING_REPLACEMENT,

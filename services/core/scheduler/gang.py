@@ -126,7 +126,11 @@ def _head_order(group: AskGroup) -> tuple[int, int, int]:
 
 
 def _replace_for(partition: Partition, application: Application, group: AskGroup, ask: Ask) -> bool:
-    """Find the placeholder that a real ask replaces, on its node or on another one."""
+    """Find the placeholder that a real ask replaces, on its node or on another one.
+
+    With no node for it the ask is unschedulable, which is what scales a cluster up.
+    """
+    group.unplaced = None
     fitting: Allocation | None = None
     for key in list(application.task_groups[group.task_group_name].held):
         placeholder = application.allocations[key]
@@ -142,7 +146,9 @@ def _replace_for(partition: Partition, application: Application, group: AskGroup
         return False
     node = partition.nodes.best(ask.shape)
     if node is None:
+        group.unplaced = partition.nodes.refusal(ask.shape)
         partition.unreplaceable[application] = None
+        partition.outbox.touch(application)
         return False
     _start(partition, application, ask, fitting, node)
     return True

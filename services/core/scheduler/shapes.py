@@ -67,6 +67,7 @@ class AskGroup:
     placeholder: bool
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
+    unplaced: Refusal | None = None  # why its head could not replace a placeholder
     _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
 
     def add(self, ask: Ask) -> None:

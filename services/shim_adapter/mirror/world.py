@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
 from shared.messages.commands import PodSpec
 
+MAX_APPLICATIONS = 20_000  # beyond it the ended ones go, the oldest first
+
 
 class World:
     """The resource manager's truth, in memory, with a note of what has changed since last saved."""
@@ -94,10 +96,21 @@ class World:
 
     def add_application(self, application: ApplicationRecord) -> ApplicationRecord:
         """Take an application in, in place of an earlier one of the same id that has ended."""
+        self.applications.pop(application.application_id, None)
         self.applications[application.application_id] = application
+        if len(self.applications) > MAX_APPLICATIONS:
+            self._drop_an_ended_one()
         self.changed_applications[application.application_id] = None
         self.is_meta_changed = True
         return application
+
+    def _drop_an_ended_one(self) -> None:
+        """Forget the oldest application that has ended and has no pods left."""
+        for name, application in self.applications.items():
+            if not application.is_live and name not in self._by_application:
+                del self.applications[name]
+                self.changed_applications[name] = None
+                return
 
     def next_submission(self) -> int:
         """Return a number for a new submission of an application."""

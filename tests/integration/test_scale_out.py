@@ -1,0 +1,62 @@
+"""Standbys and replicas: a second core takes over, a paused one does no harm, replicas agree."""
+
+import signal
+import uuid
+
+import httpx
+
+from tests.broker import free_port
+from tests.integration.processes import Deployment
+from tests.integration.test_kill import GANG, MEMBERS, _all_ran
+
+
+def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp_path):
+    deployment = Deployment(broker_url, tmp_path, f"scale-{uuid.uuid4().hex[:8]}")
+    try:
+        deployment.start_all()
+        deployment.start("core", "core-standby")
+        deployment.start("timers", "timers-standby")
+        port = free_port()
+        deployment.start("api", "api-2", MUSTER_HTTP_PORT=str(port))
+        httpx.post(f"{deployment.url}/v1/manifests", content=GANG.encode(), timeout=30)
+        deployment.wait(
+            lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS, "all held"
+        )
+        deployment.kill("core")
+        deployment.kill("timers")
+        deployment.wait(lambda: _all_ran(deployment, tmp_path), "the standby finished the gang", 60)
+        second = f"http://127.0.0.1:{port}/v1/applications/gang"
+        deployment.wait(
+            lambda: httpx.get(second).json()["state"] == "Completing", "the second replica knows"
+        )
+        deployment.wait(
+            lambda: deployment.application("gang")["state"] == "Completed",
+            "the standby's timer fires",
+            50,
+        )
+    finally:
+        deployment.stop()
+
+
+def test_a_core_that_was_paused_past_its_turn_does_no_harm(broker_url, tmp_path):
+    deployment = Deployment(broker_url, tmp_path, f"pause-{uuid.uuid4().hex[:8]}")
+    try:
+        deployment.start_all()
+        deployment.start("core", "core-standby")
+        httpx.post(f"{deployment.url}/v1/manifests", content=GANG.encode(), timeout=30)
+        deployment.wait(
+            lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS, "all held"
+        )
+        deployment.processes["core"].send_signal(signal.SIGSTOP)
+        deployment.wait(lambda: _all_ran(deployment, tmp_path), "the standby finished the gang", 90)
+        deployment.processes["core"].send_signal(signal.SIGCONT)
+        again = GANG.replace("gang", "again")
+        answer = httpx.post(f"{deployment.url}/v1/manifests", content=again.encode(), timeout=30)
+        assert answer.status_code == 200, answer.text
+        deployment.wait(
+            lambda: deployment.application("again")["running"] == MEMBERS, "the next gang runs", 60
+        )
+        for node in deployment.get("/ws/v1/partition/default/nodes"):
+            assert node.get("allocated", {}).get("vcore", 0) <= node["capacity"]["vcore"]
+    finally:
+        deployment.stop()
