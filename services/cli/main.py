@@ -3,7 +3,7 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,12 +29,6 @@ class Output(StrEnum):
 Url = Annotated[str, typer.Option(envvar="MUSTER_API_URL", help="Where the API answers.")]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json")]
 PARTITION = "/ws/v1/partition/default"
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(soft_wrap=not sys.stdout.isatty())
 
 
 @app.command()
@@ -85,7 +79,7 @@ def apps(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
     if output is Output.JSON:
         render.print_json(value)
     else:
-        _console().print(render.applications_table(value))
+        render.console().print(render.applications_table(value))
 
 
 @app.command(name="app")
@@ -97,7 +91,7 @@ def application(name: str, url: Url = DEFAULT_URL, output: OutputOption = Output
     if output is Output.JSON:
         render.print_json(value)
     else:
-        render.application_lines(_console(), value)
+        render.application_lines(render.console(), value)
 
 
 @app.command()
@@ -109,7 +103,7 @@ def nodes(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
     if output is Output.JSON:
         render.print_json(value)
     else:
-        _console().print(render.nodes_table(value))
+        render.console().print(render.nodes_table(value))
 
 
 @app.command()
@@ -121,7 +115,7 @@ def queues(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
     if output is Output.JSON:
         render.print_json(value)
     else:
-        _console().print(render.queues_table(value))
+        render.console().print(render.queues_table(value))
 
 
 @app.command()
@@ -133,7 +127,7 @@ def trace(name: str, url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE
     if output is Output.JSON:
         render.print_json(value)
     else:
-        _console().print(render.trace_table(value))
+        render.console().print(render.trace_table(value))
 
 
 @scenario_app.command("run")

@@ -1,6 +1,7 @@
 """What people see: tables on a terminal, JSON for programs."""
 
 import json
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,9 @@ _COLOURS = {
     "Resuming": "magenta",
 }
 _UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
-_BAR_WIDTH = 20
+_BAR_WIDTH = 12
+_FIRST = ("vcore", "memory", "pods")
+WIDE = 240  # columns, where there is no terminal that says
 
 
 def print_json(value: Any) -> None:
@@ -38,9 +41,16 @@ def quantity(name: str, value: int) -> str:
 
 
 def resource(amounts: dict[str, int] | None) -> str:
-    """Return a resource in one line; an empty one is a dash."""
-    items = [f"{name} {quantity(name, value)}" for name, value in sorted((amounts or {}).items())]
-    return ", ".join(items) or "-"
+    """Return a resource in one line, the usual types first; an empty one is a dash."""
+    held = amounts or {}
+    names = [name for name in _FIRST if name in held]
+    names += sorted(name for name in held if name not in _FIRST)
+    return ", ".join(f"{name} {quantity(name, held[name])}" for name in names) or "-"
+
+
+def console() -> Console:
+    """Return a console as wide as the terminal, or WIDE where there is none."""
+    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
 
 
 def state_text(state: str) -> Text:
@@ -48,48 +58,61 @@ def state_text(state: str) -> Text:
     return Text(state, style=_COLOURS.get(state, ""))
 
 
-def gang_bar(placeholders: dict[str, int], running: int) -> Text:
-    """Return a gang's progress: replaced, held and still wanted, as a bar."""
+def gang_bar(placeholders: dict[str, int]) -> Text:
+    """Return a gang's progress as a bar: replaced, held, and still wanted."""
     wanted = placeholders["wanted"]
     if not wanted:
-        return Text(f"{running} running" if running else "")
-    replaced, held = placeholders["replaced"], placeholders["held"]
-    full = min(_BAR_WIDTH, _BAR_WIDTH * replaced // wanted)
-    half = min(_BAR_WIDTH - full, _BAR_WIDTH * held // wanted)
+        return Text("")
+    full = min(_BAR_WIDTH, _BAR_WIDTH * placeholders["replaced"] // wanted)
+    half = min(_BAR_WIDTH - full, _BAR_WIDTH * placeholders["held"] // wanted)
     bar = Text("█" * full, style="green")
     bar.append("▒" * half, style="yellow")
     bar.append("·" * (_BAR_WIDTH - full - half), style="dim")
-    bar.append(f" {wanted} wanted, {held} held, {replaced} replaced, {running} running")
     return bar
+
+
+def _table(*columns: str, numbers: tuple[str, ...] = (), last: str = "") -> Table:
+    """Return a table whose columns keep their width; the last one takes what is left."""
+    table = Table(box=None, header_style="bold", pad_edge=False, expand=bool(last))
+    for column in columns:
+        right = column in numbers
+        table.add_column(column, no_wrap=True, justify="right" if right else "left")
+    if last:
+        table.add_column(last, no_wrap=True, overflow="ellipsis", ratio=1)
+    return table
+
+
+def why(item: dict[str, Any]) -> str:
+    """Return what an application waits for, or what was last said of it."""
+    if item["waiting"]:
+        return f"{item['waiting'][0]['reason']}: {item['waiting'][0]['message']}"
+    return str(item["message"])
 
 
 def applications_table(applications: list[dict[str, Any]]) -> Table:
     """Return the applications with their gangs' progress and what they wait for."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("APPLICATION", "QUEUE", "STATE", "GANG"):
-        table.add_column(column, no_wrap=column != "GANG")
-    table.add_column("WHY", overflow="ellipsis", no_wrap=True)
+    numbers = ("WANTED", "HELD", "REPLACED", "RUNNING")
+    table = _table("APPLICATION", "QUEUE", "STATE", "GANG", *numbers, numbers=numbers, last="WHY")
     for item in applications:
-        waiting = item["waiting"]
-        why = f"{waiting[0]['reason']}: {waiting[0]['message']}" if waiting else item["message"]
+        gang = item["placeholders"]
+        counts = [gang["wanted"], gang["held"], gang["replaced"]] if gang["wanted"] else [""] * 3
         table.add_row(
-            item["applicationID"],
-            item["queueName"],
+            Text(item["applicationID"]),
+            Text(item["queueName"]),
             state_text(item["state"]),
-            gang_bar(item["placeholders"], item["running"]),
-            why,
+            gang_bar(gang),
+            *(str(count) for count in (*counts, item["running"])),
+            Text(why(item)),
         )
     return table
 
 
 def nodes_table(nodes: list[dict[str, Any]]) -> Table:
     """Return the nodes with what is allocated and what is left."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("NODE", "SCHEDULABLE", "PODS", "ALLOCATED", "AVAILABLE"):
-        table.add_column(column)
+    table = _table("NODE", "SCHEDULABLE", "PODS", "ALLOCATED", "AVAILABLE", numbers=("PODS",))
     for node in nodes:
         table.add_row(
-            node["nodeID"],
+            Text(node["nodeID"]),
             "yes" if node["schedulable"] else "no",
             str(len(node.get("allocations", []))),
             resource(node.get("allocated")),
@@ -100,20 +123,20 @@ def nodes_table(nodes: list[dict[str, Any]]) -> Table:
 
 def queues_table(root: dict[str, Any]) -> Table:
     """Return the queue tree with its limits and what is used and waits."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("QUEUE", "STATUS", "GUARANTEED", "MAX", "ALLOCATED", "PENDING", "RUNNING APPS"):
-        table.add_column(column)
+    table = _table(
+        "QUEUE", "STATUS", "APPS", "ALLOCATED", "PENDING", "GUARANTEED", "MAX", numbers=("APPS",)
+    )
 
     def add(queue: dict[str, Any], depth: int) -> None:
         name = queue["queuename"].rsplit(".", 1)[-1]
         table.add_row(
-            "  " * depth + name,
+            Text("  " * depth + name),
             queue.get("status", ""),
-            resource(queue.get("guaranteedResource")),
-            resource(queue.get("maxResource")),
-            resource(queue.get("allocatedResource")),
-            resource(queue.get("pendingResource")),
             str(queue.get("runningApps", 0)),
+            *(
+                resource(queue.get(f"{kind}Resource"))
+                for kind in ("allocated", "pending", "guaranteed", "max")
+            ),
         )
         for child in queue.get("children", []):
             add(child, depth + 1)
@@ -124,13 +147,11 @@ def queues_table(root: dict[str, Any]) -> Table:
 
 def trace_table(entries: list[dict[str, Any]]) -> Table:
     """Return an application's story, a message a line."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("AT", "MESSAGE", "FROM", "TO"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("QUEUED ms", justify="right", no_wrap=True)
-    table.add_column("HANDLED ms", justify="right", no_wrap=True)
-    table.add_column("CONTENTS")
-    table.add_column("DECISION")
+    numbers = ("AT", "QUEUED ms", "HANDLED ms")
+    table = _table(
+        "AT", "MESSAGE", "FROM", "TO", "QUEUED ms", "HANDLED ms", "CONTENTS",
+        numbers=numbers, last="DECISION",
+    )  # fmt: skip
     start = entries[0]["time"]
     for entry in entries:
         table.add_row(
@@ -140,29 +161,33 @@ def trace_table(entries: list[dict[str, Any]]) -> Table:
             entry["to"],
             f"{entry['queuedMs']:.1f}",
             f"{entry['handledMs']:.1f}",
-            entry["contents"],
-            entry["decision"],
+            Text(entry["contents"]),
+            Text(entry["decision"]),
         )
     return table
 
 
-def application_lines(console: Console, detail: dict[str, Any]) -> None:
+def application_lines(out: Console, detail: dict[str, Any]) -> None:
     """Print one application: its progress, its groups and what it waits for."""
     info = detail["application"]
-    console.print(applications_table([detail]))
+    out.print(applications_table([detail]))
     if detail["groups"]:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in ("TASK GROUP", "WANTED", "HELD", "REPLACED", "TIMED OUT"):
-            table.add_column(column)
+        numbers = ("WANTED", "HELD", "REPLACED", "TIMED OUT")
+        table = _table("TASK GROUP", *numbers, numbers=numbers)
         for group in detail["groups"]:
             counts = (group[key] for key in ("wanted", "held", "replaced", "timedout"))
-            table.add_row(group["name"], *map(str, counts))
-        console.print()
-        console.print(table)
-    console.print()
-    console.print(f"used     {resource(info.get('usedResource'))}")
-    console.print(f"pending  {resource(info.get('pendingResource'))}")
+            table.add_row(Text(group["name"]), *map(str, counts))
+        out.print()
+        out.print(table)
     states = " → ".join(item["applicationState"] for item in info.get("stateLog", []))
-    console.print(f"states   {states or '-'}")
-    for waiting in detail["waiting"]:
-        console.print(f"waiting  {waiting['asks']} asks: {waiting['reason']}: {waiting['message']}")
+    lines = [
+        "",
+        f"used     {resource(info.get('usedResource'))}",
+        f"pending  {resource(info.get('pendingResource'))}",
+        f"states   {states or '-'}",
+        *(
+            f"waiting  {item['asks']} asks: {item['reason']}: {item['message']}"
+            for item in detail["waiting"]
+        ),
+    ]
+    out.print(Text("\n".join(lines)))

@@ -89,7 +89,7 @@ async def _run(cluster: LocalCluster, options: UpOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    console = Console()
+    console = render.console()
     await cluster.start()
     app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
     web = asyncio.create_task(serve(app, "127.0.0.1", options.port))

@@ -217,7 +217,8 @@ class Host:
             self._handled.add(delivery.envelope.message_id)
             last = delivery.envelope
         for envelope in inside:
-            answers += self._answers(self.machine.handle(envelope, now_ns), envelope, now_ns)
+            outgoing = coalesced(self.machine.handle(envelope, now_ns))
+            answers += self._answers(outgoing, envelope, now_ns)
             last = envelope
         if last is not None:
             answers += self._flush(last, now_ns)
@@ -232,7 +233,7 @@ class Host:
         envelope = delivery.envelope
         started = self.metrics.started()
         try:
-            outgoing = self.machine.handle(envelope, now_ns)
+            outgoing = coalesced(self.machine.handle(envelope, now_ns))
         except PoisonError as error:
             await subscription.dead_letter(delivery, str(error))
             self.metrics.dead_lettered()
@@ -254,8 +255,9 @@ class Host:
         if flush is None:
             return []
         started = self.metrics.started()
-        outgoing: list[Outgoing] = flush(now_ns)
-        self._tap.flushed(cause, outgoing, self.metrics.handled("flush", started))
+        outgoing: list[Outgoing] = coalesced(flush(now_ns))
+        spent_ns = self.metrics.handled("flush", started)
+        self._tap.flushed(cause, outgoing, now_ns, spent_ns)
         return self._answers(outgoing, cause, now_ns, offset=1_000_000)
 
     def _answers(
@@ -269,7 +271,7 @@ class Host:
                 source=self.inbox.service,
                 now_ns=now_ns,
             )
-            for at, item in enumerate(coalesced(outgoing))
+            for at, item in enumerate(outgoing)
         ]
 
     def _tap_records(self, now_ns: int) -> list[Envelope]:

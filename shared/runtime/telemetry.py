@@ -55,7 +55,9 @@ class Tap:
         )
         self._add(record)
 
-    def flushed(self, cause: Envelope, outgoing: list[Outgoing], spent_ns: int) -> None:
+    def flushed(
+        self, cause: Envelope, outgoing: list[Outgoing], now_ns: int, spent_ns: int
+    ) -> None:
         """Record what a machine decided at the end of a batch, under the batch's last message."""
         decisions = _decisions(outgoing)
         if not self._is_on or not decisions:
@@ -70,7 +72,7 @@ class Tap:
                 source=self.service,
                 destination=self.service,
                 published_ns=cause.published_ns,
-                queued_ns=0,
+                queued_ns=max(0, now_ns - cause.published_ns),
                 handled_ns=spent_ns,
                 applications=tuple(decisions),
                 contents=("",) * len(decisions),
