@@ -31,3 +31,14 @@ KINDS: dict[str, type] = {
         trace.TraceRecords,
     )
 }
+
+# Kinds that say what happened item by item: they may be merged and split. Commands and their
+# answers are carried out, or refused, as a whole, and never are.
+STREAMED: tuple[type, ...] = (
+    interface.UpdateRequest,
+    interface.UpdateResponse,
+    protocol.TimerOrders,
+    protocol.TimerFirings,
+    state.StateDelta,
+    trace.TraceRecords,
+)

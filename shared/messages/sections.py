@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from shared.messages.envelope import Outgoing
+from shared.messages.registry import STREAMED
 from shared.model.memo import once_per_class
 
 MAX_ITEMS_PER_MESSAGE = 4_000
@@ -44,7 +45,7 @@ def item_count(message: object) -> int:
 
 def merged(first: Outgoing, second: Outgoing) -> Outgoing | None:
     """Return one message that says what the two say in the same order, or None."""
-    if type(first.message) is not type(second.message) or not sections_of(type(first.message)):
+    if type(first.message) is not type(second.message) or not isinstance(first.message, STREAMED):
         return None
     if replace(first, message=None) != replace(second, message=None):
         return None
@@ -79,10 +80,13 @@ def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
 
 
 def split(outgoing: Outgoing) -> list[Outgoing]:
-    """Return the message in parts of at most MAX_ITEMS_PER_MESSAGE items, in order."""
-    if item_count(outgoing.message) <= MAX_ITEMS_PER_MESSAGE:
-        return [outgoing]
+    """Return the message in parts of at most MAX_ITEMS_PER_MESSAGE items, in order.
+
+    Commands stay whole. Where a message starts something anew (``reset``), its first part does.
+    """
     message: Any = outgoing.message
+    if item_count(message) <= MAX_ITEMS_PER_MESSAGE or not isinstance(message, STREAMED):
+        return [outgoing]
     names = [name for name, _ in sections_of(type(message))]
     empty = replace(message, **dict.fromkeys(names, ()))
     parts: list[Outgoing] = []
@@ -99,7 +103,13 @@ def split(outgoing: Outgoing) -> list[Outgoing]:
                 current, room = {}, MAX_ITEMS_PER_MESSAGE
     if current:
         parts.append(replace(outgoing, message=replace(empty, **current)))
+    if getattr(message, "reset", False):
+        parts[1:] = [replace(p, message=replace(_any(p.message), reset=False)) for p in parts[1:]]
     return parts
+
+
+def _any(message: object) -> Any:
+    return message
 
 
 def items_of(message: object) -> Iterator[tuple[str, object]]:

@@ -44,7 +44,6 @@ class Projection:
         self.seq = 0
         self.stories: dict[str, deque[TraceRecord]] = {}
         self._has_asked = False
-        self._reset_seq = -1
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:  # noqa: ARG002
         """Take an event in; ask for a snapshot where one is needed."""
@@ -80,11 +79,8 @@ class Projection:
 
     def _start_over(self, envelope: Envelope) -> None:
         """Begin a snapshot; its later parts have the same epoch and seq, and go on with it."""
-        if (envelope.epoch, envelope.seq) != (self.epoch, self._reset_seq) or not self.is_ready:
-            ended = self.model.ended
-            self.model = Model(ended=ended)
+        self.model = Model(ended=self.model.ended)
         self.epoch = envelope.epoch
-        self._reset_seq = envelope.seq
         self.is_ready = True
         self._has_asked = False
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from shared.bus import codec
 from shared.bus.errors import PoisonError
-from shared.messages.envelope import CORE, TIMERS, Outgoing, reply_address
+from shared.messages.commands import PodSpec, SubmitPods
+from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Outgoing, reply_address
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -21,7 +22,7 @@ from shared.messages.interface import (
     Toleration,
     UpdateRequest,
 )
-from shared.messages.protocol import Heartbeat, TimerOrders
+from shared.messages.protocol import Heartbeat, TimerOrders, TimerSet
 from shared.messages.sections import (
     MAX_ITEMS_PER_MESSAGE,
     coalesced,
@@ -145,6 +146,21 @@ def test_a_large_message_is_split_in_order():
         5,
     ]
     assert tuple(a for part in parts for a in part.message.asks) == many
+
+
+def test_only_the_first_part_of_a_large_reset_starts_anew():
+    timers = tuple(
+        TimerSet(f"t{n}", "placeholder", "app", "1", n) for n in range(MAX_ITEMS_PER_MESSAGE + 1)
+    )
+    parts = coalesced([Outgoing(TIMERS, TimerOrders(reset=True, armed=timers))])
+    assert [part.message.reset for part in parts] == [True, False]
+
+
+def test_a_command_is_never_split_or_merged():
+    pods = tuple(PodSpec(f"p{n}", "app", {"vcore": 1}) for n in range(MAX_ITEMS_PER_MESSAGE + 1))
+    command = Outgoing(SHIM_ADAPTER, SubmitPods(pods))
+    small = Outgoing(SHIM_ADAPTER, SubmitPods(pods[:1]))
+    assert coalesced([command, small, small]) == [command, small, small]
 
 
 def test_a_message_tells_whose_story_it_is():

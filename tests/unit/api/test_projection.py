@@ -1,0 +1,121 @@
+"""The read model: order, gaps, epochs, snapshots, and what outlives them."""
+
+from dataclasses import replace
+
+from services.api.projection import Projection
+from shared.messages.envelope import Envelope
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    NodeState,
+    QueueState,
+    SnapshotRequest,
+    StateDelta,
+    Waiting,
+)
+from tests.builders import CORE
+
+
+def queue(path, parent="", **more):
+    fields = {
+        "path": path, "parent": parent, "is_leaf": True, "is_managed": True, "status": "Active", "max_resource": None,
+        "guaranteed_resource": None, "allocated": {}, "pending": {}, "properties": {}, "max_running_apps": 0, "running_apps": 0,
+        "allocating_accepted_apps": (), "sort_policy": "fifo", "priority_sorting": True, "current_priority": 0,
+    }  # fmt: skip
+    return QueueState(**(fields | more))
+
+
+def app(name, submission="1", state="Running", **more):
+    return ApplicationSummary(
+        name, submission, "root.a", state, "u", (), 1, 0, 0, {}, {}, {}, {}, 0, "", "", **more
+    )
+
+
+def send(projection, message, epoch=1, seq=0):
+    out = projection.handle(Envelope("m", "k", message, CORE, "core", epoch=epoch, seq=seq), 0)
+    return [item.message for item in out]
+
+
+def ready():
+    projection = Projection("one")
+    assert send(projection, StateDelta(), seq=4) == [SnapshotRequest("one")]
+    node = NodeState("n1", {}, {"vcore": 9}, {}, {}, {"vcore": 9}, True)
+    send(
+        projection,
+        StateDelta(
+            reset=True,
+            queues=(queue("root"), queue("root.a", "root")),
+            nodes=(node,),
+            applications=(app("x"),),
+        ),
+        seq=4,
+    )
+    return projection
+
+
+def test_a_replica_asks_for_a_snapshot_once_and_then_follows():
+    projection = ready()
+    assert projection.is_ready
+    assert send(projection, StateDelta(asks=(AskState("k", "x"),)), seq=5) == []
+    assert list(projection.model.applications["x"].asks) == ["k"]
+
+
+def test_a_gap_makes_it_ask_again_and_keep_the_last_good_model():
+    projection = ready()
+    assert send(projection, StateDelta(applications=(app("y"),)), seq=9) == [SnapshotRequest("one")]
+    assert not projection.is_ready
+    assert list(projection.model.applications) == ["x"]
+
+
+def test_a_lower_epoch_is_refused_and_a_higher_one_needs_a_snapshot():
+    projection = ready()
+    send(projection, StateDelta(applications=(app("old"),)), epoch=0, seq=5)
+    assert "old" not in projection.model.applications
+    assert send(projection, StateDelta(applications=(app("new"),)), epoch=2, seq=1) == [
+        SnapshotRequest("one")
+    ]
+
+
+def test_ended_applications_outlive_a_snapshot_and_the_latest_submission_is_found():
+    projection = ready()
+    send(projection, StateDelta(applications=(app("x", state="Completed"),)), seq=5)
+    send(projection, StateDelta(applications=(app("x", "2", "Failed"),)), seq=6)
+    send(projection, StateDelta(reset=True, queues=(queue("root"),)), epoch=2, seq=0)
+    assert projection.model.applications == {}
+    assert projection.model.application("x").summary.state == "Failed"
+
+
+def test_allocations_stand_at_their_application_and_at_their_node():
+    projection = ready()
+    allocation = AllocationState("k", "x", "n1", {"vcore": 1})
+    send(projection, StateDelta(allocations=(allocation,)), seq=5)
+    assert projection.model.nodes["n1"].allocations == {"k": allocation}
+    send(projection, StateDelta(allocations=(replace(allocation, removed=True),)), seq=6)
+    assert projection.model.nodes["n1"].allocations == {}
+    assert projection.model.applications["x"].allocations == {}
+
+
+def test_the_application_s_own_reason_comes_before_its_queue_s():
+    projection = ready()
+    waiting = Waiting("shape-1", "QUEUE_QUOTA", "m", 0)
+    send(projection, StateDelta(queues=(queue("root.a", "root", waiting=(waiting,)),)), seq=5)
+    ask = AskState("k", "x", shape="shape-1")
+    view = projection.model.applications["x"]
+    assert projection.model.why(view, ask).reason == "QUEUE_QUOTA"
+    own = Waiting("real", "MAX_APPLICATIONS", "m", 0)
+    send(projection, StateDelta(applications=(app("x", waiting=(own,)),)), seq=6)
+    view = projection.model.applications["x"]
+    assert projection.model.why(view, ask).reason == "MAX_APPLICATIONS"
+    assert projection.model.why(view, AskState("k", "x", placeholder=True, shape="s")) is None
+
+
+def test_headroom_is_the_tightest_on_the_path():
+    projection = ready()
+    queues = (
+        queue("root", max_resource={"vcore": 10, "memory": 4}, allocated={"vcore": 5}),
+        queue("root.a", "root", max_resource={"vcore": 20}, allocated={"vcore": 5}),
+        queue("root.b", "root", removed=True),
+    )
+    send(projection, StateDelta(queues=queues), seq=5)
+    assert projection.model.headroom("root.a") == {"vcore": 5, "memory": 4}
