@@ -45,7 +45,7 @@ def item_count(message: object) -> int:
 
 def merged(first: Outgoing, second: Outgoing) -> Outgoing | None:
     """Return one message that says what the two say in the same order, or None."""
-    if type(first.message) is not type(second.message) or not isinstance(first.message, STREAMED):
+    if type(first.message) is not type(second.message) or type(first.message) not in STREAMED:
         return None
     if replace(first, message=None) != replace(second, message=None):
         return None
@@ -85,7 +85,7 @@ def split(outgoing: Outgoing) -> list[Outgoing]:
     Commands stay whole. Where a message starts something anew (``reset``), its first part does.
     """
     message: Any = outgoing.message
-    if item_count(message) <= MAX_ITEMS_PER_MESSAGE or not isinstance(message, STREAMED):
+    if item_count(message) <= MAX_ITEMS_PER_MESSAGE or type(message) not in STREAMED:
         return [outgoing]
     names = [name for name, _ in sections_of(type(message))]
     empty = replace(message, **dict.fromkeys(names, ()))
