@@ -1,0 +1,103 @@
+"""Scenario files: what is malformed is said with file, line, key and what was expected."""
+
+import json
+
+import pytest
+
+from services.cli.scenario.command import run_files
+from services.cli.scenario.schema import parse_duration_ns
+
+GOOD = """
+name: one pod
+nodes:
+  - {name: n, capacity: {cpu: "1", pods: 5}}
+steps:
+  - submit: {app: a, queue: root.default}
+  - pods: {app: a, name: p, requests: {cpu: "1"}}
+  - expect: {pods: {p: {state: %s, node: n}}}
+"""
+
+
+def run(tmp_path, text, **options):
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    return run_files([file], "memory", 1.0, as_json=options.get("as_json", False))
+
+
+def test_a_scenario_that_holds_exits_with_0_and_one_that_does_not_with_1(tmp_path, capsys):
+    assert run(tmp_path, GOOD % "Running") == 0
+    assert "ok " in capsys.readouterr().out
+    assert run(tmp_path, GOOD % "Failed") == 1
+    out = capsys.readouterr().out
+    assert "step 3: pods.p.state: expected Failed, found Running" in out
+
+
+def test_the_verdict_is_there_as_json(tmp_path, capsys):
+    assert run(tmp_path, GOOD % "Failed", as_json=True) == 1
+    (verdict,) = json.loads(capsys.readouterr().out)
+    assert verdict["ok"] is False
+    assert verdict["failures"][0]["step"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ":1: the file is empty"),
+        ("name: [", "not YAML"),
+        ("steps: []\n", ":1: name: Field required"),
+        (
+            "name: x\nsteps:\n  - advance: 1s\n    hold: {confirmations: true}\n",
+            ":3: steps.0: one key a step",
+        ),
+        ("name: x\nsteps:\n  - advance: soon\n", ":3: steps.0.advance: a duration such as 31s"),
+        ("name: x\nsteps:\n  - jump: 1\n", ":3: steps.0.jump: no such key"),
+        ("name: x\nsteps:\n  - foreign: {name: a}\n", ":3: not supported yet: foreign"),
+        (
+            "name: x\nsteps:\n  - pods: {app: a, name: b, requests: {}, nodeName: n}\n",
+            ":3: not supported yet: nodeName",
+        ),
+        (
+            "name: x\nscheduler: {actions: []}\nsteps:\n  - advance: 1s\n",
+            ":2: not supported yet: actions",
+        ),
+        (
+            "name: x\nnodes:\n  - {name: n, capacity: {cpu: many}}\nsteps:\n  - advance: 1s\n",
+            ":3: nodes.0.capacity: cpu: 'many' is not a quantity",
+        ),
+        (
+            "name: x\nconfig: {partitions: [{name: default, queues: [{name: root, limits: []}]}]}\nsteps:\n  - advance: 1s\n",
+            "not supported yet: limits",
+        ),
+        (
+            "name: x\nconfig: {partitions: [{name: default, queues: [{name: root, colour: 1}]}]}\nsteps:\n  - advance: 1s\n",
+            "field colour not found",
+        ),
+        ("name: x\nconfig: none.yaml\nsteps:\n  - advance: 1s\n", "No such file"),
+    ],
+)
+def test_a_malformed_file_exits_with_2_and_a_place(tmp_path, capsys, text, message):
+    assert run(tmp_path, text) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_bus_that_is_none_is_refused(tmp_path, capsys):
+    assert run_files([], "carrier-pigeon", 1.0, as_json=False) == 2
+    assert "expected memory, amqp" in capsys.readouterr().err
+
+
+def test_a_refused_reload_changes_nothing_and_can_be_expected(tmp_path):
+    text = """
+name: a bad reload
+steps:
+  - config: {partitions: [{name: default, queues: [{name: root, queues: [{name: a, resources: {max: {vcore: x}}}]}]}]}
+  - expect: {rejected: {config: invalid quantity}, queues: {root.default: {state: Active}}}
+  - config: {partitions: [{name: default, queues: [{name: root, queues: [{name: other}]}]}]}
+  - expect: {queues: {root.other: {state: Active}}}
+"""
+    assert run(tmp_path, text) == 0
+
+
+def test_durations():
+    assert parse_duration_ns("1m30s") == 90 * 10**9
+    assert parse_duration_ns("500ms") == 500_000_000
+    assert parse_duration_ns("0.5s") == 500_000_000
