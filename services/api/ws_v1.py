@@ -10,7 +10,7 @@ from typing import Any
 
 from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.state import AllocationState, AskState, QueueState
-from shared.model.resources import Resource, ResourceView, add, without_zeros
+from shared.model.resources import Resource, ResourceView, without_zeros
 from shared.model.states import ApplicationState
 
 Answer = dict[str, Any]
@@ -253,12 +253,3 @@ def applications_in_state(model: Model, state: str, status: str = "") -> list[Ap
         for view in model.ended.values()
         if (view.summary.state == rejected) == (state == "rejected")
     ]
-
-
-def held_placeholders(view: ApplicationView) -> Resource:
-    """Return what an application's placeholders hold now."""
-    total: Resource = {}
-    for allocation in view.allocations.values():
-        if allocation.placeholder:
-            total = add(total, allocation.resource)
-    return total

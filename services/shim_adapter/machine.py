@@ -7,8 +7,7 @@ saves the world before anything that follows from it is said (``flush``).
 from collections import deque
 from collections.abc import Callable
 
-from services.shim_adapter.backends.base import CommandRefusedError
-from services.shim_adapter.backends.simulated import SimulatedCluster
+from services.shim_adapter.backends.base import Backend, CommandRefusedError
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.calls import BindPod, Call, News
 from services.shim_adapter.mirror.world import World
@@ -43,7 +42,7 @@ class ShimMachine:
     def __init__(
         self,
         world: World,
-        cluster: SimulatedCluster,
+        cluster: Backend,
         *,
         rm_id: str = "mycluster",
         default_run_ns: int = DEFAULT_RUN_NS,
@@ -253,7 +252,9 @@ class ShimMachine:
     def _hold(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, HoldConfirmations)
-        return self._settle(self.cluster.hold_confirmations(wanted.held, now_ns), now_ns)
+        return self._settle(
+            self.cluster.hold_confirmations(held=wanted.held, now_ns=now_ns), now_ns
+        )
 
     # --- manifests ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from services.api.projection.model import ApplicationView, Model
 from services.api.ws_v1 import application_info, node_info, queue_info
 from services.cli.launcher import LocalCluster
 from services.core.scheduler.invariants import violations
-from services.shim_adapter.backends.simulated.cluster import GonePod
+from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
 from shared.bus.codec import record_to_plain
 from shared.model.reasons import Reason
@@ -160,12 +160,18 @@ def _pod(cluster: LocalCluster, name: str, wanted: "PodExpectation") -> list[str
     return failed
 
 
+def _gone(cluster: LocalCluster) -> list[GonePod]:
+    backend = cluster.shim_machine.cluster
+    assert isinstance(backend, SimulatedCluster)
+    return list(backend.gone.values())
+
+
 def _find_pod(cluster: LocalCluster, name: str) -> PodRecord | GonePod | None:
     shim = cluster.shim_machine
     live = [pod for pod in shim.world.all_pods() if pod.spec.name == name]
     if live:
         return live[-1]
-    gone = [pod for pod in shim.cluster.gone.values() if pod.name == name]
+    gone = [pod for pod in _gone(cluster) if pod.name == name]
     return gone[-1] if gone else None
 
 
@@ -198,7 +204,7 @@ def _count(cluster: LocalCluster, entry: "CountEntry") -> list[str]:
     ]
     pods += [
         (pod.application_id, pod.task_group_name, pod.placeholder, pod.state, "")
-        for pod in cluster.shim_machine.cluster.gone.values()
+        for pod in _gone(cluster)
     ]
     wanted = (entry.app, entry.taskGroup, entry.placeholder, entry.state, entry.node)
     found = sum(

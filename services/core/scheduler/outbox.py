@@ -41,7 +41,6 @@ class Outbox:
         self.nodes_gone: list[NodeState] = []
         self.queues_gone: list[QueueState] = []
         self.partition_changed = False
-        self.counts: dict[str, int] = {}
         self._responses: list[dict[str, list[Any]]] = []
         self._position: dict[str, tuple[int, int]] = {}
         self._armed: dict[str, TimerSet] = {}
@@ -60,7 +59,6 @@ class Outbox:
         while len(self._responses) <= at:
             self._responses.append({})
         self._responses[at].setdefault(section, []).append(item)
-        self.counts[section] = self.counts.get(section, 0) + 1
 
     def arm(self, timer: TimerSet) -> None:
         """Have a timer set; a later order for the same timer replaces it."""

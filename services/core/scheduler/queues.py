@@ -95,19 +95,6 @@ class Queue:
                 result = smaller_of(result or {}, queue.max_resource)
         return result
 
-    def headroom(self) -> Resource:
-        """Return what may still be allocated here; types without any limit are absent."""
-        room: Resource = {}
-        for queue in self.lineage():
-            if queue.max_resource is None:
-                continue
-            own = {
-                name: limit - queue.allocated.get(name, 0)
-                for name, limit in queue.max_resource.items()
-            }
-            room = smaller_of(room, own)
-        return room
-
     def first_without_room(
         self, amount: ResourceView, *, heed_promises: bool = False
     ) -> tuple["Queue", str] | None:

@@ -1,9 +1,9 @@
-"""What the shim adapter needs of a resource manager."""
+"""What the shim adapter needs of a resource manager: one that runs, or a simulated one."""
 
 from typing import Protocol
 
 from services.shim_adapter.mirror.calls import Call, News
-from shared.messages.commands import PodSpec
+from shared.messages.commands import NodeSpec, PodName, PodSpec
 
 
 class CommandRefusedError(ValueError):
@@ -11,7 +11,10 @@ class CommandRefusedError(ValueError):
 
 
 class Backend(Protocol):
-    """A resource manager that can be driven a step at a time."""
+    """A resource manager that can be driven a step at a time.
+
+    What people ask of it raises CommandRefusedError, and has then changed nothing.
+    """
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
         """Do what the mirror asks; return what came of it at once."""
@@ -23,4 +26,13 @@ class Backend(Protocol):
         """Return when something will happen by itself, or None."""
 
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
-        """Create pods that people submitted. Raises CommandRefusedError, having created none."""
+        """Create pods that people submitted."""
+
+    def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
+        """Delete pods by name."""
+
+    def change_node(self, spec: NodeSpec, now_ns: int) -> list[News]:
+        """Add, update, drain, undrain or remove a node."""
+
+    def hold_confirmations(self, *, held: bool, now_ns: int) -> list[News]:
+        """Stop confirming what the core released, or let what was held go."""

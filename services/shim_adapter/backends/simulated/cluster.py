@@ -119,7 +119,7 @@ class SimulatedCluster:
             raise CommandRefusedError(f"no such action on a node: {spec.action!r}")
         return [NodeNews(node, spec.action)]
 
-    def hold_confirmations(self, held: bool, now_ns: int) -> list[News]:  # noqa: FBT001
+    def hold_confirmations(self, *, held: bool, now_ns: int) -> list[News]:
         """Stop confirming what the core released, or let what was held go."""
         self.are_confirmations_held = held
         if not held:
