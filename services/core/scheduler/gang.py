@@ -132,19 +132,23 @@ def _replace_for(partition: Partition, application: Application, group: AskGroup
     """
     group.unplaced = None
     fitting: Allocation | None = None
-    for key in list(application.task_groups[group.task_group_name].held):
+    place: Node | None = None
+    too_small: list[Allocation] = []
+    for key in application.task_groups[group.task_group_name].held:
         placeholder = application.allocations[key]
         if not fits_room(placeholder.resource_per_alloc, ask.request.resource_per_alloc):
-            _cancel_incompatible(partition, application, placeholder, ask)
+            too_small.append(placeholder)
             continue
         node = partition.nodes.nodes.get(placeholder.node_id)
         if node is not None and node.schedulable and matches(ask.shape.constraints, node):
-            _start(partition, application, ask, placeholder, node)
-            return True
+            fitting, place = placeholder, node
+            break
         fitting = fitting or placeholder
+    for placeholder in too_small:
+        _cancel_incompatible(partition, application, placeholder, ask)
     if fitting is None:
         return False
-    node = partition.nodes.best(ask.shape)
+    node = place or partition.nodes.best(ask.shape)
     if node is None:
         group.unplaced = partition.nodes.refusal(ask.shape)
         partition.unreplaceable[application] = None
