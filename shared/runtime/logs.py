@@ -1,11 +1,25 @@
 """Logs: JSON lines in production, colour on a terminal."""
 
+import io
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class _Stderr(io.TextIOBase):
+    """Whatever stderr is when a line is written, not when logging was set up."""
+
+    def write(self, text: str) -> int:
+        """Write to the present stderr."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Flush the present stderr."""
+        sys.stderr.flush()
 
 
 def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
@@ -24,6 +38,6 @@ def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr())),
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
