@@ -157,7 +157,19 @@ def _yunikorn(replica: Replica) -> APIRouter:
 
     _applications_of_queues(router, replica)
     _applications_of_partition(router, replica)
+    _validation(router)
     return router
+
+
+def _validation(router: APIRouter) -> None:
+    @router.post(
+        "/validate-conf",
+        summary="Whether a queues.yaml would be accepted; always 200",
+        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+    )
+    async def validate_conf(request: Request) -> Response:
+        body = await _body(request)
+        return answer(request, await asyncio.to_thread(ws_v1.validation, body))
 
 
 def _told(request: Request, model: Model, views: list[ApplicationView]) -> Response:

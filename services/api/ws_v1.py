@@ -12,6 +12,7 @@ from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.state import AllocationState, AskState, QueueState
 from shared.model.resources import Resource, ResourceView, without_zeros
 from shared.model.states import ApplicationState
+from shared.queueconfig import QueueConfigError, load_configuration
 
 Answer = dict[str, Any]
 NO_PRIORITY = -(2**31)
@@ -237,6 +238,17 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
         },
         always=("applicationID", "partition", "queueName", "resourceHistory"),
     )
+
+
+def validation(body: bytes) -> Answer:
+    """Return whether a queues.yaml holds, and YuniKorn's reason where it does not."""
+    try:
+        load_configuration(body.decode())
+    except QueueConfigError as error:
+        return {"allowed": False, "reason": error.message}
+    except UnicodeDecodeError as error:
+        return {"allowed": False, "reason": f"not UTF-8: {error}"}
+    return {"allowed": True}
 
 
 def applications_in_state(model: Model, state: str, status: str = "") -> list[ApplicationView]:

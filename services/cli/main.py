@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 scenario_app = typer.Typer(help="Scenario files: policy tests.", no_args_is_help=True)
 app.add_typer(scenario_app, name="scenario")
+config_app = typer.Typer(help="Queue configurations.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 
 
 class Output(StrEnum):
@@ -143,6 +145,16 @@ def scenario_run(
     from services.cli.scenario.command import run_files
 
     raise typer.Exit(run_files(files, bus, speed, as_json=output is Output.JSON))
+
+
+@config_app.command("check")
+def config_check(
+    files: Annotated[list[Path], typer.Argument(help="queues.yaml files; - is stdin.")],
+) -> None:
+    """Judge queues.yaml files by YuniKorn's rules: 0 all hold, 1 one does not."""
+    from services.cli.config_check import check_files
+
+    raise typer.Exit(check_files(files))
 
 
 def main() -> None:

@@ -288,6 +288,28 @@ async def test_a_stranger_s_message_is_put_aside_and_nothing_goes_down(system):
     assert len(system.broker.dead_letters) == 6
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("partitions: [{name: default, queues: [{name: root}]}]", {"allowed": True}),
+        (
+            "partitions: [{name: default, queues: [{name: root}], nodesortpolicy: {type: invalid}}]",
+            {"allowed": False, "reason": "undefined policy: invalid"},
+        ),
+        (
+            "partitions: [{name: default, queues: [{name: root, limits: [{users: [u], maxresources: {cpu: '0'}}]}]}]",
+            {"allowed": False, "reason": "MaxResources should be greater than zero in '' limit"},
+        ),
+    ],
+)
+async def test_c07_c08_a_configuration_is_judged_and_the_status_is_always_200(
+    system, body, expected
+):
+    answer = await system.post("/ws/v1/validate-conf", content=body)
+    assert answer.status_code == 200
+    assert answer.json() == expected
+
+
 def test_a_text_repeated_by_aliases_does_not_grow_without_bound():
     body = "a: &a " + "x" * 100_000 + "\nb: [" + ",".join(["*a"] * 2000) + "]\n"
     with pytest.raises(DocumentsError, match="aliases"):

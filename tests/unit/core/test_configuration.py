@@ -27,16 +27,16 @@ def test_several_top_queues_get_a_root_above_them():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not YAML"),
-        ("[]", "a map was expected"),
+        ("{", "yaml: line 1"),
+        ("[]", "cannot unmarshal !!seq into configs.SchedulerConfig"),
         ("partitions: []", "one partition is supported"),
         ("partitions: [{name: default}]", "queue config is not set"),
         (
             "partitions: [{name: default, queues: [{name: root, maxApplications: 1}]}]",
-            "field maxApplications not found",
+            "field maxApplications not found in type configs.QueueConfig",
         ),
         (
-            "partitions: [{name: default, queues: [{name: root}], placementrules: []}]",
+            "partitions: [{name: default, queues: [{name: root}], placementrules: [{name: user}]}]",
             "not supported yet: placementrules",
         ),
         (
@@ -45,7 +45,7 @@ def test_several_top_queues_get_a_root_above_them():
         ),
         (
             HEAD + "          - {name: a, resources: {max: {memory: 1.5}}}",
-            "max.memory: invalid quantity",
+            "line 6: invalid quantity",
         ),
         (HEAD + "          - {name: a, resources: {max: {memory: 5m}}}", "invalid suffix"),
         (
@@ -63,9 +63,12 @@ def test_several_top_queues_get_a_root_above_them():
         ),
         (
             HEAD + "          - {name: a}\n          - {name: A}",
-            "duplicate child name found with name 'a', level 1",
+            "duplicate child name found with name 'A', level 1",
         ),
-        (HEAD + "          - {name: a, maxapplications: -1}", "a whole number of 0 or more"),
+        (
+            HEAD + "          - {name: a, maxapplications: -1}",
+            "cannot unmarshal !!int `-1` into uint64",
+        ),
         (
             "partitions: [{name: default, nodesortpolicy: {type: x}, queues: [{name: root}]}]",
             "undefined policy: x",

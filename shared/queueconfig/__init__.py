@@ -1,0 +1,18 @@
+"""queues.yaml as YuniKorn's users write it: read strictly, judged by YuniKorn's own rules.
+
+Pure: text in, a configuration or an error with a line out. Source: contract sections 1.2 to 1.9.
+"""
+
+from shared.queueconfig.errors import QueueConfigError
+from shared.queueconfig.reader import read_configuration
+from shared.queueconfig.schema import SchedulerConfig
+from shared.queueconfig.validator import validate
+
+__all__ = ["QueueConfigError", "SchedulerConfig", "load_configuration"]
+
+
+def load_configuration(text: str) -> SchedulerConfig:
+    """Return the validated configuration in a text. Raises QueueConfigError."""
+    config = read_configuration(text)
+    validate(config)
+    return config

@@ -1,0 +1,127 @@
+"""Placement rules: names, filters, and the paths that can be told without an application.
+
+Source: contract section 1.6, step 6, and section 1.10.
+"""
+
+import re
+from dataclasses import dataclass
+
+from shared.queueconfig.errors import QueueConfigError
+from shared.queueconfig.limits import GROUP, USER
+from shared.queueconfig.schema import FilterSpec, PlacementRuleSpec, QueueSpec
+
+_NAME = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_]*$")
+_PATTERN_CHARACTERS = re.compile(r"[\^$*+?()\[{}|]")
+_FIXED = "fixed"
+
+
+def check_placement(rules: list[PlacementRuleSpec], root: QueueSpec) -> None:
+    """Check every rule. Raises QueueConfigError."""
+    for rule in rules:
+        _check_rule(rule)
+    for number, rule in enumerate(rules):
+        _check_path(number, rule, root)
+
+
+def _check_rule(rule: PlacementRuleSpec) -> None:
+    if not _NAME.match(rule.name):
+        raise QueueConfigError(
+            f"invalid rule name {rule.name}, a name must be a valid identifier", rule.line
+        )
+    if rule.parent is not None:
+        _check_rule(rule.parent)
+    _check_filter(rule.filter)
+
+
+def _check_filter(spec: FilterSpec) -> None:
+    if spec.type.lower() not in ("", "allow", "deny"):
+        raise QueueConfigError(
+            f"invalid rule filter type {spec.type}, filter type  must be either '', allow or deny",
+            spec.line,
+        )
+    for kind, names, pattern in (("user", spec.users, USER), ("group", spec.groups, GROUP)):
+        if not _is_list_or_pattern(names, pattern):
+            raise QueueConfigError(
+                f"invalid rule filter {kind} list is not a proper list or regexp: "
+                f"[{' '.join(names)}]",
+                spec.line,
+            )
+
+
+def _is_list_or_pattern(names: list[str], pattern: re.Pattern[str]) -> bool:
+    if len(names) == 1 and _PATTERN_CHARACTERS.search(names[0]):
+        try:
+            re.compile(names[0])
+        except re.error:
+            return False
+        return True
+    return all(pattern.match(name) for name in names)
+
+
+def _check_path(number: int, rule: PlacementRuleSpec, root: QueueSpec) -> None:
+    """Check the part of a rule's path that fixed rules name, where it starts at the root."""
+    chain: list[PlacementRuleSpec] = []
+    current: PlacementRuleSpec | None = rule
+    while current is not None:
+        chain.append(current)
+        current = current.parent
+    names = "->".join(item.name for item in chain)
+    static: list[str] = []
+    for item in reversed(chain):
+        if item.name.lower() != _FIXED:
+            break
+        if static and item.value.lower().split(".")[0] == "root":
+            raise QueueConfigError(
+                f"illegal fully qualified 'fixed' rule with value {item.value}", item.line
+            )
+        static.append(item.value.lower())
+    path = ".".join(static)
+    if path.split(".")[0] != "root":
+        return
+    create = all(item.create for item in chain[len(chain) - len(static) :])
+    target = _follow(path, root)
+    what = f"placement rule no. #{number} ({names})"
+    missing = _missing(target, create=create)
+    if missing:
+        raise QueueConfigError(
+            f"{what} references non-existing queues ({path}) {missing}", rule.line
+        )
+    if len(static) == len(chain) and not target.left and not _is_leaf(target.queue, root):
+        raise QueueConfigError(f"{what} references a queue ({path}) which is not a leaf", rule.line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where a path leads: the last queue that exists, its path, and how many names are left."""
+
+    queue: QueueSpec
+    path: str
+    left: int
+    is_leaf: bool
+
+
+def _follow(path: str, root: QueueSpec) -> _Target:
+    queue, parts = root, path.split(".")[1:]
+    for at, part in enumerate(parts):
+        below = next((q for q in queue.queues or [] if q.name.lower() == part), None)
+        if below is None:
+            found = ".".join(["root", *parts[:at]])
+            return _Target(queue, found, len(parts) - at, _is_leaf(queue, root))
+        queue = below
+    return _Target(queue, path, 0, _is_leaf(queue, root))
+
+
+def _missing(target: _Target, *, create: bool) -> str:
+    """Return why the queues that do not exist cannot be had, or ""."""
+    if not target.left:
+        return ""
+    if target.is_leaf:
+        return (
+            f"which cannot be created because the last queue ({target.path}) in the hierarchy "
+            "is a leaf"
+        )
+    return "" if create else "and create is 'false'"
+
+
+def _is_leaf(queue: QueueSpec, root: QueueSpec) -> bool:
+    return queue is not root and not queue.parent and not queue.queues

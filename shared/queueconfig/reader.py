@@ -1,0 +1,193 @@
+"""From YAML text to records, as strictly as Go's decoder with known fields.
+
+Every unknown key and every value of the wrong type is an error with its line, and all of them are
+told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, MAX_RECORDS (aliases written out).
+
+The line *inside* a message is YuniKorn's count, which is one more than the file's (so its checker
+reported for the files that the conformance tests hold); ``QueueConfigError.line`` is the file's.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+import yaml
+
+from shared.model.memo import once_per_class
+from shared.queueconfig.errors import QueueConfigError
+from shared.queueconfig.schema import GO_NAMES, SchedulerConfig
+
+MAX_CHARACTERS = 1_048_576
+MAX_DEPTH = 200
+MAX_RECORDS = 200_000
+_UINT64 = range(2**64)
+_BOOLS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
+# PyYAML's words for what is wrong, and libyaml's, which YuniKorn's users see.
+_PROBLEMS = (
+    (
+        "expected alphabetic or numeric character",
+        "did not find expected alphabetic or numeric character",
+    ),
+    ("found unexpected end of stream", "found unexpected end of stream"),
+    ("cannot start any token", "found character that cannot start any token"),
+    ("expected <block end>", "did not find expected key"),
+    ("expected ',' or", "did not find expected ',' or ']'"),
+    ("mapping values are not allowed", "mapping values are not allowed in this context"),
+    ("could not find expected ':'", "could not find expected ':'"),
+)
+
+
+def read_configuration(text: str) -> SchedulerConfig:
+    """Return the records in a text; an empty one has no partitions. Raises QueueConfigError."""
+    if len(text) > MAX_CHARACTERS:
+        raise QueueConfigError(f"{len(text)} characters, at most {MAX_CHARACTERS}")
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise _syntax_error(error) from error
+    except RecursionError:
+        raise QueueConfigError(f"nested deeper than {MAX_DEPTH}") from None
+    if root is None:
+        return SchedulerConfig()
+    decoder = _Decoder()
+    config = decoder.record(SchedulerConfig, root, 0)
+    if decoder.errors:
+        text = "".join(f"\n  line {line + 1}: {message}" for line, message in decoder.errors)
+        raise QueueConfigError(f"yaml: unmarshal errors:{text}", decoder.errors[0][0])
+    return cast(SchedulerConfig, config)
+
+
+def _syntax_error(error: yaml.YAMLError) -> QueueConfigError:
+    """Return a syntax error in libyaml's words, with the line as Go's decoder counts it."""
+    problem = str(getattr(error, "problem", None) or error)
+    mark = getattr(error, "context_mark", None) or getattr(error, "problem_mark", None)
+    line = mark.line + 1 if mark is not None else 1
+    told = line + 1 if isinstance(error, yaml.scanner.ScannerError) else line
+    words = next((go for python, go in _PROBLEMS if python in problem), problem)
+    return QueueConfigError(f"yaml: line {told}: {words}", line)
+
+
+@once_per_class
+def _fields(cls: type[Any]) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {item.name: hints[item.name] for item in dataclasses.fields(cls) if item.name != "line"}
+
+
+class _Decoder:
+    """Decodes nodes into records, and gathers what is wrong on the way."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[int, str]] = []
+        self._records = 0
+
+    def record(self, cls: type[Any], node: yaml.Node, depth: int) -> Any:
+        """Return a record; a null is an empty one."""
+        line = node.start_mark.line + 1
+        self._records += 1
+        if self._records > MAX_RECORDS:
+            raise QueueConfigError(f"more than {MAX_RECORDS} records once aliases are written out")
+        if depth > MAX_DEPTH:
+            raise QueueConfigError(f"nested deeper than {MAX_DEPTH}", line)
+        if _is_null(node):
+            return cls()
+        if not isinstance(node, yaml.MappingNode):
+            self._wrong(node, GO_NAMES[cls])
+            return cls()
+        known = _fields(cls)
+        values: dict[str, Any] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            if name in values:
+                self._error(key, f'mapping key "{name}" already defined')
+            elif name not in known:
+                self._error(key, f"field {name} not found in type {GO_NAMES[cls]}")
+            else:
+                values[name] = self._value(known[name], value, depth + 1)
+        present = {name: value for name, value in values.items() if value is not None}
+        return cls(**present, line=line)
+
+    def _value(self, hint: Any, node: yaml.Node, depth: int) -> Any:
+        """Return a value of a type, or None for a null (the default stands) or a mistake."""
+        if _is_null(node):
+            return None
+        if get_origin(hint) in (Union, UnionType):
+            hint = next(item for item in get_args(hint) if item is not type(None))
+        if dataclasses.is_dataclass(hint):
+            return self.record(cast(type[Any], hint), node, depth)
+        origin = get_origin(hint)
+        if origin is list:
+            return self._list(get_args(hint)[0], node, depth)
+        if origin is dict:
+            return self._map(get_args(hint)[1], node)
+        return self._scalar(hint, node)
+
+    def _list(self, inner: Any, node: yaml.Node, depth: int) -> list[Any] | None:
+        if not isinstance(node, yaml.SequenceNode):
+            name = GO_NAMES.get(inner, "string")
+            self._wrong(node, f"[]{name}")
+            return None
+        if dataclasses.is_dataclass(inner):
+            return [self.record(cast(type[Any], inner), item, depth + 1) for item in node.value]
+        return [self._scalar(inner, item) or "" for item in node.value]
+
+    def _map(self, inner: Any, node: yaml.Node) -> dict[str, Any] | None:
+        if not isinstance(node, yaml.MappingNode):
+            self._wrong(node, f"map[string]{'float64' if inner is float else 'string'}")
+            return None
+        values: dict[str, Any] = {}
+        for key, item in node.value:
+            empty: Any = 0.0 if inner is float else ""
+            value = None if _is_null(item) else self._scalar(inner, item)
+            values[str(key.value)] = empty if value is None else value
+        return values
+
+    def _scalar(self, hint: Any, node: yaml.Node) -> Any:
+        reader, go_name = _SCALARS[hint]
+        if not isinstance(node, yaml.ScalarNode):
+            self._wrong(node, go_name)
+            return None
+        value = reader(node)
+        if value is None:
+            self._wrong(node, go_name)
+        return value
+
+    def _wrong(self, node: yaml.Node, go_name: str) -> None:
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        text = f" `{node.value}`" if isinstance(node, yaml.ScalarNode) else ""
+        self._error(node, f"cannot unmarshal {tag}{text} into {go_name}")
+
+    def _error(self, node: yaml.Node, message: str) -> None:
+        self.errors.append((node.start_mark.line + 1, message))
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return node.tag == "tag:yaml.org,2002:null"
+
+
+def _text(node: yaml.ScalarNode) -> str:
+    return str(node.value)
+
+
+def _whole(node: yaml.ScalarNode) -> int | None:
+    text = str(node.value).replace("_", "")
+    return int(text) if text.isascii() and text.isdecimal() and int(text) in _UINT64 else None
+
+
+def _truth(node: yaml.ScalarNode) -> bool | None:
+    return _BOOLS.get(str(node.value))
+
+
+def _number(node: yaml.ScalarNode) -> float | None:
+    try:
+        return float(node.value)
+    except ValueError:
+        return None
+
+
+_SCALARS: dict[Any, tuple[Callable[[yaml.ScalarNode], Any], str]] = {
+    str: (_text, "string"),
+    int: (_whole, "uint64"),
+    bool: (_truth, "bool"),
+    float: (_number, "float64"),
+}

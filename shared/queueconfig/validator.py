@@ -1,0 +1,98 @@
+"""The checks in YuniKorn's own order, with its own sentences (contract section 1.6).
+
+The configuration is brought into shape on the way: names in lower case where YuniKorn does so, one
+root above every queue, the partition's limits on the root.
+"""
+
+import re
+
+from shared.queueconfig import amounts, limits, placement
+from shared.queueconfig.errors import QueueConfigError
+from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, SchedulerConfig
+
+DEFAULT_PARTITION = "default"
+ROOT = "root"
+_QUEUE_NAME = re.compile(r"^[a-zA-Z0-9_:#/@-]{1,64}$")
+_ACL_FIELDS = 2
+_NAME_ERROR = (
+    "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
+    "'#', '@', '/', ':' allowed"
+)
+
+
+def validate(config: SchedulerConfig) -> None:
+    """Check a whole file, partition by partition. Raises QueueConfigError at the first mistake."""
+    seen: set[str] = set()
+    for partition in config.partitions:
+        if partition.name.lower() in ("", DEFAULT_PARTITION):
+            partition.name = DEFAULT_PARTITION
+        name = partition.name.lower()
+        if name in seen:
+            raise QueueConfigError(
+                f"duplicate partition name found with name {partition.name}", partition.line
+            )
+        seen.add(name)
+        root = _root_of(partition)
+        _check_limits_structure(partition, root)
+        _check_queue(root, 1)
+        amounts.check_resources(root, {})
+        placement.check_placement(partition.placementrules, root)
+        _check_node_sort(partition.nodesortpolicy)
+        amounts.check_applications(root)
+        limits.check_hierarchy(root)
+
+
+def _root_of(partition: PartitionSpec) -> QueueSpec:
+    """Return the root, inserted above the queues where the file has none of its own."""
+    queues = partition.queues
+    if queues is None:
+        raise QueueConfigError("queue config is not set", partition.line)
+    if len(queues) == 1 and queues[0].name.lower() == ROOT:
+        root = queues[0]
+        if root.resources.guaranteed is not None or root.resources.max is not None:
+            raise QueueConfigError(
+                "root queue must not have resource limits set", root.resources.line
+            )
+        root.name = ROOT
+        root.parent = True
+    else:
+        root = QueueSpec(name=ROOT, parent=True, queues=queues, line=partition.line)
+        partition.queues = [root]
+    return root
+
+
+def _check_limits_structure(partition: PartitionSpec, root: QueueSpec) -> None:
+    if not partition.limits:
+        return
+    if not root.limits:
+        root.limits = partition.limits
+    elif not limits.same_limits(partition.limits, root.limits):
+        raise QueueConfigError(
+            "partition limits and root queue limits are not equivalent", partition.limits[0].line
+        )
+
+
+def _check_queue(queue: QueueSpec, level: int) -> None:
+    for acl in (queue.adminacl, queue.submitacl):
+        if len(acl.split()) > _ACL_FIELDS:
+            raise QueueConfigError(f"multiple spaces found in ACL: '{acl}'", queue.line)
+    limits.check_limits(queue, is_root=queue.name == ROOT and level == 1)
+    seen: set[str] = set()
+    for child in queue.queues or []:
+        if not _QUEUE_NAME.match(child.name):
+            raise QueueConfigError(_NAME_ERROR, child.line)
+        if child.name.lower() in seen:
+            raise QueueConfigError(
+                f"duplicate child name found with name '{child.name}', level {level}", child.line
+            )
+        seen.add(child.name.lower())
+    for child in queue.queues or []:
+        _check_queue(child, level + 1)
+
+
+def _check_node_sort(spec: NodeSortSpec) -> None:
+    if spec.type not in ("", "fair", "binpacking"):
+        raise QueueConfigError(f"undefined policy: {spec.type}", spec.line)
+    for name, weight in spec.resourceweights.items():
+        if weight < 0:
+            raise QueueConfigError(f"negative resource weight for {name} is not allowed", spec.line)

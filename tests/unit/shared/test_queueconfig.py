@@ -1,0 +1,93 @@
+"""Rules of queues.yaml that no file beside the project breaks, and what must never break us."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.queueconfig import QueueConfigError, load_configuration
+
+
+def partition(queues="[{name: root}]", **more):
+    rest = "".join(f", {key}: {value}" for key, value in more.items())
+    return f"partitions: [{{name: default, queues: {queues}{rest}}}]"
+
+
+def leaf(rest):
+    return partition("[{name: root, queues: [{name: a, %s}]}]" % rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (leaf("adminacl: 'a b c'"), "multiple spaces found in ACL: 'a b c'"),
+        (leaf("limits: [{limit: l, maxapplications: 1}]"), "empty user and group lists defined in limit '{l [] [] map[] 1}'"),
+        (leaf("limits: [{users: [u]}]"), "invalid resource combination for limit  all resource limits are null"),
+        (leaf("limits: [{users: [u, u], maxapplications: 1}]"), "duplicated user name 'u', already exists"),
+        (leaf("limits: [{groups: ['*'], maxapplications: 1}]"), "should not specify only one group limit"),
+        (leaf("childtemplate: {colour: 1}"), "field colour not found in type configs.ChildTemplate"),
+        (leaf("resources: {guaranteed: 5}"), "cannot unmarshal !!int `5` into map[string]string"),
+        (leaf("parent: perhaps"), "cannot unmarshal !!str `perhaps` into bool"),
+        (leaf("maxapplications: 18446744073709551616"), "into uint64"),
+        (leaf("name: b"), 'mapping key "name" already defined'),
+        (partition(nodesortpolicy="fair"), "cannot unmarshal !!str `fair` into configs.NodeSortingPolicy"),
+        (partition(nodesortpolicy="{type: odd}"), "undefined policy: odd"),
+        (partition(placementrules="[{name: 1st}]"), "invalid rule name 1st, a name must be a valid identifier"),
+        (partition(placementrules="[{name: user, filter: {type: maybe}}]"), "invalid rule filter type maybe, filter type  must be either '', allow or deny"),
+        (partition(placementrules="[{name: user, parent: {name: 2nd}}]"), "invalid rule name 2nd"),
+        (partition("[{name: root, queues: [{name: p, queues: [{name: l}]}]}]", placementrules="[{name: fixed, value: root.p}]"), "placement rule no. #0 (fixed) references a queue (root.p) which is not a leaf"),
+        (partition("[{name: root, queues: [{name: l}]}]", placementrules="[{name: fixed, value: root.l.x, create: true}]"), "which cannot be created because the last queue (root.l) in the hierarchy is a leaf"),
+        (partition(placementrules="[{name: user, parent: {name: fixed, value: root.q}}]"), "placement rule no. #0 (user->fixed) references non-existing queues (root.q) and create is 'false'"),
+        (partition(placementrules="[{name: fixed, value: root.b, parent: {name: fixed, value: root.a}}]"), "illegal fully qualified 'fixed' rule with value root.b"),
+        (partition("[{name: root, queues: [{name: p, resources: {guaranteed: {vcore: 1}}, queues: [{name: l, resources: {guaranteed: {vcore: 2}}}]}]}]"), "guaranteed resource of parent map[vcore:1000] is smaller than sum of guaranteed resources map[vcore:2000] of the children for queue p"),
+        (partition("[{name: root, queues: [{name: p, maxapplications: 1, queues: [{name: l, maxapplications: 2}]}]}]"), "parent maxApplications must be larger than child maxApplications"),
+        (partition("[{name: root, limits: [{users: [u], maxapplications: 5}], queues: [{name: leaf, limits: [{users: [u], maxapplications: 9}]}]}]"), "user u max applications 9 of queue leaf is greater than immediate or ancestor parent max applications 5"),
+        (partition("[{name: root, limits: [{users: ['*'], maxresources: {memory: 5}}], queues: [{name: leaf, limits: [{users: [u], maxresources: {memory: 9}}]}]}]"), "user u max resource map[memory:9] of queue leaf is greater than wildcard maximum resource map[memory:5] of immediate or ancestor parent queue"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_in_yunikorn_s_words(text, message):
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(text)
+    assert message in caught.value.message
+
+
+def test_every_wrong_key_is_told_at_once_with_its_line():
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration("partitions:\n  - name: default\n    one: 1\n    two: 2\n")
+    assert caught.value.line == 3
+    assert caught.value.message.count("not found in type configs.PartitionConfig") == 2
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "partitions: []", "checksum: abc"])
+def test_an_empty_configuration_is_no_mistake(text):
+    assert load_configuration(text).partitions == []
+
+
+def test_partition_limits_are_the_root_s_where_it_has_none():
+    config = load_configuration(partition(limits="[{users: [u], maxapplications: 2}]"))
+    assert config.partitions[0].queues[0].limits[0].users == ["u"]
+
+
+def test_a_bomb_and_a_tower_are_refused():
+    names = "abcdefghi"
+    bomb = "a: &a [1]\n" + "".join(
+        f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in zip(names, names[1:], strict=False)
+    )
+    with pytest.raises(QueueConfigError):
+        load_configuration(bomb)
+    queues = "&q [{name: a}]"
+    for _ in range(40):
+        queues = "[{name: a, queues: %s}]" % queues
+    load_configuration(partition(queues))
+    with pytest.raises(QueueConfigError):
+        load_configuration("partitions: " + "[" * 5000 + "]" * 5000)
+    text = "partitions: [{name: default, queues: &q [{name: a}, {name: b, queues: *q}]}]"
+    with suppress(QueueConfigError):
+        load_configuration(text)
+
+
+@given(st.text(alphabet="partions:nmeqlg [{}],-*&!'\"#\n\t01", max_size=120))
+def test_no_text_fails_otherwise_than_with_a_configuration_error(text):
+    with suppress(QueueConfigError):
+        load_configuration(text)
