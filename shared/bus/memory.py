@@ -187,11 +187,11 @@ class MemoryBus:
         return subscription
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Append every message, waiting while an inbox is full."""
-        for envelope in envelopes:
+        """Append every message, waiting while an inbox is full; none when one cannot be encoded."""
+        bodies = [codec.encode(envelope.message) for envelope in envelopes]
+        for envelope, body in zip(envelopes, bodies, strict=True):
             if self._closed:
                 raise BusClosedError("the bus is closed")
-            body = codec.encode(envelope.message)
             for inbox in self.broker.targets(envelope.to):
                 await inbox.room.wait()
             self.broker.put(replace(envelope, message=None), body)

@@ -82,15 +82,19 @@ class RabbitBus:
         return subscription
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish in order, MAX_IN_FLIGHT at a time, and return once all are confirmed."""
+        """Publish in order, MAX_IN_FLIGHT at a time, and return once all are confirmed.
+
+        Raises PoisonError, having published nothing, when one cannot be encoded.
+        """
+        messages = [(message_of(envelope), envelope.to) for envelope in envelopes]
         await self.connect()
         assert self._exchange is not None
         connections = self._connections
         try:
-            for at in range(0, len(envelopes), MAX_IN_FLIGHT):
-                batch = envelopes[at : at + MAX_IN_FLIGHT]
+            for at in range(0, len(messages), MAX_IN_FLIGHT):
+                batch = messages[at : at + MAX_IN_FLIGHT]
                 async with asyncio.timeout(CONFIRM_SECONDS):
-                    await asyncio.gather(*(self._publish_one(item) for item in batch))
+                    await asyncio.gather(*(self._publish_one(*item) for item in batch))
         except TimeoutError:
             await self._lost(connections)
             raise BusUnavailableError(f"no confirm within {CONFIRM_SECONDS:g} s") from None
@@ -100,13 +104,9 @@ class RabbitBus:
             await self._lost(connections)
             raise BusUnavailableError(f"publishing failed: {error!r}") from error
 
-    async def _publish_one(self, envelope: Envelope) -> None:
+    async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
         assert self._exchange is not None
-        await self._exchange.publish(
-            message_of(envelope),
-            routing_key=envelope.to.routing_key,
-            mandatory=envelope.to.is_durable,
-        )
+        await self._exchange.publish(message, routing_key=to.routing_key, mandatory=to.is_durable)
 
     async def put_aside(self, message: AbstractIncomingMessage, service: str, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""

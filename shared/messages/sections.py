@@ -14,7 +14,7 @@ from shared.messages.envelope import Outgoing
 from shared.messages.registry import STREAMED
 from shared.model.memo import once_per_class
 
-MAX_ITEMS_PER_MESSAGE = 4_000
+MAX_ITEMS_PER_MESSAGE = 1_000  # of at most some 9 KiB: labels are bounded at the door
 _MOST_APPLICATIONS_PER_RECORD = 64
 
 

@@ -7,8 +7,8 @@ Rule 2: a message that has been handled is not handled again; it is acknowledged
 Rule 3: an instance that lost its connection has lost its place: it starts over with a new machine,
         which recovers like any other (architecture section 4).
 Rule 4: an exception from a machine is a bug, and stops the host, which starts over. A message that
-        did so MAX_CRASHES times is dead-lettered with the reason, so that one message cannot keep
-        a service down.
+        did so MAX_CRASHES times, in handling, in the cycle after it, or by an answer that cannot be
+        sent, is dead-lettered with the reason: one message cannot keep a service down.
 """
 
 import asyncio
@@ -185,7 +185,7 @@ class Host:
                     if sleeping.done():
                         inside.append(self._tick())
                     sleeping.cancel()
-                await self._handle_batch(subscription, deliveries, inside)
+                await self._handle_deliveries(subscription, deliveries, inside)
         finally:
             for task in (receiving, injected, sleeping):
                 if task is not None:
@@ -203,27 +203,55 @@ class Host:
         message_id = derived_id(f"tick/{self.instance}/{self._started_ns}", self._entered)
         return Envelope(message_id, "Tick", Tick(), self.inbox, "clock", published_ns=now_ns)
 
+    async def _handle_deliveries(
+        self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
+    ) -> None:
+        """Handle what came as one batch; what has come before is handled one by one.
+
+        So a message that crashes its reader is told from those that were only read beside it.
+        """
+        if any(delivery.delivery_count for delivery in deliveries):
+            for delivery in deliveries:
+                await self._handle_suspect(subscription, delivery)
+            deliveries = []
+        await self._handle_batch(subscription, deliveries, inside)
+
+    async def _handle_suspect(self, subscription: Subscription, delivery: Delivery) -> None:
+        try:
+            await self._handle_batch(subscription, [delivery], [])
+        except (BusUnavailableError, BusClosedError):
+            raise
+        except Exception as error:
+            if delivery.delivery_count >= MAX_CRASHES:
+                reason = f"crashed its reader {delivery.delivery_count} times: {error!r}"
+                await subscription.dead_letter(delivery, reason)
+                self.metrics.dead_lettered()
+            raise
+
     async def _handle_batch(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
+        """Handle, publish, and only then acknowledge; only then is a message handled for good."""
         now_ns = self._clock.now_ns()
         answers: list[Envelope] = []
-        last: Envelope | None = None
+        handled: dict[str, Envelope] = {}
         for delivery in deliveries:
-            if delivery.envelope.message_id in self._handled:
+            envelope = delivery.envelope
+            if envelope.message_id in self._handled or envelope.message_id in handled:
                 self.metrics.repeated()
                 continue
             answers += await self._handle(subscription, delivery, now_ns)
-            self._handled.add(delivery.envelope.message_id)
-            last = delivery.envelope
+            handled[envelope.message_id] = envelope
         for envelope in inside:
             outgoing = coalesced(self.machine.handle(envelope, now_ns))
             answers += self._answers(outgoing, envelope, now_ns)
-            last = envelope
-        if last is not None:
-            answers += self._flush(last, now_ns)
+        causes = [*handled.values(), *inside]
+        if causes:
+            answers += self._flush(causes[-1], now_ns)
         answers += self._tap_records(now_ns)
         await self._publish(answers)
+        for message_id in handled:
+            self._handled.add(message_id)
         if deliveries:
             await subscription.ack(deliveries)
 
@@ -238,13 +266,6 @@ class Host:
             await subscription.dead_letter(delivery, str(error))
             self.metrics.dead_lettered()
             return []
-        except Exception as error:
-            log.exception("a machine failed", service=self.inbox.service, kind=envelope.kind)
-            if delivery.delivery_count >= MAX_CRASHES:
-                reason = f"crashed its reader {delivery.delivery_count} times: {error!r}"
-                await subscription.dead_letter(delivery, reason)
-                self.metrics.dead_lettered()
-            raise
         answers = self._answers(outgoing, envelope, now_ns)
         spent_ns = self.metrics.handled(envelope.kind, started)
         self._tap.handled(envelope, outgoing, now_ns, spent_ns)

@@ -7,7 +7,7 @@ are refused with a sentence here, because nobody else would run them in a simula
 import json
 from typing import Any
 
-from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.errors import MAX_TEXT, ManifestError
 from services.shim_adapter.translation.task_groups import (
     POLICY_PARAMETERS,
     TASK_GROUP_NAME,
@@ -36,6 +36,7 @@ USER_INFO = "yunikorn.apache.org/user.info"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 MAX_NAME = 253
 MAX_LABEL = 63
+MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
 MAX_ANNOTATIONS = 256 * 1024
 _MAX_APPLICATION_ID = 63
 _INT32 = range(-(2**31), 2**31)
@@ -116,25 +117,29 @@ def texts(value: Any, where: str) -> dict[str, str]:
 
 
 def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:
-    """Hold an API server's own limits, so that a pod that passes here passes there."""
+    """Hold an API server's own limits, and one on all labels, which go with every message."""
     for key, value in labels.items():
         if len(value) > MAX_LABEL:
             raise ManifestError(
                 f"{where}metadata.labels[{key[:MAX_NAME]}]",
                 f"{len(value)} characters, at most {MAX_LABEL}",
             )
-    size = sum(len(key) + len(value) for key, value in annotations.items())
-    if size > MAX_ANNOTATIONS:
-        raise ManifestError(
-            f"{where}metadata.annotations", f"{size} characters in all, at most {MAX_ANNOTATIONS}"
-        )
+    for name, texts_of, most in (
+        ("labels", labels, MAX_LABELS),
+        ("annotations", annotations, MAX_ANNOTATIONS),
+    ):
+        size = sum(len(key) + len(value) for key, value in texts_of.items())
+        if size > most:
+            raise ManifestError(
+                f"{where}metadata.{name}", f"{size} characters in all, at most {most}"
+            )
 
 
 def _task_groups(annotations: dict[str, str]) -> tuple[tuple[TaskGroupSpec, ...], str]:
     try:
         return parse_task_groups(annotations.get(TASK_GROUPS, "")), ""
     except TaskGroupsError as error:
-        return (), str(error)
+        return (), str(error)[:MAX_TEXT]
 
 
 def _first(

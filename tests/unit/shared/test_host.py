@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from shared.bus.errors import BusUnavailableError
+from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.envelope import CORE, TIMERS, Envelope, Outgoing
 from shared.messages.protocol import ContinueCycle, Heartbeat, TimerSyncRequest
@@ -112,6 +112,80 @@ async def test_a_bug_stops_the_host_and_a_message_that_kills_it_again_and_again_
     (letter,) = broker.dead_letters
     assert "crashed its reader 3 times" in letter.reason
     assert letter.message_id == "id-13"
+
+
+class FailsLater(Echo):
+    """Takes everything in and fails in the cycle after it, or by an answer too large to send."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def flush(self, now_ns):
+        if 13 not in self.seen:
+            return []
+        if self.how == "cycle":
+            raise RuntimeError("a bug in the cycle")
+        return [Outgoing(TIMERS, TimerSyncRequest("x" * (13 * 1024 * 1024)))]
+
+
+@pytest.mark.parametrize("how", ["cycle", "answer"])
+async def test_a_message_whose_consequences_kill_the_host_is_put_aside_and_its_neighbours_are_not(
+    how,
+):
+    broker = MemoryBroker()
+    await MemoryBus(broker).publish([message(1), message(13), message(2)])
+    for _ in range(4):
+        _, task = await hosted(FailsLater(how), broker)
+        with pytest.raises((RuntimeError, PoisonError)):
+            await asyncio.wait_for(task, 5)
+    healthy = FailsLater(how)
+    _, task = await hosted(healthy, broker)
+    got = await answers(broker, 2)
+    await stop(task)
+    assert [d.envelope.message.instance for d in got] == ["echo-1", "echo-2"]
+    (letter,) = broker.dead_letters
+    assert letter.message_id == "id-13"
+
+
+async def test_a_message_is_handled_again_when_its_answers_were_never_sent():
+    broker, machines = MemoryBroker(), []
+
+    class Lost(FlakyBus):
+        async def subscribe(self, inbox):
+            subscription = await super().subscribe(inbox)
+            if not machines[1:]:
+
+                async def lost(_, __):
+                    raise BusUnavailableError("gone")
+
+                subscription.dead_letter = lost
+            return subscription
+
+    class Poisoned(Echo):
+        def handle(self, envelope, now_ns):
+            if getattr(envelope.message, "cycle", 0) == 5 and not machines[1:]:
+                raise PoisonError("not now")
+            return super().handle(envelope, now_ns)
+
+    def make():
+        machines.append(Poisoned())
+        return machines[-1]
+
+    await MemoryBus(broker).publish([message(1), message(5)])
+    host = Host(
+        CORE,
+        make,
+        Lost(broker),
+        SystemClock(),
+        instance="h",
+        options=HostOptions(heartbeat_ns=0, is_tapped=False),
+    )
+    task = asyncio.create_task(host.run())
+    got = await answers(broker, 2)
+    await stop(task)
+    assert [d.envelope.message.instance for d in got] == ["echo-1", "echo-5"]
+    assert len(machines) == 2
 
 
 async def test_an_answer_s_identity_follows_from_its_cause():
