@@ -43,7 +43,7 @@ bench: setup ## Throughput and latency, in memory and on RabbitMQ
 	@$(PYTHON) -m tests.benchmarks.gang $(ARGS)
 
 soak: setup ## The property tests, many more examples (minutes)
-	@HYPOTHESIS_PROFILE=soak $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
+	@HYPOTHESIS_PROFILE=soak FAULT_SEEDS=400 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
 
 clean: ## Remove what the other targets made
 	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

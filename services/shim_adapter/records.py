@@ -70,6 +70,7 @@ class PodRecord:
     sequence: int
     phase: PodPhase = PodPhase.PENDING
     node: str = ""
+    bound_ns: int = 0
     started_ns: int = 0
     deletion_ns: int = 0
     reason: str = ""
@@ -101,6 +102,7 @@ class ApplicationRecord:
     priority: int = 0
     phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below
     core_state: str = ""
+    core_state_ns: int = 0
     reservation_start_ns: int = 0
     is_gang_over: bool = False
     message: str = ""

@@ -17,8 +17,10 @@ from shared.messages.protocol import (
     TimerSet,
     TimerSyncRequest,
 )
+from shared.model.units import seconds
 
 MAX_TIMERS = 1_000_000
+ASK_AGAIN_NS = seconds(10)
 
 
 class TimerWheel:
@@ -29,16 +31,16 @@ class TimerWheel:
         self.left_out = 0
         self._timers: dict[str, TimerSet] = {}
         self._due: list[tuple[int, str, str]] = []
-        self._has_asked = False
+        self._is_synced = False
+        self._asked_ns = 0
         self._epoch = 0
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take orders in, ask for the armed timers at first, and return what is due."""
         outgoing: list[Outgoing] = []
-        if not self._has_asked:
-            self._has_asked = True
-            request = TimerSyncRequest(self.instance)
-            outgoing.append(Outgoing(CORE, request, correlation_id="recovery"))
+        if not self._is_synced and (not self._asked_ns or now_ns - self._asked_ns >= ASK_AGAIN_NS):
+            self._asked_ns = max(now_ns, 1)
+            outgoing.append(self._ask())
         if isinstance(envelope.message, TimerOrders) and envelope.epoch >= self._epoch:
             self._epoch = envelope.epoch
             self._apply(envelope.message)
@@ -47,8 +49,12 @@ class TimerWheel:
             outgoing.append(Outgoing(CORE, TimerFirings(fired)))
         if self.left_out and len(self._timers) < MAX_TIMERS // 2:
             self.left_out = 0
-            outgoing.append(Outgoing(CORE, TimerSyncRequest(self.instance)))
+            outgoing.append(self._ask())
         return outgoing
+
+    def _ask(self) -> Outgoing:
+        request = TimerSyncRequest(self.instance)
+        return Outgoing(CORE, request, correlation_id="recovery", asked_by=self.instance)
 
     def next_due_ns(self) -> int | None:
         """Return when the next timer is due, or None."""
@@ -66,6 +72,7 @@ class TimerWheel:
 
     def _apply(self, orders: TimerOrders) -> None:
         if orders.reset:
+            self._is_synced = True
             self._timers.clear()
             self._due.clear()
         for cancelled in orders.cancelled:

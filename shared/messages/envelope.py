@@ -36,7 +36,11 @@ API_ALL = Address("api", "all")
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message that a machine wants sent. ``reply_to`` asks for the answer at that address."""
+    """A message that a machine wants sent. ``reply_to`` asks for the answer at that address.
+
+    ``asked_by`` names the instance that asks for its own sake: two instances that were led to
+    ask by one and the same message (which came twice) have both asked.
+    """
 
     to: Address
     message: object
@@ -44,6 +48,7 @@ class Outgoing:
     seq: int = 0
     reply_to: str = ""
     correlation_id: str = ""
+    asked_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def envelope_of(
     outgoing: Outgoing, *, cause: Envelope, index: int, source: str, now_ns: int
 ) -> Envelope:
     """Return the index-th answer to a message; a redelivery gives the same identity again."""
-    message_id = derived_id(f"{source}:{cause.message_id}", index)
+    message_id = derived_id(f"{source}:{outgoing.asked_by}:{cause.message_id}", index)
     return Envelope(
         message_id=message_id,
         kind=type(outgoing.message).__name__,

@@ -91,9 +91,9 @@ class NodeInfo:
 class AddApplicationRequest:
     """A new application; ``placeholder_ask`` is the sum over all members of all task groups.
 
-    The last three are for recovery. ``reservation_start_ns`` is when the first placeholder was
+    The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
     allocated, so that the placeholder timeout keeps its first start (0: not yet); ``state`` is
-    the state that the resource manager was last told ("": none).
+    the state that the resource manager was last told ("": none), ``state_since_ns`` since when.
     """
 
     application_id: str
@@ -107,6 +107,7 @@ class AddApplicationRequest:
     reservation_start_ns: int = 0
     submission_time_ns: int = 0
     state: str = ""
+    state_since_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ class Allocation:
     """An ask with a node. From the resource manager: one that exists already.
 
     ``released`` says that its release has been decided and is not confirmed; ``releases`` names
-    the placeholders that it takes the place of.
+    the placeholders that it takes the place of. ``allocated_ns`` is when it was bound (0: just
+    now), from which its execution timeout runs.
     """
 
     allocation_key: str
@@ -161,6 +163,8 @@ class Allocation:
     allow_preempt_other: bool = True
     released: bool = False
     releases: tuple[str, ...] = ()
+    exec_timeout_milli_seconds: int = 0
+    allocated_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,8 +332,11 @@ class Host:
                 message_id, "Heartbeat", Heartbeat(self.instance), self.inbox,
                 self.inbox.service, published_ns=now_ns,
             )  # fmt: skip
-            with suppress(BusUnavailableError):
+            try:
                 await self._bus.publish([beat])
+            except BusUnavailableError:
+                await asyncio.sleep(_RETRY_FIRST_SECONDS)
+                continue
             if not self._options.heartbeat_ns:
                 return
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)

@@ -2,6 +2,7 @@
 messages, while services crash and start again. A seed that fails is kept in SEEDS.
 """
 
+import os
 import random
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.commands import ChangeNodes, NodeSpec, PodSpec, SubmitPods, TaskGroupSpec
 from shared.model.units import milliseconds, seconds
 
-SEEDS = [*range(12)]
+SEEDS = [*range(int(os.environ.get("FAULT_SEEDS", "12"))), 291]  # make soak runs many more
 ONE = {"vcore": 1000, "pods": 1}
 
 

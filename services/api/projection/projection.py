@@ -27,10 +27,12 @@ from shared.messages.state import (
 )
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.states import ENDED
+from shared.model.units import seconds
 
 MAX_ENDED = 10_000
 MAX_STORIES = 2_000
 MAX_STORY = 2_000
+ASK_AGAIN_NS = seconds(10)
 
 
 class Projection:
@@ -43,9 +45,9 @@ class Projection:
         self.epoch = 0
         self.seq = 0
         self.stories: dict[str, deque[TraceRecord]] = {}
-        self._has_asked = False
+        self._asked_ns = 0
 
-    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:  # noqa: ARG002
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask for a snapshot where one is needed."""
         match envelope.message:
             case StateDelta() as delta:
@@ -55,11 +57,11 @@ class Projection:
                     self._remember(record)
             case _:
                 pass
-        if self.is_ready or self._has_asked:
+        if self.is_ready or (self._asked_ns and now_ns - self._asked_ns < ASK_AGAIN_NS):
             return []
-        self._has_asked = True
+        self._asked_ns = max(now_ns, 1)
         request = SnapshotRequest(self.instance)
-        return [Outgoing(CORE, request, correlation_id="recovery")]
+        return [Outgoing(CORE, request, correlation_id="recovery", asked_by=self.instance)]
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ class Projection:
             self._start_over(envelope)
         elif envelope.epoch > self.epoch or envelope.seq > self.seq + 1:
             self.is_ready = False
-            self._has_asked = False
+            self._asked_ns = 0
             return
         elif not self.is_ready or envelope.seq < self.seq:
             return
@@ -82,7 +84,7 @@ class Projection:
         self.model = Model(ended=self.model.ended)
         self.epoch = envelope.epoch
         self.is_ready = True
-        self._has_asked = False
+        self._asked_ns = 0
 
     def _apply(self, delta: StateDelta) -> None:
         self.model.time_ns = delta.time_ns

@@ -14,7 +14,6 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import AskGroup
-from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
 from shared.model.states import ApplicationEvent, ApplicationState
 
@@ -81,13 +80,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     allocation = partition.allocate(application, ask, node)
     _follow_up(partition, application, group)
-    if ask.request.exec_timeout_milli_seconds > 0:
-        partition.arm_timer(
-            application,
-            TimerKind.EXECUTION,
-            ask.request.exec_timeout_milli_seconds,
-            allocation.allocation_key,
-        )
+    partition.arm_execution(application, allocation)
     return 1
 
 

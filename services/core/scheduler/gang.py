@@ -220,6 +220,7 @@ def _swap_in(
     partition.outbox.allocations[real.allocation_key] = state
     partition.outbox.nodes[node.node_id] = node
     partition.outbox.say("new_allocations", real)
+    partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
         application.state is ApplicationState.ACCEPTED and had_real
     ):

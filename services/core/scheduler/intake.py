@@ -237,6 +237,7 @@ def add_existing(partition: Partition, allocation: Allocation) -> None:
     elif allocation.allocation_key not in application.allocations:
         partition.take_ask(application, allocation.allocation_key)
         partition.add_existing(application, allocation, node)
+        partition.arm_execution(application, allocation)
         _recover_state(partition, application, allocation)
 
 

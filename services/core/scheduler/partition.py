@@ -22,6 +22,7 @@ from shared.messages.interface import (
 from shared.messages.protocol import TimerKind, TimerSet
 from shared.messages.state import AskState
 from shared.model.states import ApplicationEvent, ApplicationState
+from shared.model.units import milliseconds
 
 COMPLETING_TIMEOUT_MS = 30_000
 WHOLE_GANG = "whole"
@@ -210,7 +211,7 @@ class Partition:
         self, application: Application, kind: TimerKind, timeout_ms: int, detail: str = ""
     ) -> None:
         """Arm a timer from now on."""
-        self.arm_timer_at(application, kind, self.now_ns + timeout_ms * 1_000_000, detail)
+        self.arm_timer_at(application, kind, self.now_ns + milliseconds(timeout_ms), detail)
 
     def arm_timer_at(
         self, application: Application, kind: TimerKind, due_ns: int, detail: str = ""
@@ -221,6 +222,14 @@ class Partition:
         generation = f"{self.epoch}.{self._generation}"
         application.timers[timer_id] = (generation, due_ns)
         self.outbox.arm(TimerSet(timer_id, kind, application.id, generation, due_ns))
+
+    def arm_execution(self, application: Application, allocation: Allocation) -> None:
+        """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
+        timeout_ms = allocation.exec_timeout_milli_seconds
+        if timeout_ms > 0:
+            due_ns = (allocation.allocated_ns or self.now_ns) + milliseconds(timeout_ms)
+            key = allocation.allocation_key
+            self.arm_timer_at(application, TimerKind.EXECUTION, due_ns, key)
 
     def cancel_timer(self, application: Application, kind: TimerKind, detail: str = "") -> None:
         """Disarm a timer if it is armed."""
@@ -262,4 +271,5 @@ def allocation_of(request: AllocationAsk, node_id: str) -> Allocation:
         constraints=request.constraints,
         allow_preempt_self=request.allow_preempt_self,
         allow_preempt_other=request.allow_preempt_other,
+        exec_timeout_milli_seconds=request.exec_timeout_milli_seconds,
     )

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 
 from services.core.scheduler import cluster, cycle, gang, intake, lifecycle
 from services.core.scheduler.application import Application
-from services.core.scheduler.partition import PARTIAL_GANG, WHOLE_GANG, Partition, Settings
+from services.core.scheduler.partition import (
+    COMPLETING_TIMEOUT_MS,
+    PARTIAL_GANG,
+    WHOLE_GANG,
+    Partition,
+    Settings,
+)
 from services.core.scheduler.tree import PartitionConfig, configure, drop_drained
 from services.core.scheduler.views import (
     allocation_state,
@@ -42,7 +48,9 @@ from shared.messages.protocol import (
 )
 from shared.messages.state import ApplicationSummary, SnapshotRequest, StateDelta
 from shared.model.states import ApplicationEvent, ApplicationState
+from shared.model.units import milliseconds, seconds
 
+ASK_AGAIN_NS = seconds(10)
 ParseConfig = Callable[[str], PartitionConfig]
 
 
@@ -65,7 +73,7 @@ class Scheduler:
         self._parse = parse
         self._epoch = 0
         self._is_syncing = False
-        self._asked_sync = False
+        self._asked_sync_ns = 0
         self._seq = 0
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
@@ -89,12 +97,19 @@ class Scheduler:
             self.is_synced = self._is_syncing = False  # another core has been at work since
         if handler is not None and not (envelope.epoch and envelope.epoch < self._epoch):
             handler(envelope)
-        if not (self.is_synced or self._is_syncing or self._asked_sync):
-            self._asked_sync = True
-            self._answers.append(
-                Outgoing(SHIM_ADAPTER, SyncRequest(self.core_id), correlation_id="recovery")
-            )
+        if not (self.is_synced or self._is_syncing):
+            self._ask_for_everything(now_ns)
         return []
+
+    def _ask_for_everything(self, now_ns: int) -> None:
+        """Ask to recover, and again when no answer has come for long."""
+        if self._asked_sync_ns and now_ns - self._asked_sync_ns < ASK_AGAIN_NS:
+            return
+        self._asked_sync_ns = max(now_ns, 1)
+        request = SyncRequest(self.core_id)
+        self._answers.append(
+            Outgoing(SHIM_ADAPTER, request, correlation_id="recovery", asked_by=self.core_id)
+        )
 
     def flush(self, now_ns: int) -> list[Outgoing]:
         """Schedule what can be scheduled and hand over everything there is to say."""
@@ -127,7 +142,7 @@ class Scheduler:
         if not self._is_syncing:
             return
         self._is_syncing = False
-        self._asked_sync = False
+        self._asked_sync_ns = 0
         self.is_synced = True
         partition = self.partition
         for application in list(partition.applications.values()):
@@ -298,6 +313,10 @@ def _resume_state(partition: Partition, application: Application) -> None:
         while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
             partition.fire(application, ApplicationEvent.RUN)
         lifecycle.after_real_removed(partition, application)
+        since_ns = application.request.state_since_ns
+        if application.state is ApplicationState.COMPLETING and since_ns:
+            due_ns = since_ns + milliseconds(COMPLETING_TIMEOUT_MS)
+            partition.arm_timer_at(application, TimerKind.COMPLETING, due_ns)
 
 
 def _settings(pairs: Iterable[tuple[str, str]]) -> Settings:

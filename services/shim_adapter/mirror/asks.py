@@ -55,6 +55,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         reservation_start_ns=application.reservation_start_ns,
         submission_time_ns=application.created_ns,
         state=application.core_state,
+        state_since_ns=application.core_state_ns,
     )
 
 
@@ -109,4 +110,6 @@ def allocation_of(pod: PodRecord, *, originator: bool, released: bool) -> Alloca
         allow_preempt_self=spec.allow_preempt_self,
         allow_preempt_other=spec.allow_preempt_other,
         released=released,
+        exec_timeout_milli_seconds=spec.execution_timeout_seconds * 1000,
+        allocated_ns=pod.bound_ns,
     )

@@ -257,6 +257,7 @@ class ClusterMirror:
         if application is None or not application.is_live:
             return
         application.core_state = updated.state
+        application.core_state_ns = updated.state_transition_timestamp_ns
         self.world.touch_application(application)
         if updated.state == ApplicationState.RESUMING:
             application.phase = ApplicationPhase.RESUMING

@@ -195,3 +195,26 @@ def test_an_execution_timeout_releases_the_allocation_when_it_is_due():
     core.update(releases=tuple(released))
     assert core.partition.applications["app"].state is ApplicationState.COMPLETING
     core.check()
+
+
+def test_timers_keep_their_start_through_a_recovery():
+    core = Core(epoch=2)
+    now = core.now_ns
+    core.send(SyncBegin(""))
+    ago = now - 10 * 10**9
+    core.update(
+        nodes=(NodeInfo("n1", NodeAction.CREATE, NODE),),
+        new_applications=(
+            AddApplicationRequest("done", "root.default", state="Completing", state_since_ns=ago),
+            AddApplicationRequest("busy", "root.default", state="Running", state_since_ns=ago),
+        ),
+    )
+    core.update(
+        allocations=(
+            Allocation("k", "busy", "n1", ONE, exec_timeout_milli_seconds=60_000, allocated_ns=ago),
+        )
+    )
+    core.send(SyncEnd(1, 1, 0))
+    apps = core.partition.applications
+    assert [due for _, due in apps["done"].timers.values()] == [ago + 30 * 10**9]
+    assert [due for _, due in apps["busy"].timers.values()] == [ago + 60 * 10**9]

@@ -156,6 +156,7 @@ class SimulatedCluster:
         if call.node not in self.world.nodes:
             return [BindRefused(pod, f'nodes "{call.node}" not found')]
         pod.node = call.node
+        pod.bound_ns = now_ns
         self.world.touch_pod(pod)
         if self.start_delay_ns:
             self._schedule(now_ns + self.start_delay_ns, "start", pod.uid)
