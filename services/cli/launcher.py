@@ -19,8 +19,10 @@ from shared.messages.envelope import Address
 from shared.runtime.clock import Clock
 from shared.runtime.host import Host, HostOptions, Machine
 
-SERVICES = ("core", "timers", "shim_adapter", "api")
+# The API first: it hears the others from their first word on.
+SERVICES = ("api", "core", "timers", "shim_adapter")
 _RESTART_SECONDS = 0.5
+_POLL_SECONDS = 0.002
 log = structlog.get_logger("muster.launcher")
 
 
@@ -49,9 +51,12 @@ class LocalCluster:
         self._starts = 0
 
     async def start(self) -> None:
-        """Start every service."""
+        """Start every service, each once the one before it reads its inbox."""
         for name in SERVICES:
             await self.start_service(name)
+            host = self.running[name].host
+            while not host.is_connected:  # noqa: ASYNC110 - ends when the bus answers
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def start_service(self, name: str) -> None:
         """Start one service on a connection of its own."""

@@ -12,10 +12,14 @@ from shared.messages.envelope import Address, Envelope
 
 
 class Traffic:
-    """The messages on their way, by inbox, over all tracked connections."""
+    """The messages on their way, by inbox and identity, over all tracked connections.
+
+    Identities and not counts: what is published again after a lost confirm is still one message,
+    and what an API replica hears before it is known as a reader was never waited for.
+    """
 
     def __init__(self) -> None:
-        self.waiting: Counter[str] = Counter()
+        self.waiting: dict[str, set[str]] = {}
         self.published: Counter[str] = Counter()
         self.readers: dict[str, Address] = {}
 
@@ -33,9 +37,20 @@ class Traffic:
         """Return whether nothing is on its way."""
         return not any(self.waiting.values())
 
+    def sent(self, envelope: Envelope) -> None:
+        """Note a message before it is published: nothing may look quiet in between."""
+        self.published[envelope.kind] += 1
+        for key in self.reached_by(envelope.to):
+            self.waiting.setdefault(key, set()).add(envelope.message_id)
+
+    def done(self, inbox: Address, deliveries: Sequence[Delivery]) -> None:
+        """Note messages as handled."""
+        waiting = self.waiting.get(inbox.routing_key, set())
+        waiting.difference_update(delivery.envelope.message_id for delivery in deliveries)
+
 
 class TrackedBus:
-    """A connection whose messages are counted until they are acknowledged."""
+    """A connection whose messages are noted until they are acknowledged."""
 
     def __init__(self, bus: Bus, traffic: Traffic) -> None:
         self._bus = bus
@@ -56,16 +71,14 @@ class TrackedBus:
         return TrackedSubscription(subscription, inbox, self._traffic)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish, counting first: nothing may look quiet in between."""
+        """Publish."""
         for envelope in envelopes:
-            self._traffic.published[envelope.kind] += 1
-            for key in self._traffic.reached_by(envelope.to):
-                self._traffic.waiting[key] += 1
+            self._traffic.sent(envelope)
         await self._bus.publish(envelopes)
 
 
 class TrackedSubscription:
-    """A reader whose acknowledgements are counted."""
+    """A reader whose acknowledgements are noted."""
 
     def __init__(self, subscription: Subscription, inbox: Address, traffic: Traffic) -> None:
         self._subscription = subscription
@@ -77,9 +90,9 @@ class TrackedSubscription:
         return await self._subscription.receive(max_items)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge, and count down."""
+        """Acknowledge."""
         await self._subscription.ack(deliveries)
-        self._traffic.waiting[self._inbox.routing_key] -= len(deliveries)
+        self._traffic.done(self._inbox, deliveries)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Put a message aside; it is still in the batch that will be acknowledged."""
