@@ -15,7 +15,15 @@ from shared.messages.interface import (
     UpdateRequest,
     UpdateResponse,
 )
-from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd, TimerFired, TimerFirings
+from shared.messages.protocol import (
+    PARTITION_TIMER,
+    Heartbeat,
+    SyncBegin,
+    SyncEnd,
+    TimerFired,
+    TimerFirings,
+    TimerKind,
+)
 from shared.model.resources import multiply
 
 START_NS = 1_767_225_600_000_000_000
@@ -93,6 +101,15 @@ class Core:
         timer_id, (generation, due_ns) = found[0]
         self.now_ns = max(self.now_ns, due_ns)
         return self.send(TimerFirings((TimerFired(timer_id, kind, application, generation),)))
+
+    def fire_own(self, kind: str) -> list[UpdateResponse]:
+        """Let the next timer of the partition itself fire; it is armed again if need be."""
+        if kind not in self.partition.timers:
+            raise AssertionError(f"no {kind} timer is armed: {list(self.partition.timers)}")
+        generation, due_ns = self.partition.timers[kind]
+        self.now_ns = max(self.now_ns, due_ns)
+        fired = TimerFired(kind, TimerKind(kind), PARTITION_TIMER, generation)
+        return self.send(TimerFirings((fired,)))
 
     def check(self) -> None:
         assert violations(self.partition) == []

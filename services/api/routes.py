@@ -1,7 +1,6 @@
 """The HTTP routes: YuniKorn's ``/ws/v1``, Muster's own ``/v1``, health and metrics."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
-from services.api import progress, ws_v1
+from services.api import progress, ws_v1, ws_v1_usage
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import MAX_BODY_BYTES, DocumentsError, read_documents
 from services.api.machine import ApiMachine, NoAnswerError, TooManyRequestsError
@@ -21,16 +20,12 @@ from shared.messages.commands import (
     SubmitManifests,
     SubmitResult,
 )
+from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
 from shared.runtime.host import Host
 
 DEFAULT_PORT = 9080
-_QUEUE_PART = re.compile(r"^[a-zA-Z0-9_:#/@-]{1,64}$")
 _STATES = ("active", "rejected", "completed")
 _STATUSES = ("new", "accepted", "running", "completing", "failing", "resuming")
-_NAME_ERROR = (
-    "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
-    "'#', '@', '/', ':' allowed"
-)
 
 
 class Replica:
@@ -157,8 +152,49 @@ def _yunikorn(replica: Replica) -> APIRouter:
 
     _applications_of_queues(router, replica)
     _applications_of_partition(router, replica)
+    _usage(router, replica)
     _validation(router)
     return router
+
+
+def _usage(router: APIRouter, replica: Replica) -> None:
+    base = "/partition/{partition}"
+
+    @router.get(f"{base}/placementrules", summary="The placement rules in order")
+    async def placement_rules(request: Request, partition: str) -> Response:
+        return answer(request, ws_v1_usage.rules_info(_in(replica.model, partition)))
+
+    @router.get(f"{base}/usage/users", summary="What every user uses")
+    async def users(request: Request) -> Response:
+        infos = [ws_v1_usage.user_info(user) for user in replica.model.users.values()]
+        return answer(request, infos)
+
+    @router.get(f"{base}/usage/groups", summary="What every limited group uses")
+    async def groups(request: Request) -> Response:
+        infos = [ws_v1_usage.group_info(group) for group in replica.model.groups.values()]
+        return answer(request, infos)
+
+    _usage_of_one(router, replica)
+
+
+def _usage_of_one(router: APIRouter, replica: Replica) -> None:
+    base = "/partition/{partition}/usage"
+
+    @router.get(f"{base}/user/{{user}}", summary="What one user uses")
+    async def user(request: Request, user: str) -> Response:
+        if not USER.match(user):
+            raise AnswerError(400, "Invalid user name")
+        if user not in replica.model.users:
+            raise AnswerError(404, "User not found")
+        return answer(request, ws_v1_usage.user_info(replica.model.users[user]))
+
+    @router.get(f"{base}/group/{{group}}", summary="What one group uses")
+    async def group(request: Request, group: str) -> Response:
+        if not GROUP.match(group):
+            raise AnswerError(400, "Invalid group name")
+        if group not in replica.model.groups:
+            raise AnswerError(404, "Group not found")
+        return answer(request, ws_v1_usage.group_info(replica.model.groups[group]))
 
 
 def _validation(router: APIRouter) -> None:
@@ -331,8 +367,8 @@ def _in(model: Model, partition: str) -> Model:
 
 
 def _queue_path(model: Model, name: str) -> str:
-    if not all(_QUEUE_PART.match(part) for part in name.split(".")):
-        raise AnswerError(400, _NAME_ERROR)
+    if not all(QUEUE.match(part) for part in name.split(".")):
+        raise AnswerError(400, QUEUE_ERROR)
     path = name.lower()
     if path not in model.queues:
         raise AnswerError(404, "Queue not found")

@@ -6,12 +6,15 @@ milliseconds. Keys whose value is zero or empty are left out unless the contract
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from services.api.projection.model import ApplicationView, Model, NodeView
-from shared.messages.state import AllocationState, AskState, QueueState
+from shared.messages.state import AllocationState, AskState, QueueState, TemplateState
+from shared.model.duration import go_duration
 from shared.model.resources import Resource, ResourceView, without_zeros
 from shared.model.states import ApplicationState
+from shared.model.units import NANOS_PER_SECOND
 from shared.queueconfig import QueueConfigError, load_configuration
 
 Answer = dict[str, Any]
@@ -20,7 +23,8 @@ PERCENT = 100
 _ZERO_TIME_MS = -62135596800000
 
 
-def _pruned(answer: Answer, always: Iterable[str] = ()) -> Answer:
+def pruned(answer: Answer, always: Iterable[str] = ()) -> Answer:
+    """Return an answer without the keys whose value is zero or empty, but for some."""
     keep = set(always)
     return {key: value for key, value in answer.items() if value or key in keep}
 
@@ -36,7 +40,7 @@ def partition_info(model: Model) -> list[Answer]:
     if partition is None:
         return []
     return [
-        _pruned(
+        pruned(
             {
                 "clusterId": partition.rm_id or "mycluster",
                 "name": partition.name,
@@ -50,7 +54,7 @@ def partition_info(model: Model) -> list[Answer]:
                     "resourceWeights": dict(partition.resource_weights),
                 },
                 "preemptionEnabled": partition.preemption_enabled,
-                "quotaPreemptionEnabled": False,
+                "quotaPreemptionEnabled": partition.quota_preemption_enabled,
                 "totalNodes": len(model.nodes),
                 "applications": _application_counts(model),
                 "totalContainers": sum(len(node.allocations) for node in model.nodes.values()),
@@ -96,13 +100,15 @@ def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -
         "currentPriority": queue.current_priority,
         "allocatingAcceptedApps": list(queue.allocating_accepted_apps),
         "prioritySorting": queue.priority_sorting,
-        **_preemption_fields(queue),
+        "preemptingResource": dict(queue.preempting),
+        "template": {} if queue.is_leaf else _template(queue.template),
+        **_policy_fields(queue),
     }
     if queue.is_leaf:
         answer["sortingPolicy"] = queue.sort_policy
     if subtree:
         answer["children"] = [queue_info(model, child.path, subtree=True) for child in children]
-    return _pruned(
+    return pruned(
         answer,
         always=(
             "queuename", "partition", "isLeaf", "isManaged", "currentPriority", "prioritySorting",
@@ -111,22 +117,34 @@ def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -
     )  # fmt: skip
 
 
-def _preemption_fields(queue: QueueState) -> Answer:
-    policy = queue.properties.get("preemption.policy", "default")
-    offset = queue.properties.get("priority.offset", "0")
+def _policy_fields(queue: QueueState) -> Answer:
     return {
-        "preemptionEnabled": policy != "disabled",
-        "isPreemptionFence": policy == "fence",
-        "preemptionDelay": queue.properties.get("preemption.delay", "30s"),
-        "isPriorityFence": queue.properties.get("priority.policy", "default") == "fence",
-        "priorityOffset": int(offset) if offset.lstrip("-").isdecimal() else 0,
+        "preemptionEnabled": queue.preemption_policy != "disabled",
+        "isPreemptionFence": queue.preemption_policy == "fence",
+        "preemptionDelay": go_duration(queue.preemption_delay_ns),
+        "quotaPreemptionDelay": go_duration(queue.quota_preemption_delay_ns),
+        "isPriorityFence": queue.priority_fence,
+        "priorityOffset": queue.priority_offset,
     }
+
+
+def _template(template: TemplateState | None) -> Answer:
+    if template is None:
+        return {}
+    return pruned(
+        {
+            "maxApplications": template.max_applications,
+            "maxResource": dict(template.max_resource or {}),
+            "guaranteedResource": dict(template.guaranteed_resource or {}),
+            "properties": dict(template.properties),
+        }
+    )
 
 
 def node_info(node: NodeView) -> Answer:
     """Return NodeDAOInfo."""
     state = node.state
-    return _pruned(
+    return pruned(
         {
             "nodeID": state.node_id,
             "hostName": state.attributes.get("si/hostname", ""),
@@ -139,7 +157,8 @@ def node_info(node: NodeView) -> Answer:
             "utilized": percent_of(state.allocated, state.capacity),
             "allocations": [allocation_info(item) for item in node.allocations.values()],
             "schedulable": state.schedulable,
-            "isReserved": False,
+            "isReserved": bool(state.reservations),
+            "reservations": list(state.reservations),
         },
         always=("nodeID", "schedulable", "isReserved"),
     )
@@ -147,7 +166,7 @@ def node_info(node: NodeView) -> Answer:
 
 def allocation_info(allocation: AllocationState) -> Answer:
     """Return AllocationDAOInfo."""
-    return _pruned(
+    return pruned(
         {
             "allocationKey": allocation.allocation_key,
             "allocationTags": dict(allocation.tags),
@@ -166,7 +185,18 @@ def allocation_info(allocation: AllocationState) -> Answer:
     )
 
 
-_LOG_TEXTS = {"QUEUE_QUOTA": "Not enough queue quota", "NO_NODE_FITS": "No node fits the request"}
+def _rfc3339(time_ns: int) -> str:
+    """Return a moment as text, "" for none."""
+    if not time_ns:
+        return ""
+    return datetime.fromtimestamp(time_ns // NANOS_PER_SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_LOG_TEXTS = {
+    "QUEUE_QUOTA": "Not enough queue quota",
+    "USER_QUOTA": "Not enough user quota",
+    "NO_NODE_FITS": "No node fits the request",
+}
 
 
 def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answer:
@@ -176,7 +206,7 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
     if waiting is not None:
         text = _LOG_TEXTS.get(waiting.reason, waiting.message)
         log = [{"message": text, "lastOccurrence": waiting.since_ns, "count": 1}]
-    return _pruned(
+    return pruned(
         {
             "allocationKey": ask.allocation_key,
             "allocationTags": dict(ask.tags),
@@ -188,6 +218,7 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
             "taskGroupName": ask.task_group_name,
             "allocationLog": log,
             "originator": ask.originator,
+            "requiredNodeId": ask.required_node,
             "schedulingAttempted": waiting is not None,
         },
         always=("allocationKey",),
@@ -198,7 +229,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
     """Return ApplicationDAOInfo."""
     summary = view.summary
     start_ms = summary.start_time_ns // 1_000_000 if summary.start_time_ns else _ZERO_TIME_MS
-    return _pruned(
+    return pruned(
         {
             "applicationID": summary.application_id,
             "usedResource": dict(summary.allocated),
@@ -219,7 +250,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
                 for change in summary.state_log
             ],
             "placeholderData": [
-                _pruned(
+                pruned(
                     {
                         "taskGroupName": group.task_group_name,
                         "count": group.count,
@@ -233,7 +264,10 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
             "maxRequestPriority": 0
             if summary.max_request_priority == NO_PRIORITY
             else summary.max_request_priority,
+            "hasReserved": bool(summary.reservations),
+            "reservations": list(summary.reservations),
             "startTime": start_ms,
+            "backoffDeadline": _rfc3339(summary.backoff_until_ns),
             "resourceHistory": {},
         },
         always=("applicationID", "partition", "queueName", "resourceHistory"),

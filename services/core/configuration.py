@@ -1,19 +1,33 @@
 """From queues.yaml to the partition's configuration.
 
-Reading and judging are YuniKorn's own rules (``shared.queueconfig``); keys that hold but whose
-feature comes with a later release are refused by name rather than ignored.
+Reading and judging are YuniKorn's own rules (``shared.queueconfig``); what it judges only when a
+partition is built, the placement rules, is judged here. One partition is scheduled, ``default``,
+as YuniKorn's Kubernetes shim knows no other; further ones are read, judged and told of.
 """
 
-from collections.abc import Iterator
+import re
 from hashlib import sha256
 
-from services.core.scheduler.queues import QueueConfig
+from services.core.scheduler.access import parse_access
+from services.core.scheduler.placement import PROVIDED, PlacementRules, Rule, RuleFilter
+from services.core.scheduler.queue_settings import Limit, QueueConfig, Template
 from services.core.scheduler.scheduler import ConfigurationError
 from services.core.scheduler.tree import PartitionConfig
 from shared.model.resources import Resource, is_zero
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.amounts import resource_of
-from shared.queueconfig.schema import ChildTemplateSpec, PartitionSpec, QueueSpec, ResourcesSpec
+from shared.queueconfig.placement import check_loadable, is_pattern
+from shared.queueconfig.schema import (
+    ChildTemplateSpec,
+    FilterSpec,
+    LimitSpec,
+    PartitionSpec,
+    PlacementRuleSpec,
+    QueueSpec,
+    ResourcesSpec,
+    SchedulerConfig,
+)
+from shared.queueconfig.warnings import warnings_of
 
 DEFAULT_CONFIG = """\
 partitions:
@@ -24,6 +38,7 @@ partitions:
         queues:
           - name: default
 """
+_CHECKSUM = re.compile(r"checksum: .{64}")
 
 
 def parse_configuration(text: str) -> PartitionConfig:
@@ -34,43 +49,34 @@ def parse_configuration(text: str) -> PartitionConfig:
     text = text if text.strip() else DEFAULT_CONFIG
     try:
         config = load_configuration(text)
+        partition = _default_partition(config)
+        check_loadable(partition.placementrules)
     except QueueConfigError as error:
         where = f"line {error.line}: " if error.line else ""
         raise ConfigurationError(f"{where}{error.message}") from error
-    if len(config.partitions) != 1:
-        raise ConfigurationError(f"one partition is supported, found {len(config.partitions)}")
-    partition = config.partitions[0]
-    for line, key in _later(partition):
-        raise ConfigurationError(f"line {line}: not supported yet: {key}")
     assert partition.queues is not None
+    sort = partition.nodesortpolicy
     return PartitionConfig(
         root=_queue(partition.queues[0]),
-        node_sort_policy=partition.nodesortpolicy.type or "fair",
-        resource_weights=dict(partition.nodesortpolicy.resourceweights),
+        node_sort_policy=sort.type or "fair",
+        resource_weights=dict(sort.resourceweights),
         preemption_enabled=partition.preemption.enabled is not False,
-        checksum=sha256(text.encode()).hexdigest().upper(),
+        quota_preemption_enabled=partition.preemption.quotapreemptionenabled is True,
+        rules=PlacementRules(
+            tuple(_rule(rule) for rule in partition.placementrules) or (Rule(PROVIDED),)
+        ),
+        warnings=tuple(f"line {line}: {sentence}" for line, sentence in warnings_of(config)),
+        checksum=sha256(_CHECKSUM.sub("", text).encode()).hexdigest().upper(),
+        text=text,
     )
 
 
-def _later(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
-    """Yield the keys whose feature comes with a later release, with their lines."""
-    if partition.name != "default":
-        yield partition.line, f"a partition named {partition.name!r}"
-    if partition.placementrules:
-        yield partition.placementrules[0].line, "placementrules"
-    if partition.usergroupresolver.type:
-        yield partition.usergroupresolver.line, "usergroupresolver"
-    for queue in partition.queues or []:
-        yield from _later_in(queue)
-
-
-def _later_in(queue: QueueSpec) -> Iterator[tuple[int, str]]:
-    if queue.limits:
-        yield queue.limits[0].line, "limits"
-    if queue.childtemplate != ChildTemplateSpec(line=queue.childtemplate.line):
-        yield queue.childtemplate.line, "childtemplate"
-    for child in queue.queues or []:
-        yield from _later_in(child)
+def _default_partition(config: SchedulerConfig) -> PartitionSpec:
+    for partition in config.partitions:
+        if partition.name == "default":
+            return partition
+    names = ", ".join(partition.name for partition in config.partitions) or "none"
+    raise ConfigurationError(f"a partition named default is needed, found {names}")
 
 
 def _queue(spec: QueueSpec) -> QueueConfig:
@@ -82,6 +88,11 @@ def _queue(spec: QueueSpec) -> QueueConfig:
         max_applications=spec.maxapplications,
         properties=dict(spec.properties),
         children=tuple(_queue(child) for child in spec.queues or []),
+        submit_access=parse_access(spec.submitacl),
+        admin_access=parse_access(spec.adminacl),
+        template=_template(spec.childtemplate),
+        user_limits={name: _limit(item) for item in spec.limits for name in item.users if name},
+        group_limits={name: _limit(item) for item in spec.limits for name in item.groups if name},
     )
 
 
@@ -90,3 +101,41 @@ def _resource(spec: ResourcesSpec, kind: str) -> Resource | None:
     amounts = spec.max if kind == "max" else spec.guaranteed
     resource = resource_of(amounts or {}, spec.line)
     return None if is_zero(resource) else resource
+
+
+def _limit(spec: LimitSpec) -> Limit:
+    resource = resource_of(spec.maxresources, spec.line)
+    return Limit(resource if spec.maxresources else None, spec.maxapplications)
+
+
+def _template(spec: ChildTemplateSpec) -> Template | None:
+    """Return a template, None where it says nothing; empty names and values are dropped."""
+    template = Template(
+        max_resource=_resource(spec.resources, "max"),
+        guaranteed_resource=_resource(spec.resources, "guaranteed"),
+        max_applications=spec.maxapplications,
+        properties={name: value for name, value in spec.properties.items() if name and value},
+    )
+    return None if template == Template() else template
+
+
+def _rule(spec: PlacementRuleSpec) -> Rule:
+    return Rule(
+        name=spec.name.lower(),
+        create=spec.create,
+        value=spec.value.lower(),
+        filter=_filter(spec.filter),
+        parent=_rule(spec.parent) if spec.parent is not None else None,
+    )
+
+
+def _filter(spec: FilterSpec) -> RuleFilter:
+    users, user_pattern = _names(spec.users)
+    groups, group_pattern = _names(spec.groups)
+    return RuleFilter(spec.type != "deny", users, groups, user_pattern, group_pattern)
+
+
+def _names(names: list[str]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    if is_pattern(names):
+        return (), re.compile(names[0])
+    return tuple(names), None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.messages.commands import PodSpec, TaskGroupSpec
-from shared.messages.interface import Taint
+from shared.messages.constraints import Taint
 
 
 class PodPhase(StrEnum):

@@ -7,7 +7,7 @@ refusal, which names the document and the field.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.messages.interface import Taint, Toleration
+from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class TaskGroupSpec:
     name: str
     min_member: int
     min_resource: Mapping[str, int]
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    constraints: Constraints = NO_CONSTRAINTS
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,8 +99,7 @@ class PodSpec:
     placeholder: bool = False
     priority: int = 0
     run_ns: int = 0
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    constraints: Constraints = NO_CONSTRAINTS
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     task_groups: tuple[TaskGroupSpec, ...] = ()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
+
 
 class TerminationType(StrEnum):
     """Why an allocation or an ask ends; both directions use the same words."""
@@ -43,36 +45,6 @@ class UserGroupInformation:
 
     user: str = "nobody"
     groups: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A Kubernetes taint: pods that do not tolerate it stay away."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A Kubernetes toleration; an empty key with Exists tolerates everything."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """Where an ask may be placed: node labels it needs, taints it tolerates."""
-
-    node_selector: tuple[tuple[str, str], ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-
-
-NO_CONSTRAINTS = Constraints()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,12 @@ class TimerKind(StrEnum):
     PLACEHOLDER = "placeholder"
     COMPLETING = "completing"
     EXECUTION = "execution"
+    BACKOFF = "backoff"
+    RESERVATION = "reservation"
+    CLEANER = "cleaner"
+
+
+PARTITION_TIMER = "-"  # in place of an application id: the timer is the partition's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,26 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class RuleState:
+    """One placement rule with its filter."""
+
+    name: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    filter_type: str = ""
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    user_pattern: str = ""
+    group_pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRuleState:
+    """A placement rule and, after it, the rules that name the queues above."""
+
+    links: tuple[RuleState, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionState:
     """The partition itself."""
 
@@ -23,6 +43,9 @@ class PartitionState:
     config_checksum: str
     config_error: str
     state_time_ns: int
+    config_warnings: tuple[str, ...] = ()
+    quota_preemption_enabled: bool = False
+    placement_rules: tuple["PlacementRuleState", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +60,16 @@ class Waiting:
     reason: str
     message: str
     since_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateState:
+    """What a dynamic leaf below a queue starts with."""
+
+    max_resource: Mapping[str, int] | None
+    guaranteed_resource: Mapping[str, int] | None
+    max_applications: int
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +94,13 @@ class QueueState:
     current_priority: int
     waiting: tuple[Waiting, ...] = ()
     removed: bool = False
+    preempting: Mapping[str, int] = field(default_factory=dict)
+    template: "TemplateState | None" = None
+    priority_fence: bool = False
+    priority_offset: int = 0
+    preemption_policy: str = "default"
+    preemption_delay_ns: int = 0
+    quota_preemption_delay_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +115,7 @@ class NodeState:
     available: Mapping[str, int]
     schedulable: bool
     removed: bool = False
+    reservations: tuple[str, ...] = ()  # the keys of the asks, the first served first
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +165,8 @@ class ApplicationSummary:
     state_log: tuple[StateChange, ...] = ()
     placeholders: tuple[PlaceholderCount, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    reservations: tuple[str, ...] = ()  # "node/ask key"
+    backoff_until_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +184,7 @@ class AskState:
     tags: Mapping[str, str] = field(default_factory=dict)
     shape: str = ""
     removed: bool = False
+    required_node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +208,28 @@ class AllocationState:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageState:
+    """What a user or group uses in one queue, and what it may."""
+
+    path: str
+    usage: Mapping[str, int]
+    running: tuple[str, ...]
+    max_resource: Mapping[str, int] | None = None
+    max_applications: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UserState:
+    """A user or a group: its applications (with the group that counts them), its queues."""
+
+    name: str
+    is_group: bool
+    applications: Mapping[str, str] = field(default_factory=dict)
+    queues: tuple[UsageState, ...] = ()
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StateDelta:
     """What changed, applied section by section in this order."""
 
@@ -175,6 +241,7 @@ class StateDelta:
     applications: tuple[ApplicationSummary, ...] = ()
     asks: tuple[AskState, ...] = ()
     allocations: tuple[AllocationState, ...] = ()
+    users: tuple[UserState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

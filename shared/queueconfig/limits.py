@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from shared.model.names import GROUP, USER
 from shared.model.resources import Resource, fits_limit, go_map, is_zero, smaller_of
 from shared.queueconfig.amounts import resource_of
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import LimitSpec, QueueSpec
 
 WILDCARD = "*"
-USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
-GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$")
 T = TypeVar("T")
 
 

@@ -6,13 +6,14 @@ Source: contract section 1.6, step 6, and section 1.10.
 import re
 from dataclasses import dataclass
 
+from shared.model.names import GROUP, USER
 from shared.queueconfig.errors import QueueConfigError
-from shared.queueconfig.limits import GROUP, USER
 from shared.queueconfig.schema import FilterSpec, PlacementRuleSpec, QueueSpec
 
 _NAME = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_]*$")
 _PATTERN_CHARACTERS = re.compile(r"[\^$*+?()\[{}|]")
 _FIXED = "fixed"
+_RULES = ("provided", "user", _FIXED, "tag")
 
 
 def check_placement(rules: list[PlacementRuleSpec], root: QueueSpec) -> None:
@@ -21,6 +22,40 @@ def check_placement(rules: list[PlacementRuleSpec], root: QueueSpec) -> None:
         _check_rule(rule)
     for number, rule in enumerate(rules):
         _check_path(number, rule, root)
+
+
+def check_loadable(rules: list[PlacementRuleSpec]) -> None:
+    """Check what YuniKorn checks when it loads a file. Raises QueueConfigError.
+
+    ``validate-conf`` accepts a file that fails here (contract section 1.6, the last step).
+    """
+    for rule in rules:
+        current: PlacementRuleSpec | None = rule
+        while current is not None:
+            _check_loadable(current)
+            current = current.parent
+
+
+def _check_loadable(rule: PlacementRuleSpec) -> None:
+    name = rule.name.lower()
+    if name == "recovery":
+        raise QueueConfigError(
+            "recovery rule cannot be part of the config, failing placement rule config", rule.line
+        )
+    if name not in _RULES:
+        raise QueueConfigError(
+            f"unknown rule name specified {rule.name}, failing placement rule config", rule.line
+        )
+    if name == _FIXED and not rule.value:
+        raise QueueConfigError("a fixed queue rule must have a queue name set", rule.line)
+    if name == "tag" and not rule.value:
+        raise QueueConfigError("a tag queue rule must have a tag name set", rule.line)
+    if name == _FIXED and rule.parent is not None and rule.value.lower().split(".")[0] == "root":
+        raise QueueConfigError(
+            "cannot have a fixed queue rule with qualified queue getName and a parent rule: "
+            f"{rule.value}",
+            rule.line,
+        )
 
 
 def _check_rule(rule: PlacementRuleSpec) -> None:
@@ -48,8 +83,13 @@ def _check_filter(spec: FilterSpec) -> None:
             )
 
 
+def is_pattern(names: list[str]) -> bool:
+    """Return whether a filter's list is one regular expression, instead of names."""
+    return len(names) == 1 and _PATTERN_CHARACTERS.search(names[0]) is not None
+
+
 def _is_list_or_pattern(names: list[str], pattern: re.Pattern[str]) -> bool:
-    if len(names) == 1 and _PATTERN_CHARACTERS.search(names[0]):
+    if is_pattern(names):
         try:
             re.compile(names[0])
         except re.error:

@@ -4,20 +4,13 @@ The configuration is brought into shape on the way: names in lower case where Yu
 root above every queue, the partition's limits on the root.
 """
 
-import re
-
+from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
 from shared.queueconfig import amounts, limits, placement
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, SchedulerConfig
 
 DEFAULT_PARTITION = "default"
-ROOT = "root"
-_QUEUE_NAME = re.compile(r"^[a-zA-Z0-9_:#/@-]{1,64}$")
 _ACL_FIELDS = 2
-_NAME_ERROR = (
-    "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
-    "'#', '@', '/', ':' allowed"
-)
 
 
 def validate(config: SchedulerConfig) -> None:
@@ -79,8 +72,8 @@ def _check_queue(queue: QueueSpec, level: int) -> None:
     limits.check_limits(queue, is_root=queue.name == ROOT and level == 1)
     seen: set[str] = set()
     for child in queue.queues or []:
-        if not _QUEUE_NAME.match(child.name):
-            raise QueueConfigError(_NAME_ERROR, child.line)
+        if not QUEUE.match(child.name):
+            raise QueueConfigError(QUEUE_ERROR, child.line)
         if child.name.lower() in seen:
             raise QueueConfigError(
                 f"duplicate child name found with name '{child.name}', level {level}", child.line

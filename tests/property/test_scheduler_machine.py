@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.invariants import over_capacity, violations
+from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
-    Constraints,
     NodeAction,
     NodeInfo,
     RemoveApplicationRequest,

@@ -9,6 +9,7 @@ from shared.messages.state import (
     NodeState,
     PartitionState,
     QueueState,
+    UserState,
     Waiting,
 )
 from shared.model.resources import Resource, smaller_of
@@ -45,6 +46,8 @@ class Model:
     queues: dict[str, QueueState] = field(default_factory=dict)
     nodes: dict[str, NodeView] = field(default_factory=dict)
     applications: dict[str, ApplicationView] = field(default_factory=dict)
+    users: dict[str, UserState] = field(default_factory=dict)
+    groups: dict[str, UserState] = field(default_factory=dict)
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
     time_ns: int = 0
 

@@ -24,6 +24,7 @@ from shared.messages.state import (
     QueueState,
     SnapshotRequest,
     StateDelta,
+    UserState,
 )
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.states import ENDED
@@ -95,6 +96,7 @@ class Projection:
             (delta.applications, self._on_application),
             (delta.asks, self._on_ask),
             (delta.allocations, self._on_allocation),
+            (delta.users, self._on_user),
         )
         for items, handler in handlers:
             for item in items:
@@ -111,6 +113,13 @@ class Projection:
             self.model.queues.pop(queue.path, None)
         else:
             self.model.queues[queue.path] = queue
+
+    def _on_user(self, user: UserState) -> None:
+        table = self.model.groups if user.is_group else self.model.users
+        if user.removed:
+            table.pop(user.name, None)
+        else:
+            table[user.name] = user
 
     def _on_node(self, node: NodeState) -> None:
         if node.removed:

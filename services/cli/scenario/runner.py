@@ -47,13 +47,9 @@ from shared.messages.commands import (
     SubmitPods,
     TaskGroupSpec,
 )
+from shared.messages.constraints import Taint
 from shared.messages.envelope import Envelope, Outgoing
-from shared.messages.interface import (
-    Taint,
-    Toleration,
-    UpdateConfiguration,
-    UpdateResponse,
-)
+from shared.messages.interface import UpdateConfiguration, UpdateResponse
 from shared.messages.sections import items_of
 from shared.model.resources import PODS
 from shared.model.units import NANOS_PER_SECOND
@@ -158,7 +154,7 @@ class ScenarioRunner:
             self.clock,
             ShimOptions(
                 config=config,
-                scheduler_settings={"gangAdmission": scenario.scheduler.gangAdmission},
+                scheduler_settings=scenario.scheduler.pairs(),
                 default_run_ns=0,
             ),
             HostOptions(heartbeat_ns=0),
@@ -293,11 +289,11 @@ class ScenarioRunner:
                     namespace=submitted.namespace if submitted is not None else "default",
                     queue_name=submitted.queue if submitted is not None else "",
                     user=submitted.user if submitted is not None else "nobody",
+                    groups=tuple(submitted.groups) if submitted is not None else (),
                     task_group_name=step.taskGroup,
                     priority=step.priority,
                     run_ns=round(step.runSeconds * NANOS_PER_SECOND),
-                    node_selector=step.nodeSelector,
-                    tolerations=_tolerations(step.tolerations),
+                    constraints=step.constraints(),
                     labels=step.labels,
                     allow_preempt_self=step.allowPreemption,
                     allow_preempt_other=step.preemptionPolicy != "Never",
@@ -350,17 +346,12 @@ def _node_spec(step: NodeStep) -> NodeSpec:
     return NodeSpec(step.name, step.action, step.capacity, step.labels, taints)
 
 
-def _tolerations(steps: list[Any]) -> tuple[Toleration, ...]:
-    return tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in steps)
-
-
 def _task_group(entry: TaskGroupEntry) -> TaskGroupSpec:
     return TaskGroupSpec(
         name=entry.name,
         min_member=entry.minMember,
         min_resource=entry.minResource,
-        node_selector=entry.nodeSelector,
-        tolerations=_tolerations(entry.tolerations),
+        constraints=entry.constraints(),
         labels=entry.labels,
         annotations=entry.annotations,
     )

@@ -6,22 +6,21 @@ from mistakes: ``not supported yet: KEY``.
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from services.shim_adapter.translation.constraints import parse_constraints
+from services.shim_adapter.translation.errors import ManifestError
+from shared.messages.constraints import Constraints
+from shared.model.duration import parse_go_duration
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
 MAX_FILE_BYTES = 2_000_000
 _LATER = {
     "foreign": "foreign pods",
-    "nodeName": "required nodes",
-    "placementrules": "placement rules",
-    "limits": "user and group limits",
-    "childtemplate": "child templates",
-    "usergroupresolver": "group resolvers",
 }
 _LATER_SETTINGS = {"actions", "policy"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -97,15 +96,43 @@ class NodeStep(_Resources):
     taints: list[TaintStep] = []
 
 
-class TaskGroupEntry(_Resources):
+class _Placed(_Resources):
+    """Where pods may be placed, in Kubernetes' own words."""
+
+    nodeSelector: dict[str, str] = {}  # noqa: N815
+    tolerations: list[TolerationStep] = []
+    affinity: dict[str, Any] = {}
+    topologySpreadConstraints: list[dict[str, Any]] = []  # noqa: N815
+    labels: dict[str, str] = {}
+    hostPorts: list[int] = []  # noqa: N815
+    nodeName: str = ""  # noqa: N815
+
+    @model_validator(mode="after")
+    def _hold(self) -> Self:
+        try:
+            self.constraints()
+        except ManifestError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def constraints(self) -> Constraints:
+        """Return where the pods may be placed. Raises ManifestError."""
+        spec = {
+            "nodeSelector": self.nodeSelector,
+            "tolerations": [item.model_dump() for item in self.tolerations],
+            "affinity": self.affinity,
+            "topologySpreadConstraints": self.topologySpreadConstraints,
+            "containers": [{"ports": [{"hostPort": port} for port in self.hostPorts]}],
+        }
+        return parse_constraints(spec, "", labels=self.labels, required_node=self.nodeName)
+
+
+class TaskGroupEntry(_Placed):
     """A task group, with the YuniKorn annotation's own keys."""
 
     name: str = Field(min_length=1)
     minMember: int = Field(ge=1, le=2**31 - 1)  # noqa: N815
     minResource: dict[str, int]  # noqa: N815
-    nodeSelector: dict[str, str] = {}  # noqa: N815
-    tolerations: list[TolerationStep] = []
-    labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
@@ -123,7 +150,7 @@ class SubmitStep(_Strict):
     taskGroups: list[TaskGroupEntry] = []  # noqa: N815
 
 
-class PodsStep(_Resources):
+class PodsStep(_Placed):
     """Real pods of an application."""
 
     app: str = Field(min_length=1)
@@ -135,9 +162,6 @@ class PodsStep(_Resources):
     runSeconds: float = Field(default=0, ge=0)  # noqa: N815
     allowPreemption: bool = True  # noqa: N815
     preemptionPolicy: Literal["", "Never", "PreemptLowerPriority"] = ""  # noqa: N815
-    nodeSelector: dict[str, str] = {}  # noqa: N815
-    tolerations: list[TolerationStep] = []
-    labels: dict[str, str] = {}
 
 
 class DeleteStep(_Strict):
@@ -213,6 +237,21 @@ class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
     gangAdmission: Literal["whole", "partial"] = "whole"  # noqa: N815
+    reservations: Literal["enabled", "disabled"] = "enabled"
+    reservationDelay: str = "2s"  # noqa: N815
+    backfill: Literal["enabled", "disabled"] = "disabled"
+    stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
+
+    @field_validator("reservationDelay")
+    @classmethod
+    def _delay(cls, value: str) -> str:
+        if parse_go_duration(value) is None:
+            raise ValueError("a duration such as 2s or 500ms was expected")
+        return value
+
+    def pairs(self) -> dict[str, str]:
+        """Return the settings as the resource manager tells them."""
+        return {name: str(value) for name, value in self.model_dump().items()}
 
 
 class Scenario(_Strict):
@@ -246,9 +285,6 @@ def load_scenario(path: Path) -> tuple[Scenario, str]:
             line = _line_of(root, ("steps", at))
             found = ", ".join(sorted(step.model_fields_set)) or "none"
             raise ScenarioError(f"{path}:{line}: steps.{at}: one key a step, found {found}")
-        if step.kind == "config":
-            _refuse_later(path, root, ("steps", at, "config"), step.config)
-    _refuse_later(path, root, ("config",), scenario.config)
     return scenario, config_text(scenario.config, path.parent)
 
 
@@ -297,19 +333,6 @@ def _explain(path: Path, root: yaml.Node, error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         message = "no such key"
     return f"{path}:{_line_of(root, first['loc'])}: {where}: {message}"
-
-
-def _refuse_later(path: Path, root: yaml.Node, where: tuple[Any, ...], value: Any) -> None:
-    """Refuse the keys of a queue configuration whose feature comes later."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key in _LATER:
-                line = _line_of(root, (*where, key))
-                raise ScenarioError(f"{path}:{line}: not supported yet: {key}")
-            _refuse_later(path, root, (*where, key), item)
-    elif isinstance(value, list):
-        for at, item in enumerate(value):
-            _refuse_later(path, root, (*where, at), item)
 
 
 def _line_of(root: yaml.Node, where: tuple[Any, ...]) -> int:

@@ -12,8 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from services.core.scheduler.queues import FAIR, NO_PRIORITY, Queue
+from services.core.scheduler.gates import Gate
+from services.core.scheduler.queue_settings import FAIR
+from services.core.scheduler.queues import NO_PRIORITY, Queue
+from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.task_groups import Replacement, TaskGroupCount
+from services.core.scheduler.users import Owner
 from shared.messages.interface import AddApplicationRequest, Allocation, GangSchedulingStyle
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
@@ -29,32 +34,6 @@ _SCHEDULING_STATES = (
 )
 _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 GroupKey = tuple[Shape, int, str, bool]
-
-
-@dataclass(slots=True, eq=False)
-class TaskGroupCount:
-    """How many placeholders of a task group were asked for, and what became of them."""
-
-    count: int = 0
-    replaced: int = 0
-    timedout: int = 0
-    min_resource: Resource = field(default_factory=dict)
-    held: dict[str, None] = field(default_factory=dict)  # allocated and not released
-
-    @property
-    def is_used_up(self) -> bool:
-        """Return whether every placeholder has been replaced or has gone."""
-        return self.count <= self.replaced + self.timedout
-
-
-@dataclass(slots=True, eq=False)
-class Replacement:
-    """A real ask that takes a placeholder's place, until the release is confirmed."""
-
-    ask: Ask
-    placeholder_key: str
-    allocation: Allocation
-    is_on_other_node: bool
 
 
 @dataclass(eq=False)
@@ -86,8 +65,13 @@ class Application:
     ask_priorities: dict[int, int] = field(default_factory=dict)
     gang_admitted: bool = False
     promise: Resource = field(default_factory=dict)
+    trackers: Owner = ()  # of its user and, where a limit names one, its group
+    owner: Owner | None = None  # the same, where any limit concerns them
+    reservations: dict[str, Reservation] = field(default_factory=dict)  # by ask key
     parked_refusal: Refusal | None = None
     parked_since_ns: int = 0
+    parked_at: Gate | None = None
+    backoff_until_ns: int = 0
     reservation_start_ns: int = 0
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     order: tuple[object, ...] = ()
@@ -159,10 +143,10 @@ class Application:
         key = (ask.shape, request.priority, request.task_group_name, request.placeholder)
         group = self.groups.get(key)
         if group is None:
-            bucket = self.queue.bucket(ask.shape)
+            bucket = self.queue.bucket((ask.shape, self.owner))
             group = AskGroup(self, bucket, request.task_group_name, request.placeholder)
             self.groups[key] = group
-            bucket.group_count += 1
+            bucket.groups[group] = None
         group.add(ask)
         self.group_of[ask.key] = group
         self.pending_placeholders += request.placeholder
@@ -193,9 +177,26 @@ class Application:
     def _drop(self, group: AskGroup, key: GroupKey) -> None:
         group.bucket.withdraw(group)
         self.groups.pop(key)
-        group.bucket.group_count -= 1
-        if not group.bucket.group_count:
-            self.queue.drop(group.bucket)
+        self._leave(group)
+
+    def _leave(self, group: AskGroup) -> None:
+        bucket = group.bucket
+        bucket.groups.pop(group)
+        if not bucket.groups:
+            self.queue.drop(bucket)
+
+    def rejoin_buckets(self) -> bool:
+        """Move every group to the bucket of the present owner; return whether any had to."""
+        moved = False
+        for (shape, *_), group in self.groups.items():
+            bucket = self.queue.bucket((shape, self.owner))
+            if bucket is not group.bucket:
+                group.bucket.withdraw(group)
+                self._leave(group)
+                group.bucket = bucket
+                bucket.groups[group] = None
+                moved = True
+        return moved
 
     def asks(self) -> Iterator[Ask]:
         """Yield every ask that waits."""
@@ -211,8 +212,7 @@ class Application:
             self.ask_priorities.pop(priority, None)
         after = self.max_priority
         if before != after:
-            self.queue.count_priority(before, -1 if before != NO_PRIORITY else 0)
-            self.queue.count_priority(after, 1 if after != NO_PRIORITY else 0)
+            self.queue.change_priority(before, after)
             self.reorder()
 
     # --- order and entry ------------------------------------------------------------------------
@@ -220,12 +220,12 @@ class Application:
     def reorder(self) -> None:
         """Work out anew where the application stands among those of its leaf."""
         priority = -self.max_priority
-        if self.queue.sort_policy == FAIR:
+        if self.queue.settings.sort_policy == FAIR:
             shares = self._usage_shares()
             first: tuple[object, ...] = (
-                (priority, shares) if self.queue.priority_sorting else (shares, priority)
+                (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
             )
-        elif self.queue.priority_sorting:
+        elif self.queue.settings.priority_sorting:
             first = (priority, self.submission_time_ns)
         else:
             first = (self.submission_time_ns, priority)
@@ -277,16 +277,23 @@ class Application:
             )
         return None
 
-    def park(self, at: Queue, refusal: Refusal, now_ns: int) -> None:
-        """Take the application out of its buckets until a queue has more room."""
+    def park(self, refusal: Refusal, now_ns: int, at: Gate | None) -> None:
+        """Take the application out of its buckets until a gate opens, or (None) a time has come."""
         self.parked_refusal = refusal
         self.parked_since_ns = now_ns
-        at.parked[self.id] = self
+        self.parked_at = at
+        if at is not None:
+            at.applications[self.id] = self
         self.enter()
 
     def unpark(self) -> None:
         """Let the application be considered again."""
+        if self.parked_at is not None:
+            self.parked_at.applications.pop(self.id, None)
+            self.parked_at = None
         self.parked_refusal = None
+        for reservation in self.reservations.values():
+            reservation.retry()
         self.enter()
 
     # --- the gang's promise ---------------------------------------------------------------------
@@ -313,10 +320,19 @@ class Application:
         if before == after:
             return
         self.queue.change_promise(before, after)
+        for tracker in self.trackers:
+            tracker.change_promise(self.queue, before, after)
         self.promise = after
         if not reserves:
-            for queue in self.queue.lineage():
-                queue.wake()
+            for gate in self.gates():
+                gate.open()
+
+    def gates(self) -> Iterator[Gate]:
+        """Yield every gate at which the application's asks may wait."""
+        for queue in self.queue.lineage():
+            yield queue.gate
+        for tracker in self.trackers:
+            yield tracker.gate
 
     # --- allocations ----------------------------------------------------------------------------
 
@@ -366,6 +382,6 @@ class Application:
         counts.min_resource = dict(resource)
 
     def _usage_changed(self) -> None:
-        if self.queue.sort_policy == FAIR:
+        if self.queue.settings.sort_policy == FAIR:
             self.reorder()
             self.enter()

@@ -8,6 +8,7 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.intake import add_ask
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
+from services.core.scheduler.reservations import give_back
 from services.core.scheduler.views import node_state
 from shared.messages.interface import (
     AcceptedNode,
@@ -77,12 +78,15 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
     if info.labels or info.taints:
         node.labels, node.taints = dict(info.labels), info.taints
         partition.nodes.relabelled()
+        partition.nodes.pods_changed = True
+        partition.heed_pods()
     partition.node_improved(node)
 
 
 def _remove(partition: Partition, node: Node) -> None:
     """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
     partition.nodes.remove(node)
+    give_back(partition, node)
     partition.capacity_changed()
     partition.outbox.nodes.pop(node.node_id, None)
     partition.outbox.nodes_gone.append(node_state(node, removed=True))
@@ -95,7 +99,7 @@ def _remove(partition: Partition, node: Node) -> None:
 def _lose(partition: Partition, application: Application, key: str, node: Node) -> None:
     allocation = application.allocations.get(key)
     if allocation is None:
-        ask = gang.cancel(partition, application, key)
+        ask = lifecycle.cancel_swap(partition, application, key)
         if ask is not None:
             _wait_again(partition, application, ask.request)
         return
@@ -110,7 +114,7 @@ def _lose(partition: Partition, application: Application, key: str, node: Node) 
         return
     swap = application.replacing.get(key)
     if swap is not None and not swap.is_on_other_node:
-        gang.cancel(partition, application, swap.ask.key)
+        lifecycle.cancel_swap(partition, application, swap.ask.key)
         gang.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
         _wait_again(partition, application, swap.ask.request)
     else:

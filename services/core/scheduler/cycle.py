@@ -1,6 +1,6 @@
-"""The cycle: replacements first, then the rest, until nothing more can be placed.
+"""The cycle: reserved asks first, then replacements, then the rest, until nothing more fits.
 
-Order (contract sections 6.1 to 6.6): down the queues by priority and fair share, in the leaf by
+Order (contract sections 6.1 to 6.8): down the queues by priority and fair share, in the leaf by
 its application order, in the application by priority and age, onto the first node in node order.
 An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
 when whatever refused it has changed. So a cycle costs what it places and what it newly refuses.
@@ -9,11 +9,15 @@ Limit: MAX_DECISIONS a cycle. At the limit the cycle asks for another one, so th
 are heard in between.
 """
 
-from services.core.scheduler import gang
+from services.core.scheduler import backoff, gang, required_nodes, reservations
 from services.core.scheduler.application import Application
+from services.core.scheduler.gates import Gate
+from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue
-from services.core.scheduler.shapes import AskGroup
+from services.core.scheduler.reservations import Reservation
+from services.core.scheduler.shapes import Ask, AskGroup
+from services.core.scheduler.users import first_shortage
 from shared.model.reasons import Reason, Refusal
 from shared.model.states import ApplicationEvent, ApplicationState
 
@@ -26,13 +30,18 @@ def run(partition: Partition) -> int:
     if partition.root.max_resource is None:
         return 0
     while decisions < MAX_DECISIONS:
-        if partition.replaceable:
+        if partition.reserved_to_try:
+            decisions += _try_reserved(partition, next(iter(partition.reserved_to_try)))
+        elif partition.replaceable:
             decisions += gang.replace_placeholders(partition, MAX_DECISIONS - decisions)
-            continue
-        leaf = _next_leaf(partition.root)
-        if leaf is None:
-            return decisions
-        decisions += _place_from(partition, leaf)
+        else:
+            leaf = _next_leaf(partition.root)
+            if leaf is not None:
+                decisions += _place_from(partition, leaf)
+            elif partition.shapes_to_reserve:
+                reservations.reserve_for_the_old(partition)
+            else:
+                return decisions
     partition.outbox.want_cycle()
     return decisions
 
@@ -56,36 +65,86 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     group = entry[1]
     application = group.application
-    kept_out = gang.gate(partition, application)
+    kept_out = gang.kept_out(partition, application)
     if kept_out is not None:
-        application.park(*kept_out, partition.now_ns)
+        application.park(kept_out[0], partition.now_ns, kept_out[1])
         partition.outbox.touch(application)
         return 0
     ask = group.head()
     if ask is None:
         group.bucket.withdraw(group)
         return 0
-    shape = group.bucket.shape
-    short = leaf.first_without_room(shape.resource)
+    short = _no_headroom(application, ask)
     if short is not None:
-        refusal = Refusal(Reason.QUEUE_QUOTA, f"Not enough queue quota: {short[1]}")
-        leaf.block(group.bucket, refusal, short[0], partition.now_ns)
+        leaf.block(group.bucket, *short, partition.now_ns)
         partition.outbox.touch_queue(leaf)
         return 0
-    node = partition.nodes.best(shape)
+    node = _node_for(partition, group, ask)
     if node is None:
-        leaf.block(group.bucket, partition.nodes.refusal(shape), None, partition.now_ns)
-        partition.blocked_shapes[shape] = None
-        partition.outbox.touch_queue(leaf)
         return 0
-    allocation = partition.allocate(application, ask, node)
-    _follow_up(partition, application, group)
-    partition.arm_execution(application, allocation)
+    _allocate(partition, application, ask, node)
     return 1
 
 
-def _follow_up(partition: Partition, application: Application, group: AskGroup) -> None:
-    if group.placeholder:
+def _no_headroom(application: Application, ask: Ask) -> tuple[Refusal, Gate] | None:
+    """Return what user, group or queue say to an ask, and at whose gate it then waits."""
+    amount = ask.shape.resource
+    short_user = first_shortage(application, amount)
+    if short_user is not None:
+        tracker, sentence = short_user
+        return Refusal(Reason.USER_QUOTA, f"Not enough user quota: {sentence}"), tracker.gate
+    short = application.queue.first_without_room(amount)
+    if short is not None:
+        queue, sentence = short
+        return Refusal(Reason.QUEUE_QUOTA, f"Not enough queue quota: {sentence}"), queue.gate
+    return None
+
+
+def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
+    """Return the node for a group's head, or set the group's bucket aside."""
+    bucket, application = group.bucket, group.application
+    if ask.shape.constraints.required_node:
+        found = required_nodes.node_for(partition, application, ask)
+        if isinstance(found, Node):
+            return found
+        partition.refuse_by_nodes(bucket, found)
+        return None
+    node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
+    if node is None:
+        partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
+        backoff.heed(partition, bucket)
+    return node
+
+
+def _allocate(partition: Partition, application: Application, ask: Ask, node: Node) -> None:
+    """Place an ask, and follow up on what that means for its application."""
+    allocation = partition.allocate(application, ask, node)
+    if ask.request.placeholder:
         gang.placeholder_allocated(partition, application)
     elif application.state is not ApplicationState.RUNNING:
         partition.fire(application, ApplicationEvent.RUN)
+    partition.arm_execution(application, allocation)
+
+
+def _try_reserved(partition: Partition, reservation: Reservation) -> int:
+    """Try a reserved ask on its node, then on any other; return 1 when it was placed."""
+    del partition.reserved_to_try[reservation]
+    application, ask = reservation.application, reservation.ask
+    group = application.group_of[ask.key]
+    if not application.may_schedule or application.hold(group) is not None:
+        return 0
+    if not reservations.has_room(partition, reservation):
+        return 0
+    node = reservation.node if _is_its_turn(partition, reservation) else None
+    if node is None and not reservation.is_required:
+        node = partition.nodes.best(ask.shape)
+    if node is None:
+        required_nodes.make_room(partition, reservation)
+        return 0
+    _allocate(partition, application, ask, node)
+    return 1
+
+
+def _is_its_turn(partition: Partition, reservation: Reservation) -> bool:
+    first = next(iter(reservation.node.reservations.values()))
+    return first is reservation and partition.nodes.takes(reservation.node, reservation.ask.shape)

@@ -11,13 +11,20 @@ Source: contract section 3.3; cases G-01 to G-28.
 
 from dataclasses import replace
 
-from services.core.scheduler.application import Application, Replacement
-from services.core.scheduler.lifecycle import after_placeholders_changed, end
+from services.core.scheduler.application import Application
+from services.core.scheduler.gates import Gate
+from services.core.scheduler.lifecycle import (
+    after_placeholders_changed,
+    cancel_swap,
+    drop_ask,
+    end,
+)
 from services.core.scheduler.nodes import Node, matches
-from services.core.scheduler.partition import WHOLE_GANG, Partition, allocation_of
-from services.core.scheduler.queues import Queue
+from services.core.scheduler.partition import Partition, allocation_of
+from services.core.scheduler.settings import WHOLE_GANG
 from services.core.scheduler.shapes import Ask, AskGroup
-from services.core.scheduler.views import allocation_state
+from services.core.scheduler.task_groups import Replacement
+from services.core.scheduler.users import first_full, first_shortage
 from shared.messages.interface import Allocation, AllocationAskRelease, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
@@ -30,24 +37,66 @@ RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 # --- admission ----------------------------------------------------------------------------------
 
 
-def gate(partition: Partition, application: Application) -> tuple[Queue, Refusal] | None:
-    """Return which queue keeps an application from starting, and why, or None."""
-    queue = application.queue
+def kept_out(partition: Partition, application: Application) -> tuple[Refusal, Gate] | None:
+    """Return why an application may not start yet, and whose gate it waits at, or None."""
     if application.state is ApplicationState.ACCEPTED:
-        full = queue.first_over_applications(application.id)
-        if full is not None and application.id not in queue.allocating_accepted:
-            running = full.running_apps + len(full.allocating_accepted)
-            return full, Refusal(
-                Reason.MAX_APPLICATIONS,
-                f"queue {full.path} runs {running} of at most {full.max_applications} applications",
-            )
+        over = _over_applications(partition, application)
+        if over is not None:
+            return over
     if not needs_admission(partition, application):
         return None
-    short = queue.first_without_room(application.outstanding(), heed_promises=True)
+    gang = application.outstanding()
+    short_user = first_shortage(application, gang, heed_promises=True)
+    if short_user is not None:
+        tracker, sentence = short_user
+        return Refusal(
+            Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"
+        ), tracker.gate
+    short = application.queue.first_without_room(gang, heed_promises=True)
     if short is not None:
-        return short[0], Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {short[1]}")
+        queue, sentence = short
+        return Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"), queue.gate
     application.admit()
     return None
+
+
+def _over_applications(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate] | None:
+    """Return which limit on running applications keeps one from starting, or None."""
+    queue = application.queue
+    if application.id not in queue.allocating_accepted:
+        full = queue.first_over_applications(application.id)
+        if full is not None:
+            running = full.running_apps + len(full.allocating_accepted)
+            sentence = (
+                f"queue {full.path} runs {running} of at most {full.max_applications} applications"
+            )
+            return Refusal(Reason.MAX_APPLICATIONS, sentence), full.gate
+    over = first_full(application)
+    if over is not None:
+        return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
+    if partition.settings.filters_state_aware and queue.settings.state_aware:
+        return _another_starting(application)
+    return None
+
+
+def _another_starting(application: Application) -> tuple[Refusal, Gate] | None:
+    """Let one new application start at a time (stateaware as filtered fifo).
+
+    The first to be considered is the starter until it runs; one that comes before it in the
+    queue's order takes over as long as the starter holds nothing.
+    """
+    queue = application.queue
+    starter = queue.starter
+    if starter is None or starter.state is not ApplicationState.ACCEPTED or starter is application:
+        queue.starter = application
+        return None
+    if not starter.allocations and application.order < starter.order:
+        queue.starter = application
+        return None
+    sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
+    return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
 
 
 def needs_admission(partition: Partition, application: Application) -> bool:
@@ -179,12 +228,10 @@ def _start(
     partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
 ) -> None:
     key = placeholder.allocation_key
-    order, group = application.order, application.group_of[ask.key]
-    partition.take_ask(application, ask.key)
-    application.requeue(group, order)
+    partition.take_head(application, ask)
     allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
     elsewhere = node.node_id != placeholder.node_id
-    application.replacing[key] = Replacement(ask, key, allocation, elsewhere)
+    application.replacing[key] = Replacement(ask, allocation, elsewhere)
     application.replacing_ask[ask.key] = key
     if elsewhere:
         partition.nodes.place(node, allocation)
@@ -208,17 +255,10 @@ def _swap_in(
     partition: Partition, application: Application, placeholder_key: str, real: Allocation
 ) -> None:
     had_real = not is_zero(application.allocated)
-    application.queue.allocate(real.resource_per_alloc)
-    partition.remove(application, placeholder_key)
-    node = partition.nodes.nodes[real.node_id]
-    if real.allocation_key not in node.allocations:
-        partition.nodes.place(node, real)
     application.placeholder_used.add(real.allocation_key)
-    application.add_allocation(real)
+    partition.count_in(application, real, partition.nodes.nodes[real.node_id])
+    partition.remove(application, placeholder_key)
     application.counts_of(real).replaced += 1
-    state = allocation_state(real, placeholder_used=True, allocation_time_ns=partition.now_ns)
-    partition.outbox.allocations[real.allocation_key] = state
-    partition.outbox.nodes[node.node_id] = node
     partition.outbox.say("new_allocations", real)
     partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
@@ -228,20 +268,6 @@ def _swap_in(
     if application.counts_of(real).is_used_up:
         application.enter()
     after_placeholders_changed(partition, application)
-
-
-def cancel(partition: Partition, application: Application, ask_key: str) -> Ask | None:
-    """Give a replacement up because its real ask has gone; return the ask, or None.
-
-    The placeholder's release is on its way and cannot be called back.
-    """
-    placeholder_key = application.replacing_ask.pop(ask_key, None)
-    if placeholder_key is None:
-        return None
-    swap = application.replacing.pop(placeholder_key)
-    if swap.is_on_other_node:
-        partition.free_node(swap.allocation)
-    return swap.ask
 
 
 def placeholder_gone(
@@ -277,9 +303,7 @@ def _adopt(partition: Partition, application: Application, placeholder: Allocati
             or not matches(ask.shape.constraints, node)
         ):
             continue
-        order = application.order
-        partition.take_ask(application, ask.key)
-        application.requeue(group, order)
+        partition.take_head(application, ask)
         real = replace(
             allocation_of(ask.request, node.node_id), releases=(placeholder.allocation_key,)
         )
@@ -326,9 +350,7 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
     """Drop asks that wait, and tell the resource manager; placeholders count as timed out."""
     asks = [ask for ask in application.asks() if ask.request.placeholder or not only_placeholders]
     for ask in asks:
-        partition.take_ask(application, ask.key)
-        if ask.request.placeholder:
-            application.task_groups[ask.request.task_group_name].timedout += 1
+        drop_ask(partition, application, ask.key)
         partition.outbox.say(
             "released_asks",
             AllocationAskRelease(
@@ -337,7 +359,7 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
         )
     if not only_placeholders:
         for ask_key in list(application.replacing_ask):
-            cancel(partition, application, ask_key)
+            cancel_swap(partition, application, ask_key)
     if asks:
         application.enter()
 

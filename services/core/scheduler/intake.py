@@ -3,13 +3,22 @@
 The order of the sections is UpdateRequest's. Nothing here schedules: the cycle comes after.
 """
 
-import re
 from dataclasses import replace
 
 from services.core.scheduler import gang, lifecycle
 from services.core.scheduler.application import Application
+from services.core.scheduler.dynamic_queues import (
+    QueueCreationError,
+    apply_quota_tags,
+    get_or_create,
+)
+from services.core.scheduler.lifecycle import drop_ask
+from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.queues import FAIR, ROOT, Queue
+from services.core.scheduler.placement import PlacementError, place
+from services.core.scheduler.pod_topology import MAX_LABEL_KEYS
+from services.core.scheduler.queue_settings import FAIR
+from services.core.scheduler.queues import Queue
 from services.core.scheduler.views import application_summary
 from shared.messages.interface import (
     AcceptedApplication,
@@ -25,12 +34,11 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.messages.protocol import TimerKind
+from shared.model.names import USER
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
-DEFAULT_QUEUE = "root.default"
-_USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
 _ENDING = (ApplicationState.FAILING,)
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
@@ -81,52 +89,69 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     application.reservation_start_ns = request.reservation_start_ns
     partition.applications[application.id] = application
     queue.applications[application.id] = application
+    partition.users.link(application)
     partition.outbox.touch(application)
     partition.outbox.say("accepted_applications", AcceptedApplication(application.id, queue.path))
 
 
 def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
     """Return the leaf queue of a new application, and why it cannot be taken ("": it can)."""
+    reason = _unplaceable(partition, request)
+    if reason:
+        return None, reason
+    failed = f"failed to place application {request.application_id}"
+    try:
+        placement = place(partition.rules, partition.queues, request)
+    except PlacementError as error:
+        return None, f"{failed}: {error}"
+    if not placement.path:
+        reason = f"{failed}: application rejected: no placement rule matched"
+        return None, reason + _denied(request, placement.denied)
+    try:
+        queue = get_or_create(partition, placement.path)
+    except QueueCreationError as error:
+        return None, (
+            f"failed to create rule based queue {placement.path} for application "
+            f"{request.application_id}\n{error}"
+        )
+    apply_quota_tags(queue, request.tags)
+    return queue, _gang_rejection(request, queue)
+
+
+def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
+    """Return in a sentence that access was the reason: root lets nobody in unless it says so."""
+    if not denied:
+        return ""
+    return (
+        f" (user {request.ugi.user} may not submit to {', '.join(denied)}: "
+        "no submitacl or adminacl of the queue, or of one above it, allows it)"
+    )
+
+
+def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
     name = request.application_id
     if name in partition.applications:
-        return None, (
+        return (
             f"adding application {name} to partition {partition.name}, "
             "but application already existed"
         )
     if request.partition_name != partition.name:
-        return None, (
+        return (
             f"Failed to add application {name} to partition {request.partition_name}, "
             "partition doesn't exist"
         )
     if not request.ugi.user:
-        return None, "empty user cannot resolve"
-    if not _USER.match(request.ugi.user):
-        return None, "invalid username, it contains invalid characters"
-    queue = _provided_queue(partition, request.queue_name)
-    if queue is None:
-        return None, (
-            f"failed to place application {name}: application rejected: no placement rule matched"
-        )
-    return queue, _gang_rejection(request, queue)
-
-
-def _provided_queue(partition: Partition, wanted: str) -> Queue | None:
-    """Return the existing leaf that an application names, else root.default where there is one."""
-    path = wanted.lower()
-    if path and not path.startswith(f"{ROOT}."):
-        path = f"{ROOT}." + path.replace(".", "_dot_")
-    for candidate in (path, DEFAULT_QUEUE):
-        queue = partition.queues.get(candidate)
-        if queue is not None and queue.is_leaf and queue.status == "Active":
-            return queue
-    return None
+        return "empty user cannot resolve"
+    if not USER.match(request.ugi.user):
+        return "invalid username, it contains invalid characters"
+    return ""
 
 
 def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
     wanted = request.placeholder_ask
     if is_zero(wanted):
         return ""
-    if queue.sort_policy == FAIR:
+    if queue.settings.sort_policy == FAIR:
         return (
             f"queue {queue.path} cannot run application {request.application_id} "
             "with task group request: unsupported sort type"
@@ -165,7 +190,7 @@ def remove_application(partition: Partition, request: RemoveApplicationRequest) 
 def add_ask(partition: Partition, request: AllocationAsk) -> None:
     """Let an ask wait, or reject it. The same key again is an update, or changes nothing."""
     application = partition.applications.get(request.application_id)
-    reason = _ask_rejection(application, request)
+    reason = _ask_rejection(partition, application, request)
     if application is None or reason:
         _reject(partition, request, reason)
         return
@@ -184,7 +209,9 @@ def add_ask(partition: Partition, request: AllocationAsk) -> None:
         partition.fire(application, ApplicationEvent.RUN)
 
 
-def _ask_rejection(application: Application | None, request: AllocationAsk) -> str:
+def _ask_rejection(
+    partition: Partition, application: Application | None, request: AllocationAsk
+) -> str:
     if application is None:
         return f"failed to find application {request.application_id}"
     if is_zero(request.resource_per_alloc):
@@ -193,6 +220,8 @@ def _ask_rejection(application: Application | None, request: AllocationAsk) -> s
         return "allocation contains negative resources"
     if application.state in _ENDING:
         return f"application {application.id} is {application.state}"
+    if partition.nodes.pods.is_too_many(request.constraints):
+        return f"the affinity selectors of all asks look at more than {MAX_LABEL_KEYS} labels"
     return ""
 
 
@@ -211,16 +240,6 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
     lifecycle.after_asks_removed(partition, application)
 
 
-def drop_ask(partition: Partition, application: Application, key: str) -> bool:
-    """Take an ask out, waiting or being swapped in; return whether there was one."""
-    if gang.cancel(partition, application, key) is not None:
-        return True
-    ask = partition.take_ask(application, key)
-    if ask is not None and ask.request.placeholder:
-        application.task_groups[ask.request.task_group_name].timedout += 1
-    return ask is not None
-
-
 # --- allocations --------------------------------------------------------------------------------
 
 
@@ -236,9 +255,22 @@ def add_existing(partition: Partition, allocation: Allocation) -> None:
         _reject(partition, allocation, "allocation contains negative resources")
     elif allocation.allocation_key not in application.allocations:
         partition.take_ask(application, allocation.allocation_key)
-        partition.add_existing(application, allocation, node)
+        _count_existing(partition, application, allocation, node)
         partition.arm_execution(application, allocation)
         _recover_state(partition, application, allocation)
+
+
+def _count_existing(
+    partition: Partition, application: Application, allocation: Allocation, node: Node
+) -> None:
+    """Count an allocation in whatever the limits say; one that is being released stays so."""
+    partition.nodes.pods.learn(allocation.constraints)
+    if allocation.placeholder:
+        application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
+    partition.count_in(application, allocation, node)
+    if allocation.released:
+        application.mark_released(allocation.allocation_key, TerminationType.TIMEOUT)
+        partition.tell(application, allocation)
 
 
 def _reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:

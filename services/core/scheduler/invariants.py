@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.queues import NO_PRIORITY, Queue, depth_first
 from shared.model.resources import ResourceView, add, fits_room, subtract, total_of, without_zeros
 from shared.model.states import ENDED
 
@@ -19,6 +19,9 @@ def violations(partition: Partition) -> list[str]:
         found += _application(application)
     for queue in depth_first(partition.root):
         found += _queue(queue)
+    found += _priorities(partition)
+    found += _users(partition)
+    found += _reservations(partition)
     found += _nodes(partition)
     found += _keys(partition)
     return found
@@ -81,6 +84,68 @@ def _queue(queue: Queue) -> Iterator[str]:
     yield from _differs(f"queue {queue.path} promised", queue.promised, promised)
     if queue.running_apps != running:
         yield f"queue {queue.path} counts {queue.running_apps} running applications, has {running}"
+
+
+def _priorities(partition: Partition) -> Iterator[str]:
+    """Compare what every queue shows to its siblings with what its asks make of it."""
+
+    def shown(queue: Queue) -> int:
+        if queue.is_leaf:
+            own = queue.applications.values()
+            waiting = [ask.request.priority for application in own for ask in application.asks()]
+        else:
+            waiting = [shown(child) for child in queue.children.values()]
+        highest = max(waiting, default=NO_PRIORITY)
+        if highest == NO_PRIORITY:
+            return NO_PRIORITY
+        settings = queue.settings
+        value = settings.priority_offset + (0 if settings.priority_fence else highest)
+        return max(-(2**31), min(2**31 - 1, value))
+
+    for queue in depth_first(partition.root):
+        if queue.current_priority != shown(queue):
+            yield f"queue {queue.path} shows priority {queue.current_priority}, not {shown(queue)}"
+
+
+def _users(partition: Partition) -> Iterator[str]:
+    """Compare what users and groups use with what their applications do."""
+    for tracker in partition.users.all():
+        own = [a for a in partition.applications.values() if tracker in a.trackers]
+        if set(tracker.links) != {a.id for a in own}:
+            yield f"{tracker.title} counts applications {sorted(tracker.links)}"
+        for queue in depth_first(partition.root):
+            inside = [a for a in own if queue in a.queue.lineage()]
+            usage = total_of(add(a.allocated, a.allocated_placeholder) for a in inside)
+            promised = total_of(a.promise for a in inside)
+            running = {a.id for a in inside if a.allocations}
+            name = f"{tracker.title} in {queue.path}"
+            yield from _differs(f"{name} usage", tracker.usage.get(queue.path, {}), usage)
+            yield from _differs(f"{name} promised", tracker.promised.get(queue.path, {}), promised)
+            if set(tracker.running.get(queue.path, ())) != running:
+                yield f"{name} runs {sorted(tracker.running.get(queue.path, ()))}, not {running}"
+
+
+def _reservations(partition: Partition) -> Iterator[str]:
+    """See that a reservation is known to its ask's application, its node and its shape."""
+    for application in partition.applications.values():
+        for key, held in application.reservations.items():
+            if key not in application.group_of:
+                yield f"{key} has a reservation and does not wait"
+            if held.node.reservations.get(key) is not held:
+                yield f"the reservation of {key} is not on node {held.node.node_id}"
+            if held not in held.ask.shape.reservations:
+                yield f"the reservation of {key} is not with its shape"
+    yield from _reserved_nodes(partition)
+
+
+def _reserved_nodes(partition: Partition) -> Iterator[str]:
+    for node in partition.nodes.nodes.values():
+        ordinary = [held for held in node.reservations.values() if not held.is_required]
+        if len(ordinary) > 1 or (ordinary and len(node.reservations) > 1):
+            yield f"node {node.node_id} is reserved for {list(node.reservations)}"
+        for key, held in node.reservations.items():
+            if held.application.reservations.get(key) is not held:
+                yield f"node {node.node_id} is reserved for {key}, which does not know"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

@@ -7,7 +7,10 @@ Rule 3: an ended application leaves its queue at once, so that its id can be sub
 """
 
 from services.core.scheduler.application import Application
+from services.core.scheduler.dynamic_queues import clean_later
 from services.core.scheduler.partition import Partition
+from services.core.scheduler.queues import DRAINING
+from services.core.scheduler.shapes import Ask
 from shared.messages.interface import AllocationRelease, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.resources import is_zero
@@ -29,6 +32,33 @@ def after_placeholders_changed(partition: Partition, application: Application) -
             end(partition, application)
     elif application.has_nothing:
         _complete(partition, application)
+
+
+def cancel_swap(partition: Partition, application: Application, ask_key: str) -> Ask | None:
+    """Give a replacement up because its real ask has gone; return the ask, or None.
+
+    The placeholder's release is on its way and cannot be called back.
+    """
+    placeholder_key = application.replacing_ask.pop(ask_key, None)
+    if placeholder_key is None:
+        return None
+    swap = application.replacing.pop(placeholder_key)
+    if swap.is_on_other_node:
+        partition.free_node(swap.allocation)
+    return swap.ask
+
+
+def drop_ask(partition: Partition, application: Application, key: str) -> bool:
+    """Take an ask out, waiting or being swapped in; return whether there was one.
+
+    A placeholder that was asked for and not allocated counts as timed out.
+    """
+    if cancel_swap(partition, application, key) is not None:
+        return True
+    ask = partition.take_ask(application, key)
+    if ask is not None and ask.request.placeholder:
+        application.task_groups[ask.request.task_group_name].timedout += 1
+    return ask is not None
 
 
 def after_real_removed(partition: Partition, application: Application) -> None:
@@ -69,23 +99,29 @@ def end(partition: Partition, application: Application) -> None:
     application.timers.clear()
     for ask in list(application.asks()):
         partition.take_ask(application, ask.key)
-    application.queue.applications.pop(application.id, None)
-    for queue in application.queue.lineage():
-        queue.parked.pop(application.id, None)
-        queue.allocating_accepted.pop(application.id, None)
+    _leave_queue(partition, application)
+    partition.users.unlink(application)
     partition.applications.pop(application.id, None)
     partition.replaceable.pop(application, None)
     partition.unreplaceable.pop(application, None)
     partition.outbox.touch(application)
 
 
+def _leave_queue(partition: Partition, application: Application) -> None:
+    queue = application.queue
+    queue.applications.pop(application.id, None)
+    if application.parked_at is not None:
+        application.parked_at.applications.pop(application.id, None)
+    for level in queue.lineage():
+        level.allocating_accepted.pop(application.id, None)
+    if not queue.applications and (queue.status == DRAINING or not queue.is_managed):
+        clean_later(partition)
+
+
 def remove(partition: Partition, application: Application) -> None:
     """End an application at once because the resource manager has done with it."""
-    for swap in list(application.replacing.values()):
-        if swap.is_on_other_node:
-            partition.free_node(swap.allocation)
-    application.replacing.clear()
-    application.replacing_ask.clear()
+    for ask_key in list(application.replacing_ask):
+        cancel_swap(partition, application, ask_key)
     for key in list(application.allocations):
         partition.remove(application, key)
         partition.outbox.say(

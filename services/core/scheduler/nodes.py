@@ -9,12 +9,17 @@ share in use, ``binpacking`` one less it. Shares are the only floats, and no led
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.node_view import NodeView, leaves_enough, normalised, view_of
+from services.core.scheduler.pod_topology import PodIndex
+from services.core.scheduler.selectors import SOFT_EFFECT, is_tolerated, selects
 from services.core.scheduler.shapes import Shape
-from shared.messages.interface import Allocation, Constraints, Taint, Toleration
+from shared.messages.constraints import Constraints, Taint
+from shared.messages.interface import Allocation
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
@@ -26,11 +31,13 @@ from shared.model.resources import (
     without_zeros,
 )
 
+if TYPE_CHECKING:
+    from services.core.scheduler.reservations import Reservation
+
 FAIR = "fair"
 BINPACKING = "binpacking"
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
-_HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 @dataclass(slots=True, eq=False)
@@ -48,27 +55,13 @@ class Node:
     occupied: Resource = field(default_factory=dict)
     available: Resource = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
-
-
-def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    """Return whether one of the tolerations matches the taint (Kubernetes' rules)."""
-    for toleration in tolerations:
-        if toleration.effect and toleration.effect != taint.effect:
-            continue
-        if toleration.key and toleration.key != taint.key:
-            continue
-        if toleration.operator == "Exists" or (toleration.key and toleration.value == taint.value):
-            return True
-    return False
+    reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
 
 
 def matches(constraints: Constraints, node: Node) -> bool:
-    """Return whether a node has the labels that are needed and no taint that is not tolerated."""
-    if any(node.labels.get(key) != value for key, value in constraints.node_selector):
-        return False
-    return all(
-        taint.effect not in _HARD_EFFECTS or tolerates(constraints.tolerations, taint)
-        for taint in node.taints
+    """Return whether a node is one that the constraints select, with no taint in the way."""
+    return selects(constraints, node.node_id, node.labels) and is_tolerated(
+        constraints, node.taints
     )
 
 
@@ -83,10 +76,15 @@ class NodeTable:
         self._rows: list[Node] = []
         self._columns: dict[str, int] = {}
         self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64)
+        self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64)
         self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
         self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self.pods = PodIndex()
+        self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
+        self._has_soft_taints = False
         self._rank: NDArray[np.int64] | None = None
-        self._eligible: dict[Constraints, NDArray[np.bool_]] = {}
+        self._eligible: dict[Constraints, NodeView] = {}
 
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
@@ -128,18 +126,26 @@ class NodeTable:
         """Forget which nodes match which constraints: nodes, labels or taints changed."""
         self._rank = None
         self._eligible.clear()
+        self._has_soft_taints = any(
+            taint.effect == SOFT_EFFECT for node in self._rows for taint in node.taints
+        )
+        self.pods.watch(self._rows)
 
     def place(self, node: Node, allocation: Allocation) -> None:
         """Put an allocation on a node's ledger."""
         node.allocations[allocation.allocation_key] = allocation
         add_into(node.allocated, allocation.resource_per_alloc)
         self.refresh(node)
+        if self.pods.placed(node, allocation, 1):
+            self.pods_changed = True
 
     def free(self, node: Node, key: str) -> Allocation:
         """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
         allocation = node.allocations.pop(key)
         subtract_into(node.allocated, allocation.resource_per_alloc)
         self.refresh(node)
+        if self.pods.placed(node, allocation, -1):
+            self.pods_changed = True
         return allocation
 
     def refresh(self, node: Node) -> None:
@@ -148,14 +154,16 @@ class NodeTable:
         subtract_into(available, node.allocated)
         subtract_into(available, node.occupied)
         node.available = available
+        for name in (*available, *node.capacity):
+            if name not in self._columns:
+                self._add_column(name)
         row = node.row
-        self._available[row] = 0
-        for name, value in available.items():
-            column = self._columns.get(name)
-            if column is None:
-                column = self._add_column(name)
-            self._available[row, column] = value
+        for matrix, amounts in ((self._available, available), (self._capacity, node.capacity)):
+            matrix[row] = 0
+            for name, value in amounts.items():
+                matrix[row, self._columns[name]] = value
         self._schedulable[row] = node.schedulable
+        self._reserved[row] = bool(node.reservations)
         self._score[row] = self.score(node)
 
     def score(self, node: Node) -> float:
@@ -169,33 +177,122 @@ class NodeTable:
         usage = used / weight_sum if weight_sum else 0.0
         return usage if self.policy == FAIR else 1.0 - usage
 
-    def best(self, shape: Shape) -> Node | None:
-        """Return the first node, in order, that has the room and matches, or None."""
+    def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
+        """Return the first node, in order, that has the room and matches, or None.
+
+        Reserved nodes are left out; with ``backfill`` one is taken where the reservation does not
+        lack what the shape takes, if no other node will do.
+        """
         count = len(self._rows)
-        mask = self._schedulable[:count] & self._eligible_mask(shape.constraints)
+        mask = self._schedulable[:count] & self._view(shape.constraints).eligible
+        if not self._keep_room(mask, shape):
+            return None
+        rows = np.flatnonzero(mask & ~self._reserved[:count])
+        if not rows.size and backfill:
+            rows = np.array(
+                [r for r in np.flatnonzero(mask) if leaves_enough(self._rows[r], shape)]
+            )
+        return self._first(rows, shape) if rows.size else None
+
+    def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
+        """Narrow rows to those with the room, and that pods leave open; return whether any is."""
+        count = len(self._rows)
         for name, value in shape.resource.items():
             if value <= 0:
                 continue
             column = self._columns.get(name)
             if column is None:
-                return None
+                return False
             mask &= self._available[:count, column] >= value
-        rows = np.flatnonzero(mask)
-        if not rows.size:
-            return None
+        if not mask.any():
+            return False
+        open_rows = self._open_rows(shape)
+        if open_rows is not None:
+            mask &= open_rows
+        return bool(mask.any())
+
+    def _open_rows(self, shape: Shape) -> NDArray[np.bool_] | None:
+        view = self._view(shape.constraints)
+        return self.pods.mask(shape, view.eligible, view.selected)
+
+    def _first(self, rows: NDArray[np.int64], shape: Shape) -> Node:
+        """Return the first of some rows: the most preferred, then by score, then by node id."""
+        rows = self._most_preferred(rows, shape)
         scores = self._score[rows]
         ties = rows[scores == scores.min()]
         if ties.size > 1:
             ties = ties[[int(np.argmin(self._ranks()[ties]))]]
         return self._rows[int(ties[0])]
 
+    def _most_preferred(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return the rows that an ask would rather have, all of them where it does not mind.
+
+        Each preference is brought to 0 to 100 over the rows; their weights are Kubernetes' own.
+        """
+        view = self._view(shape.constraints)
+        wishes = [(view.preferred, False, 2)] if shape.constraints.preferred_nodes else []
+        if self._has_soft_taints:
+            wishes.append((view.soft_taints, True, 3))
+        wishes += [(s, less, 2) for s, less in self.pods.preference(shape)]
+        if not wishes or rows.size == 1:
+            return rows
+        total = np.zeros(rows.size, dtype=np.int64)
+        for scores, is_less_better, weight in wishes:
+            total += weight * normalised(scores[rows], is_less_better=is_less_better)
+        liked: NDArray[np.int64] = rows[total == total.max()]
+        return liked
+
     def fits(self, node: Node, shape: Shape) -> bool:
-        """Return whether a node has the room for a shape now and matches it."""
+        """Return whether a node has the room for a shape now and matches it; pods aside."""
         return (
-            node.schedulable
+            (node.schedulable or bool(shape.constraints.required_node))
             and fits_room(node.available, shape.resource)
             and matches(shape.constraints, node)
         )
+
+    def takes(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node can take a shape now, other pods heeded, reservations not."""
+        if not self.fits(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        return open_rows is None or bool(open_rows[node.row])
+
+    # --- reservations ---------------------------------------------------------------------------
+
+    def has_unreserved(self) -> bool:
+        """Return whether a schedulable node is not reserved."""
+        count = len(self._rows)
+        return bool((self._schedulable[:count] & ~self._reserved[:count]).any())
+
+    def best_to_reserve(self, shape: Shape) -> Node | None:
+        """Return the unreserved node that could hold a shape and whose room is the tightest."""
+        count = len(self._rows)
+        mask = self._schedulable[:count] & self._view(shape.constraints).eligible
+        mask &= ~self._reserved[:count]
+        for name, value in shape.resource.items():
+            if value > 0:
+                column = self._columns.get(name)
+                if column is None:
+                    return None
+                mask &= self._capacity[:count, column] >= value
+        rows = np.flatnonzero(mask)
+        if not rows.size:
+            return None
+        looseness = self._looseness(rows, shape)
+        ties = rows[looseness == looseness.min()]
+        return self._rows[int(ties[np.argmin(self._ranks()[ties])])]
+
+    def _looseness(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.float64]:
+        """Return how much room would be left over: a share of every type, 1 where none is asked."""
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, column in self._columns.items():
+            room = self._available[rows, column]
+            wanted = shape.resource.get(name, 0)
+            if wanted <= 0:
+                total += room != 0
+            else:
+                total += np.where(room > wanted, (room - wanted) / np.maximum(room, 1), 0.0)
+        return total
 
     def refusal(self, shape: Shape) -> Refusal:
         """Return why no node takes a shape now, with the numbers behind it."""
@@ -221,14 +318,14 @@ class NodeTable:
             f"{len(large)} could hold it when empty",
         )
 
-    def _eligible_mask(self, constraints: Constraints) -> NDArray[np.bool_]:
-        mask = self._eligible.get(constraints)
-        if mask is None:
+    def _view(self, constraints: Constraints) -> NodeView:
+        """Return what constraints make of every row, for what depends on the node alone."""
+        view = self._eligible.get(constraints)
+        if view is None:
             if len(self._eligible) >= MAX_CONSTRAINTS:
                 self._eligible.clear()
-            mask = np.array([matches(constraints, node) for node in self._rows], dtype=np.bool_)
-            self._eligible[constraints] = mask
-        return mask
+            view = self._eligible[constraints] = view_of(constraints, self._rows)
+        return view
 
     def _ranks(self) -> NDArray[np.int64]:
         if self._rank is None:
@@ -241,11 +338,13 @@ class NodeTable:
     def _grow_rows(self) -> None:
         more = self._score.shape[0]
         self._available = np.pad(self._available, ((0, more), (0, 0)))
+        self._capacity = np.pad(self._capacity, ((0, more), (0, 0)))
         self._score = np.pad(self._score, (0, more))
+        self._reserved = np.pad(self._reserved, (0, more))
         self._schedulable = np.pad(self._schedulable, (0, more))
 
-    def _add_column(self, name: str) -> int:
+    def _add_column(self, name: str) -> None:
         column = self._columns[name] = len(self._columns)
         if column == self._available.shape[1]:
             self._available = np.pad(self._available, ((0, 0), (0, column)))
-        return column
+            self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))

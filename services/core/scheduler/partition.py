@@ -9,8 +9,12 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
-from services.core.scheduler.queues import ROOT, Queue
-from services.core.scheduler.shapes import Ask, Shape, ShapeTable
+from services.core.scheduler.placement import PlacementRules
+from services.core.scheduler.queues import Queue
+from services.core.scheduler.reservations import Reservation, unreserve
+from services.core.scheduler.settings import Settings
+from services.core.scheduler.shapes import Ask, Bucket, Shape, ShapeTable
+from services.core.scheduler.users import UserTable
 from services.core.scheduler.views import allocation_state, ask_state
 from shared.messages.interface import (
     Allocation,
@@ -19,25 +23,15 @@ from shared.messages.interface import (
     TerminationType,
     UpdatedApplication,
 )
-from shared.messages.protocol import TimerKind, TimerSet
+from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, TimerSet
 from shared.messages.state import AskState
+from shared.model.names import ROOT
+from shared.model.reasons import Refusal
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
 COMPLETING_TIMEOUT_MS = 30_000
-WHOLE_GANG = "whole"
-PARTIAL_GANG = "partial"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Muster's own scheduler settings, beside queues.yaml.
-
-    ``gang_admission``: a gang starts its placeholders when the whole of it fits the headroom
-    (``whole``), or as far as they fit (``partial``, as YuniKorn does; contract case G-23).
-    """
-
-    gang_admission: str = WHOLE_GANG
+CLEANER_INTERVAL_MS = 10_000
 
 
 @dataclass(eq=False)
@@ -54,14 +48,23 @@ class Partition:
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     shapes: ShapeTable = field(default_factory=ShapeTable)
+    users: UserTable = field(default_factory=UserTable)
+    rules: PlacementRules = field(default_factory=PlacementRules)
     blocked_shapes: dict[Shape, None] = field(default_factory=dict)
+    reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
+    shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
+    reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
     outbox: Outbox = field(default_factory=Outbox)
     config_checksum: str = ""
+    config_text: str = ""
     config_error: str = ""
     config_time_ns: int = 0
+    config_warnings: tuple[str, ...] = ()
     preemption_enabled: bool = True
+    quota_preemption_enabled: bool = False
+    timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     _sequence: int = 0
     _generation: int = 0
 
@@ -74,51 +77,95 @@ class Partition:
 
     def add_ask(self, application: Application, request: AllocationAsk) -> None:
         """Let an ask wait in its application."""
-        ask = Ask(request, self.shapes.shape_of(request), self.next_sequence())
+        if self.nodes.pods.learn(request.constraints):
+            self._shape_anew()
+        labels = self.nodes.pods.labels_of(request.allocation_tags)
+        shape = self.shapes.shape_of(request, labels)
+        created_ns = request.create_time_ns or self.now_ns
+        ask = Ask(request, shape, self.next_sequence(), created_ns)
         application.add_ask(ask)
-        self.outbox.asks[ask.key] = ask_state(ask)
+        if shape in self.blocked_shapes:
+            self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
+        self.outbox.asks[ask.key] = ask_state(ask, application.owner)
         self.outbox.touch(application)
 
+    def _shape_anew(self) -> None:
+        """Give every ask that waits its shape again: there are labels that count from now on."""
+        for application in self.applications.values():
+            for reservation in list(application.reservations.values()):
+                unreserve(self, reservation)
+            for ask in list(application.asks()):
+                application.take_ask(ask.key)
+                self._let_go(ask.shape)
+                labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
+                shape = self.shapes.shape_of(ask.request, labels)
+                application.add_ask(replace(ask, shape=shape))
+            application.enter()
+            self.tell_asks(application)
+
+    def tell_asks(self, application: Application) -> None:
+        """Say all asks of an application anew: they wait under other names."""
+        for ask in application.asks():
+            self.outbox.asks[ask.key] = ask_state(ask, application.owner)
+
     def take_ask(self, application: Application, key: str) -> Ask | None:
-        """Take an ask out of its application, or return None."""
+        """Take an ask out of its application, its reservation with it; None when it is unknown."""
         ask = application.take_ask(key)
         if ask is not None:
+            if key in application.reservations:
+                unreserve(self, application.reservations[key])
+            self._let_go(ask.shape)
             self.outbox.asks[key] = AskState(key, application.id, removed=True)
             self.outbox.touch(application)
         return ask
 
+    def take_head(self, application: Application, ask: Ask) -> None:
+        """Take an ask out because it is being placed; what comes after it takes its turn."""
+        order, group = application.order, application.group_of[ask.key]
+        self.take_ask(application, ask.key)
+        application.requeue(group, order)
+
+    def _let_go(self, shape: Shape) -> None:
+        if self.shapes.let_go(shape):
+            self.blocked_shapes.pop(shape, None)
+            self.shapes_to_reserve.pop(shape, None)
+
     def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
         """Turn an ask into an allocation on a node, in every ledger, and tell it."""
-        order = application.order
-        group = application.group_of[ask.key]
-        self.take_ask(application, ask.key)
         allocation = allocation_of(ask.request, node.node_id)
-        self.nodes.place(node, allocation)
-        application.queue.allocate(allocation.resource_per_alloc)
-        application.add_allocation(allocation)
-        application.requeue(group, order)
-        self._tell(application, allocation)
+        self.count_in(application, allocation, node)
+        self.take_head(application, ask)  # its reservation ends when the room is already taken
         self.outbox.say("new_allocations", allocation)
         return allocation
 
-    def add_existing(self, application: Application, allocation: Allocation, node: Node) -> None:
-        """Count an allocation that exists already, whatever the limits say (recovery)."""
-        self.nodes.place(node, allocation)
-        application.queue.allocate(allocation.resource_per_alloc)
-        if allocation.placeholder:
-            application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
+    def count_in(self, application: Application, allocation: Allocation, node: Node) -> None:
+        """Count an allocation into every ledger, whatever the limits say."""
+        if allocation.allocation_key not in node.allocations:
+            self.nodes.place(node, allocation)
+            self.heed_pods()
+        amount = allocation.resource_per_alloc
+        application.queue.allocate(amount)
+        for tracker in application.trackers:
+            tracker.count_in(application.queue, application.id, amount)
+            self.users.changed[tracker] = None
         application.add_allocation(allocation)
-        if allocation.released:
-            application.mark_released(allocation.allocation_key, TerminationType.TIMEOUT)
-        self._tell(application, allocation)
+        self.tell(application, allocation)
 
     def remove(self, application: Application, key: str) -> Allocation | None:
         """Take an allocation out of every ledger, or return None when there is none."""
+        why = application.released.get(key)
         allocation = application.remove_allocation(key)
         if allocation is None:
             return None
+        amount = allocation.resource_per_alloc
         self.free_node(allocation)
-        application.queue.release(allocation.resource_per_alloc)
+        application.queue.release(amount)
+        if why == TerminationType.PREEMPTED_BY_SCHEDULER:
+            application.queue.change_preempting(amount, {})
+        is_last = not application.allocations
+        for tracker in application.trackers:
+            tracker.count_out(application.queue, application.id, amount, is_last=is_last)
+            self.users.changed[tracker] = None
         self.outbox.allocations[key] = replace(
             allocation_state(allocation, released=True), removed=True
         )
@@ -130,9 +177,11 @@ class Partition:
         node = self.nodes.nodes.get(allocation.node_id)
         if node is not None and allocation.allocation_key in node.allocations:
             self.nodes.free(node, allocation.allocation_key)
+            self.heed_pods()
             self.node_improved(node)
 
-    def _tell(self, application: Application, allocation: Allocation) -> None:
+    def tell(self, application: Application, allocation: Allocation) -> None:
+        """Say that an allocation's values have changed."""
         key = allocation.allocation_key
         self.outbox.allocations[key] = allocation_state(
             allocation,
@@ -150,7 +199,10 @@ class Partition:
     ) -> None:
         """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
         application.mark_released(key, why)
-        self._tell(application, application.allocations[key])
+        allocation = application.allocations[key]
+        if why is TerminationType.PREEMPTED_BY_SCHEDULER:
+            application.queue.change_preempting({}, allocation.resource_per_alloc)
+        self.tell(application, allocation)
         self.outbox.say(
             "released_allocations", AllocationRelease(application.id, key, why, message=message)
         )
@@ -158,20 +210,53 @@ class Partition:
     # --- nodes ----------------------------------------------------------------------------------
 
     def node_improved(self, node: Node) -> None:
-        """Look again at the shapes that no node had room for, with this node."""
+        """Look again at what no node had room for, with this node."""
         self.outbox.nodes[node.node_id] = node
-        for shape in list(self.blocked_shapes):
-            if self.nodes.fits(node, shape):
-                self.open_shape(shape)
+        for reservation in node.reservations.values():
+            reservation.retry()
+        if not node.reservations or self.settings.backfill:
+            for shape in list(self.blocked_shapes):
+                if self.nodes.fits(node, shape):
+                    self.open_shape(shape)
+        if self.blocked_shapes and not node.reservations:
+            self.shapes_to_reserve.update(self.blocked_shapes)
         self.replaceable.update(self.unreplaceable)
         self.unreplaceable.clear()
 
     def open_shape(self, shape: Shape) -> None:
-        """Let the asks of a shape be considered again, in every leaf."""
+        """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
         self.blocked_shapes.pop(shape, None)
+        for reservation in shape.reservations:
+            reservation.retry()
         for bucket in list(shape.blocked_buckets):
             self.outbox.touch_queue(bucket.leaf)
             bucket.leaf.open(bucket)
+
+    def heed_pods(self) -> None:
+        """Look again at the shapes that other pods keep from a node, where those have changed."""
+        if not self.nodes.pods_changed:
+            return
+        self.nodes.pods_changed = False
+        for shape in list(self.blocked_shapes):
+            if shape.labels or shape.constraints.asks_about_pods:
+                self.open_shape(shape)
+
+    def refuse_by_nodes(self, bucket: Bucket, refusal: Refusal) -> None:
+        """Set a bucket aside because no node takes its shape; its asks may get reservations."""
+        shape = bucket.shape
+        bucket.leaf.block(bucket, refusal, None, self.now_ns)
+        self.blocked_shapes[shape] = None
+        self.shapes_to_reserve[shape] = None
+        self.outbox.touch_queue(bucket.leaf)
+
+    def look_for_old_asks_at(self, due_ns: int) -> None:
+        """Have asks that get old enough for a reservation looked for at a moment."""
+        if not self.settings.reservations or due_ns <= self.now_ns:
+            return
+        if self.reservations_due_ns and self.reservations_due_ns <= due_ns:
+            return
+        self.reservations_due_ns = due_ns
+        self.arm_own_timer(TimerKind.RESERVATION, due_ns)
 
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all."""
@@ -193,8 +278,9 @@ class Partition:
             )
             if after is not ApplicationState.ACCEPTED:
                 queue.allocating_accepted.pop(application.id, None)
-            if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
-                queue.wake()
+        if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
+            for gate in application.gates():
+                gate.open()
         application.keep_promise()
         if before is ApplicationState.COMPLETING:
             self.cancel_timer(application, TimerKind.COMPLETING)
@@ -217,11 +303,18 @@ class Partition:
         self, application: Application, kind: TimerKind, due_ns: int, detail: str = ""
     ) -> None:
         """Arm a timer for a moment; its generation tells it from every earlier one."""
-        self._generation += 1
         timer_id = timer_name(application, kind, detail)
+        self._arm(application.timers, TimerSet(timer_id, kind, application.id, "", due_ns))
+
+    def arm_own_timer(self, kind: TimerKind, due_ns: int) -> None:
+        """Arm a timer of the partition itself; one of the kind that is armed is moved."""
+        self._arm(self.timers, TimerSet(kind.value, kind, PARTITION_TIMER, "", due_ns))
+
+    def _arm(self, timers: dict[str, tuple[str, int]], timer: TimerSet) -> None:
+        self._generation += 1
         generation = f"{self.epoch}.{self._generation}"
-        application.timers[timer_id] = (generation, due_ns)
-        self.outbox.arm(TimerSet(timer_id, kind, application.id, generation, due_ns))
+        timers[timer.timer_id] = (generation, timer.due_ns)
+        self.outbox.arm(replace(timer, generation=generation))
 
     def arm_execution(self, application: Application, allocation: Allocation) -> None:
         """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
@@ -238,15 +331,18 @@ class Partition:
         if armed is not None:
             self.outbox.cancel(timer_id, armed[0])
 
-    def armed_timers(self) -> tuple[TimerSet, ...]:
-        """Return every timer that is armed, for a timer service that starts."""
-        return tuple(
-            TimerSet(
-                timer_id, TimerKind(timer_id.split("/", 1)[0]), application.id, generation, due_ns
-            )
-            for application in self.applications.values()
-            for timer_id, (generation, due_ns) in application.timers.items()
+    def timer_orders(self) -> TimerOrders:
+        """Return every timer that is armed, for a timer service that starts anew."""
+        owners = [(PARTITION_TIMER, self.timers)]
+        owners += [
+            (application.id, application.timers) for application in self.applications.values()
+        ]
+        armed = tuple(
+            TimerSet(timer_id, TimerKind(timer_id.split("/", 1)[0]), owner, generation, due_ns)
+            for owner, timers in owners
+            for timer_id, (generation, due_ns) in timers.items()
         )
+        return TimerOrders(reset=True, armed=armed)
 
 
 def timer_name(application: Application, kind: TimerKind, detail: str = "") -> str:

@@ -4,16 +4,22 @@ Rule 1: ``allocated`` of a parent is the sum of its children's; a leaf's is the 
         applications', placeholders included.
 Rule 2: an ask fits a queue when it fits every queue on the path to the root. A type that a
         queue's max lacks is unlimited there; the root's max is the cluster, and must have it.
-Rule 3: whoever is refused by a queue is written down there, and looked at again only when that
+Rule 3: whoever is refused by a queue waits at its gate, and is looked at again only when that
         queue has more room than before.
-Source: contract sections 6.2, 6.3, 6.5 and 6.11.
+Rule 4: ``current_priority`` is what a queue shows to its siblings: the highest priority that
+        waits in it, with its offset added, or its offset alone behind a fence. It is kept right
+        on the way up when an application's highest priority changes, and costs the depth.
+Source: contract sections 6.2 to 6.5 and 6.11.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from services.core.scheduler.shapes import AskGroup, Bucket, EntryKey, Shape
+from services.core.scheduler.access import NOBODY, Access
+from services.core.scheduler.gates import Gate
+from services.core.scheduler.queue_settings import Limit, QueueSettings, Template
+from services.core.scheduler.shapes import AskGroup, Bucket, BucketHeap, BucketKey, EntryKey
 from shared.model.reasons import Refusal
 from shared.model.resources import (
     Resource,
@@ -28,23 +34,10 @@ from shared.model.resources import (
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
 
-ROOT = "root"
-FIFO = "fifo"
-FAIR = "fair"
 NO_PRIORITY = -(2**31)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueConfig:
-    """What a queues.yaml says of one queue; None is "not set". ``children`` are in file order."""
-
-    name: str
-    parent: bool = False
-    max_resource: Resource | None = None
-    guaranteed_resource: Resource | None = None
-    max_applications: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
-    children: tuple["QueueConfig", ...] = ()
+HIGHEST_PRIORITY = 2**31 - 1
+ACTIVE = "Active"
+DRAINING = "Draining"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,26 +48,33 @@ class Queue:
     parent: "Queue | None" = None
     is_leaf: bool = True
     is_managed: bool = True
-    status: str = "Active"
+    status: str = ACTIVE
     max_resource: Resource | None = None
     guaranteed_resource: Resource | None = None
     max_applications: int = 0
     properties: dict[str, str] = field(default_factory=dict)
-    sort_policy: str = FIFO
-    priority_sorting: bool = True
+    settings: QueueSettings = field(default_factory=QueueSettings)
+    submit_access: Access = NOBODY
+    admin_access: Access = NOBODY
+    template: Template | None = None
+    user_limits: dict[str, Limit] = field(default_factory=dict)
+    group_limits: dict[str, Limit] = field(default_factory=dict)
     children: dict[str, "Queue"] = field(default_factory=dict)
     applications: dict[str, "Application"] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
     pending: Resource = field(default_factory=dict)
     promised: Resource = field(default_factory=dict)  # to admitted gangs, not allocated yet
+    preempting: Resource = field(default_factory=dict)  # released to make room, not gone yet
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
+    current_priority: int = NO_PRIORITY
+    highest: int = NO_PRIORITY  # of the applications or children, before offset and fence
     priorities: dict[int, int] = field(default_factory=dict)
-    buckets: dict[Shape, Bucket] = field(default_factory=dict)
-    open_buckets: dict[Bucket, None] = field(default_factory=dict)
+    buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
+    open_buckets: BucketHeap = field(default_factory=BucketHeap)
     active_children: dict[str, "Queue"] = field(default_factory=dict)
-    blocked_buckets: dict[Bucket, None] = field(default_factory=dict)
-    parked: dict[str, "Application"] = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
+    starter: "Application | None" = None  # the one that is let start, where one at a time is
     path: str = ""
 
     def __post_init__(self) -> None:
@@ -87,6 +87,8 @@ class Queue:
             yield queue
             queue = queue.parent
 
+    # --- limits and ledgers ---------------------------------------------------------------------
+
     def effective_max(self) -> Resource | None:
         """Return the tightest limit on the path to the root, type by type; None is no limit."""
         result: Resource | None = None
@@ -94,6 +96,15 @@ class Queue:
             if queue.max_resource is not None:
                 result = smaller_of(result or {}, queue.max_resource)
         return result
+
+    def headroom(self) -> Resource:
+        """Return what may still be allocated here, for the types with a limit on the path."""
+        room: Resource = {}
+        for queue in self.lineage():
+            limit = queue.max_resource or {}
+            left = {name: most - queue.allocated.get(name, 0) for name, most in limit.items()}
+            room = smaller_of(room, left)
+        return room
 
     def first_without_room(
         self, amount: ResourceView, *, heed_promises: bool = False
@@ -137,16 +148,22 @@ class Queue:
             add_into(queue.allocated, amount)
 
     def release(self, amount: ResourceView) -> None:
-        """Take from the ledgers from here to the root, and wake whom that refused."""
+        """Take from the ledgers from here to the root, and let whom that refused try again."""
         for queue in self.lineage():
             subtract_into(queue.allocated, amount)
-            queue.wake()
+            queue.gate.open()
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:
         """Change what an admitted gang has yet to allocate, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.promised, before)
             add_into(queue.promised, after)
+
+    def change_preempting(self, before: ResourceView, after: ResourceView) -> None:
+        """Change what is being released to make room, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.preempting, before)
+            add_into(queue.preempting, after)
 
     def add_pending(self, amount: ResourceView) -> None:
         """Add to what waits, from here to the root."""
@@ -161,27 +178,62 @@ class Queue:
     def set_max(self, limit: Resource | None) -> None:
         """Change the queue's own limit; whoever it refused is looked at again."""
         self.max_resource = limit
-        self.wake()
+        self.gate.open()
 
-    def wake(self) -> None:
-        """Open the buckets, and enter the applications, that this queue has refused."""
-        for bucket in list(self.blocked_buckets):
-            bucket.leaf.open(bucket)
-        parked, self.parked = self.parked, {}
-        for application in parked.values():
-            application.unpark()
+    # --- priority -------------------------------------------------------------------------------
 
-    def bucket(self, shape: Shape) -> Bucket:
-        """Return this leaf's bucket of a shape."""
-        bucket = self.buckets.get(shape)
+    def change_priority(self, before: int, after: int) -> None:
+        """Count an application, or a child, from one priority to another (NO_PRIORITY: none)."""
+        queue: Queue | None = self
+        while queue is not None and before != after:
+            queue._count(before, after)
+            before, after = queue.current_priority, queue.published()
+            queue.current_priority = after
+            queue = queue.parent
+
+    def _count(self, before: int, after: int) -> None:
+        counts = self.priorities
+        if after != NO_PRIORITY:
+            counts[after] = counts.get(after, 0) + 1
+        if before != NO_PRIORITY:
+            counts[before] -= 1
+            if not counts[before]:
+                del counts[before]
+        if after > self.highest:
+            self.highest = after
+        elif before == self.highest and before not in counts:
+            self.highest = max(counts, default=NO_PRIORITY)
+
+    def published(self) -> int:
+        """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""
+        if self.highest == NO_PRIORITY:
+            return NO_PRIORITY
+        offset = self.settings.priority_offset
+        if self.settings.priority_fence:
+            return offset
+        return max(NO_PRIORITY, min(HIGHEST_PRIORITY, self.highest + offset))
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Take settings over; what the queue shows to its siblings may change with them."""
+        self.settings = settings
+        before, after = self.current_priority, self.published()
+        self.current_priority = after
+        if self.parent is not None:
+            self.parent.change_priority(before, after)
+
+    # --- buckets --------------------------------------------------------------------------------
+
+    def bucket(self, key: BucketKey) -> Bucket:
+        """Return this leaf's bucket of a shape and, where limits apply to them, of an owner."""
+        bucket = self.buckets.get(key)
         if bucket is None:
-            bucket = self.buckets[shape] = Bucket(self, shape)
+            bucket = self.buckets[key] = Bucket(self, key)
         return bucket
 
     def open(self, bucket: Bucket) -> None:
         """Let a bucket be considered; a bucket that was blocked is no longer."""
         bucket.unblock()
-        self.open_buckets[bucket] = None
+        self.open_buckets.push(bucket)
         self.activate()
 
     def enter(self, group: AskGroup) -> None:
@@ -210,47 +262,26 @@ class Queue:
 
     def first_group(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the group whose head ask is this leaf's next, or None."""
-        best: tuple[EntryKey, AskGroup] | None = None
-        for bucket in list(self.open_buckets):
-            entry = bucket.first()
-            if entry is None:
-                del self.open_buckets[bucket]
-            elif best is None or entry[0] < best[0]:
-                best = entry
-        return best
+        return self.open_buckets.first()
 
-    def block(self, bucket: Bucket, refusal: Refusal, at: "Queue | None", now_ns: int) -> None:
-        """Set a bucket aside: a queue without headroom refuses it, or (None) the nodes do."""
-        self.open_buckets.pop(bucket, None)
+    def block(self, bucket: Bucket, refusal: Refusal, at: Gate | None, now_ns: int) -> None:
+        """Set a bucket aside: a gate refuses it, or (None) no node has the room."""
+        self.open_buckets.withdraw(bucket)
         bucket.refusal = refusal
-        bucket.refused_since_ns = bucket.refused_since_ns or now_ns
-        bucket.blocked_by = at
+        bucket.refused_since_ns = now_ns
+        bucket.blocked_at = at
         if at is not None:
-            at.blocked_buckets[bucket] = None
+            at.buckets[bucket] = None
         else:
             bucket.shape.blocked_buckets[bucket] = None
 
     def drop(self, bucket: Bucket) -> None:
         """Forget a bucket whose last group has gone."""
         bucket.unblock()
-        self.open_buckets.pop(bucket, None)
-        self.buckets.pop(bucket.shape, None)
+        self.open_buckets.withdraw(bucket)
+        self.buckets.pop(bucket.key, None)
 
-    def count_priority(self, priority: int, change: int) -> None:
-        """Count an application with this highest ask priority in or out (leaf only)."""
-        count = self.priorities.get(priority, 0) + change
-        if count:
-            self.priorities[priority] = count
-        else:
-            self.priorities.pop(priority, None)
-
-    def current_priority(self) -> int:
-        """Return the highest priority that waits here; NO_PRIORITY when nothing does."""
-        if self.is_leaf:
-            return max(self.priorities, default=NO_PRIORITY)
-        return max(
-            (child.current_priority() for child in self.children.values()), default=NO_PRIORITY
-        )
+    # --- order ----------------------------------------------------------------------------------
 
     def fair_share(self, fair_max: ResourceView) -> float:
         """Return the largest share of what this queue is promised, over its types.
@@ -277,25 +308,29 @@ class Queue:
         return {**above, **(self.max_resource or {})}
 
     def next_child(self) -> "Queue | None":
-        """Return the active child to serve first, or None.
+        """Return the active child to serve first, or None."""
+        children = [child for child in self.active_children.values() if child.status != "Stopped"]
+        if len(children) <= 1:
+            return children[0] if children else None
+        return min(children, key=self.order_of_children())
+
+    def order_of_children(self) -> Callable[["Queue"], tuple[float, float, int, str]]:
+        """Return the key by which children are served.
 
         Priority, then fair share, then the larger pending; with priority sorting off the fair
         share comes first. Equal children are served in the order of their names.
         """
-        children = [child for child in self.active_children.values() if child.status != "Stopped"]
-        if not children:
-            return None
-        if len(children) == 1:
-            return children[0]
-        return min(children, key=self._order_of)
+        above = self.fair_max()
+        priority_first = self.settings.priority_sorting
 
-    def _order_of(self, child: "Queue") -> tuple[float, float, int, str]:
-        share = child.fair_share(child.fair_max())
-        priority = -child.current_priority()
-        pending = -sum(child.pending.values())
-        if self.priority_sorting:
-            return (priority, share, pending, child.path)
-        return (share, priority, pending, child.path)
+        def order(child: Queue) -> tuple[float, float, int, str]:
+            share = child.fair_share({**above, **(child.max_resource or {})})
+            priority = -child.current_priority
+            pending = -sum(child.pending.values())
+            first = (priority, share) if priority_first else (share, priority)
+            return (*first, pending, child.path)
+
+        return order
 
 
 def depth_first(root: Queue) -> Iterator[Queue]:

@@ -7,18 +7,13 @@ Recovery (architecture section 4): until a SyncEnd the machine only listens. A S
 epoch that is not lower starts a new partition; lower epochs are refused.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from services.core.scheduler import cluster, cycle, gang, intake, lifecycle
+from services.core.scheduler import backoff, cluster, cycle, dynamic_queues, gang, intake, lifecycle
 from services.core.scheduler.application import Application
-from services.core.scheduler.partition import (
-    COMPLETING_TIMEOUT_MS,
-    PARTIAL_GANG,
-    WHOLE_GANG,
-    Partition,
-    Settings,
-)
-from services.core.scheduler.tree import PartitionConfig, configure, drop_drained
+from services.core.scheduler.partition import COMPLETING_TIMEOUT_MS, Partition
+from services.core.scheduler.settings import settings_from
+from services.core.scheduler.tree import PartitionConfig, configure, conflict
 from services.core.scheduler.views import (
     allocation_state,
     application_summary,
@@ -26,6 +21,7 @@ from services.core.scheduler.views import (
     node_state,
     partition_state,
     queue_state,
+    user_state,
 )
 from shared.messages.envelope import API_ALL, SHIM_ADAPTER, TIMERS, Address, Envelope, Outgoing
 from shared.messages.interface import (
@@ -43,7 +39,6 @@ from shared.messages.protocol import (
     TimerFired,
     TimerFirings,
     TimerKind,
-    TimerOrders,
     TimerSyncRequest,
 )
 from shared.messages.state import ApplicationSummary, SnapshotRequest, StateDelta
@@ -78,7 +73,7 @@ class Scheduler:
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
         self._handlers: dict[type, Callable[[Envelope], None]] = {
-            Heartbeat: self._on_heartbeat,
+            Heartbeat: lambda _: None,
             SyncBegin: self._on_sync_begin,
             SyncEnd: self._on_sync_end,
             UpdateRequest: self._on_update,
@@ -124,10 +119,6 @@ class Scheduler:
 
     # --- recovery -------------------------------------------------------------------------------
 
-    def _on_heartbeat(self, _: Envelope) -> None:
-        if any(queue.status == "Draining" for queue in self.partition.queues.values()):
-            drop_drained(self.partition)
-
     def _on_sync_begin(self, envelope: Envelope) -> None:
         begin = envelope.message
         assert isinstance(begin, SyncBegin)
@@ -135,7 +126,7 @@ class Scheduler:
         self._is_syncing = True
         self.is_synced = False
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
-        self.partition.settings = _settings(begin.scheduler)
+        self.partition.settings = settings_from(begin.scheduler)
         self._configure(begin.config)
 
     def _on_sync_end(self, _: Envelope) -> None:
@@ -151,11 +142,7 @@ class Scheduler:
             application.enter()
             partition.replaceable[application] = None
         partition.outbox.forget_timers()
-        self._answers.append(
-            Outgoing(
-                TIMERS, TimerOrders(reset=True, armed=partition.armed_timers()), epoch=self._epoch
-            )
-        )
+        self._tell_timers()
         self._seq = 0
         self._snapshot_for[API_ALL.routing_key] = None
 
@@ -186,11 +173,21 @@ class Scheduler:
         try:
             config = self._parse(text)
         except ConfigurationError as error:
-            self.partition.config_error = str(error)
-            self.partition.outbox.partition_changed = True
-            return str(error)
+            return self._refuse_configuration(str(error))
+        if config.checksum == self.partition.config_checksum:
+            self.partition.config_error = ""
+            return ""
+        error_text = conflict(self.partition, config)
+        if error_text:
+            return self._refuse_configuration(error_text)
         configure(self.partition, config)
         return ""
+
+    def _refuse_configuration(self, error: str) -> str:
+        """Keep the configuration that stands, and say where people look why."""
+        self.partition.config_error = error
+        self.partition.outbox.partition_changed = True
+        return error
 
     # --- timers ---------------------------------------------------------------------------------
 
@@ -204,29 +201,52 @@ class Scheduler:
 
     def _fire(self, fired: TimerFired) -> None:
         """Act on a timer, unless its generation no longer stands: late ones are harmless."""
-        application = self.partition.applications.get(fired.application_id)
-        if application is None:
-            return
-        armed = application.timers.get(fired.timer_id)
+        partition = self.partition
+        application = partition.applications.get(fired.application_id)
+        timers = partition.timers if application is None else application.timers
+        armed = timers.get(fired.timer_id)
         if armed is None or armed[0] != fired.generation:
             return
-        del application.timers[fired.timer_id]
+        del timers[fired.timer_id]
+        if application is None:
+            self._fire_own(fired.kind)
+        else:
+            self._fire_of(application, fired)
+
+    def _fire_own(self, kind: TimerKind) -> None:
+        """Act on a timer of the partition itself."""
+        partition = self.partition
+        if kind is TimerKind.CLEANER:
+            dynamic_queues.clean_up(partition)
+        elif kind is TimerKind.RESERVATION:
+            partition.reservations_due_ns = 0
+            partition.shapes_to_reserve.update(partition.blocked_shapes)
+
+    def _fire_of(self, application: Application, fired: TimerFired) -> None:
+        """Act on a timer of an application."""
         match fired.kind:
             case TimerKind.PLACEHOLDER:
                 gang.placeholder_timeout(self.partition, application)
             case TimerKind.COMPLETING:
                 gang.completing_timeout(self.partition, application)
+            case TimerKind.BACKOFF:
+                backoff.end(self.partition, application)
             case TimerKind.EXECUTION:
                 key = fired.timer_id.removeprefix(f"{fired.kind}/{application.id}/")
                 if key in application.allocations and key not in application.released:
                     self.partition.release(
                         application, key, TerminationType.TIMEOUT, "execution timeout"
                     )
+            case TimerKind.RESERVATION | TimerKind.CLEANER:
+                pass  # the partition's own
 
     def _on_timer_sync(self, _: Envelope) -> None:
         if self.is_synced:
-            orders = TimerOrders(reset=True, armed=self.partition.armed_timers())
-            self._answers.append(Outgoing(TIMERS, orders, epoch=self._epoch))
+            self._tell_timers()
+
+    def _tell_timers(self) -> None:
+        orders = self.partition.timer_orders()
+        self._answers.append(Outgoing(TIMERS, orders, epoch=self._epoch))
 
     # --- state events ---------------------------------------------------------------------------
 
@@ -267,10 +287,12 @@ class Scheduler:
                 *map(application_summary, outbox.applications),
                 *outbox.rejected,
             ),
+            users=tuple(map(user_state, partition.users.changed)),
             asks=tuple(outbox.asks.values()),
             allocations=tuple(outbox.allocations.values()),
         )
         outbox.forget_changes()
+        partition.users.changed.clear()
         return delta if delta != StateDelta(time_ns=partition.now_ns) else None
 
     def _snapshot(self, rejected: tuple[ApplicationSummary, ...]) -> StateDelta:
@@ -283,7 +305,8 @@ class Scheduler:
             queues=tuple(map(queue_state, partition.queues.values())),
             nodes=tuple(map(node_state, partition.nodes.nodes.values())),
             applications=(*map(application_summary, applications), *rejected),
-            asks=tuple(ask_state(ask) for app in applications for ask in app.asks()),
+            users=tuple(map(user_state, partition.users.all())),
+            asks=tuple(ask_state(ask, app.owner) for app in applications for ask in app.asks()),
             allocations=tuple(
                 allocation_state(
                     allocation,
@@ -317,9 +340,3 @@ def _resume_state(partition: Partition, application: Application) -> None:
         if application.state is ApplicationState.COMPLETING and since_ns:
             due_ns = since_ns + milliseconds(COMPLETING_TIMEOUT_MS)
             partition.arm_timer_at(application, TimerKind.COMPLETING, due_ns)
-
-
-def _settings(pairs: Iterable[tuple[str, str]]) -> Settings:
-    values = dict(pairs)
-    admission = values.get("gangAdmission", WHOLE_GANG)
-    return Settings(gang_admission=PARTIAL_GANG if admission == PARTIAL_GANG else WHOLE_GANG)

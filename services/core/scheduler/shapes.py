@@ -3,26 +3,34 @@
 A Shape is a request and its constraints, one object for the whole partition. In a leaf queue the
 asks of one shape share a Bucket: whatever refuses one of them (a quota on the path, no node with
 the room) refuses them all, so it is found out once, and kept until something that could change
-it happens. That is why a decision does not cost more when more applications wait.
+it happens. That is why a decision does not cost more when more applications wait. Where limits of
+users or groups apply, those of one owner share a bucket.
 
 Inside an application the asks of one shape, priority and task group are an AskGroup, in order of
 creation. A bucket orders the heads of its groups by their applications.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from shared.messages.interface import AllocationAsk, Constraints
+from shared.messages.constraints import Constraints
+from shared.messages.interface import AllocationAsk
 from shared.model.reasons import Refusal
 
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
+    from services.core.scheduler.gates import Gate
     from services.core.scheduler.queues import Queue
+    from services.core.scheduler.reservations import Reservation
+    from services.core.scheduler.users import Owner
 
-ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints]
+Labels = tuple[tuple[str, str], ...]
+ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels]
 # What orders asks in a leaf: the application's key, then the ask's.
 EntryKey = tuple[Any, ...]
+SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
 @dataclass(slots=True, eq=False)
@@ -32,16 +40,22 @@ class Shape:
     name: str
     resource: dict[str, int]
     constraints: Constraints
+    labels: Labels = ()  # those that constraints of any pod ask about
     blocked_buckets: dict["Bucket", None] = field(default_factory=dict)  # no node has the room
+    reservations: dict["Reservation", None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """An ask that is not allocated. ``sequence`` is the order of arrival."""
+    """An ask that is not allocated. ``sequence`` is the order of arrival.
+
+    ``created_ns`` is when it was made, or where that is not said, when it came.
+    """
 
     request: AllocationAsk
     shape: Shape
     sequence: int
+    created_ns: int = 0
 
     @property
     def key(self) -> str:
@@ -92,19 +106,28 @@ class AskGroup:
 
 @dataclass(slots=True, eq=False)
 class Bucket:
-    """The ask groups of one shape in one leaf queue, ordered by their applications.
+    """The ask groups of one shape, and one owner, in one leaf queue, ordered by application.
 
-    ``refusal`` is why none of them can be allocated now; ``blocked_by`` the queue that has no
-    headroom, None when it is the nodes that have no room.
+    ``refusal`` is why none of them can be allocated now; ``blocked_at`` the gate that refused,
+    None when it is the nodes that have no room. ``queued`` is the key under which the bucket
+    stands in its leaf's heap, None when it does not.
     """
 
     leaf: "Queue"
-    shape: Shape
+    key: "BucketKey"
     refusal: Refusal | None = None
     refused_since_ns: int = 0
-    blocked_by: "Queue | None" = None
-    group_count: int = 0
+    blocked_at: "Gate | None" = None
+    groups: dict[AskGroup, None] = field(default_factory=dict)
+    queued: EntryKey | None = None
+    stamp: int = 0
     _heap: list[tuple[EntryKey, int, AskGroup]] = field(default_factory=list)
+    _compact_at: int = SMALL_HEAP
+
+    @property
+    def shape(self) -> Shape:
+        """Return the shape of the asks."""
+        return self.key[0]
 
     def push(self, group: AskGroup) -> None:
         """Enter a group, or renew its entry after its order changed; without asks it leaves."""
@@ -112,14 +135,20 @@ class Bucket:
         head = group.head()
         if head is not None:
             heappush(self._heap, (group.application.order + head.order, group.version, group))
+        if len(self._heap) > self._compact_at:
+            self._heap = [entry for entry in self._heap if entry[1] == entry[2].version]
+            heapify(self._heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
     def unblock(self) -> None:
         """Forget the refusal: something has changed that it stood on."""
+        if self.refusal is None:
+            return
         self.refusal = None
         self.shape.blocked_buckets.pop(self, None)
-        if self.blocked_by is not None:
-            self.blocked_by.blocked_buckets.pop(self, None)
-            self.blocked_by = None
+        if self.blocked_at is not None:
+            self.blocked_at.buckets.pop(self, None)
+            self.blocked_at = None
 
     def withdraw(self, group: AskGroup) -> None:
         """Let a group's entry lapse: it is held back until it is pushed again."""
@@ -128,6 +157,8 @@ class Bucket:
     def clear(self) -> None:
         """Forget the order: what orders applications has changed, all are to be entered anew."""
         self._heap.clear()
+        self.queued = None
+        self.stamp += 1
 
     def first(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the first group with its key, or None."""
@@ -139,26 +170,89 @@ class Bucket:
         return None
 
 
+BucketKey = tuple[Shape, "Owner | None"]
+
+
+class BucketHeap:
+    """The open buckets of a leaf, ordered by their first groups: the next is found in O(log n)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[EntryKey, int, int, Bucket]] = []
+        self._pushed = 0
+        self._compact_at = SMALL_HEAP
+
+    def push(self, bucket: Bucket) -> None:
+        """Enter a bucket, or move it forward because its first group comes earlier now."""
+        entry = bucket.first()
+        if entry is None or (bucket.queued is not None and bucket.queued <= entry[0]):
+            return
+        bucket.stamp += 1
+        self._pushed += 1
+        bucket.queued = entry[0]
+        heappush(self._heap, (entry[0], self._pushed, bucket.stamp, bucket))
+        if len(self._heap) > self._compact_at:
+            self._heap = [held for held in self._heap if held[2] == held[3].stamp]
+            heapify(self._heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+
+    def withdraw(self, bucket: Bucket) -> None:
+        """Let a bucket's entry lapse."""
+        bucket.stamp += 1
+        bucket.queued = None
+
+    def first(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the first group of all, with its key, or None."""
+        while self._heap:
+            key, _, stamp, bucket = self._heap[0]
+            if stamp == bucket.stamp:
+                entry = bucket.first()
+                if entry is not None and entry[0] == key:
+                    return entry
+                heappop(self._heap)
+                self.withdraw(bucket)
+                self.push(bucket)
+            else:
+                heappop(self._heap)
+        return None
+
+    def clear(self) -> None:
+        """Forget the order: what orders applications has changed, all are to be entered anew."""
+        self._heap.clear()
+
+
 class ShapeTable:
-    """Every shape that the partition has seen, by what makes it one.
-
-    A shape that no ask has any more is forgotten once MAX_SHAPES are known.
-    """
-
-    MAX_SHAPES = 10_000
+    """The shapes that asks have, by what makes them one; a shape without asks is forgotten."""
 
     def __init__(self) -> None:
         self._shapes: dict[ShapeKey, Shape] = {}
+        self._uses: dict[Shape, int] = {}
         self._made = 0
 
-    def shape_of(self, ask: AllocationAsk) -> Shape:
-        """Return the shape of an ask, the same object for every ask like it."""
-        key = (tuple(sorted(ask.resource_per_alloc.items())), ask.constraints)
+    def shape_of(self, ask: AllocationAsk, labels: Labels = ()) -> Shape:
+        """Return the shape of an ask, the same object for every ask like it, and count its use."""
+        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels)
         shape = self._shapes.get(key)
         if shape is None:
-            if len(self._shapes) >= self.MAX_SHAPES:
-                del self._shapes[next(iter(self._shapes))]
             self._made += 1
-            shape = Shape(f"shape-{self._made}", dict(ask.resource_per_alloc), ask.constraints)
+            name = f"shape-{self._made}"
+            shape = Shape(name, dict(ask.resource_per_alloc), ask.constraints, labels)
             self._shapes[key] = shape
+        self._uses[shape] = self._uses.get(shape, 0) + 1
         return shape
+
+    def let_go(self, shape: Shape) -> bool:
+        """Count a use out; return whether it was the last one, and the shape is forgotten."""
+        left = self._uses[shape] - 1
+        if left:
+            self._uses[shape] = left
+            return False
+        del self._uses[shape]
+        del self._shapes[_shape_key(shape.resource, shape.constraints, shape.labels)]
+        return True
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+def _shape_key(resource: Mapping[str, int], constraints: Constraints, labels: Labels) -> ShapeKey:
+    return (tuple(sorted(resource.items())), constraints, labels)

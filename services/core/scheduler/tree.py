@@ -1,66 +1,98 @@
 """The queue tree from its configuration: built, and changed in place on a reload.
 
-A queue that a reload leaves out drains: it takes no new application and goes when it is empty
-(contract section 6.12). The root's own limit is the cluster and is never configured.
+A queue that a reload leaves out drains: it takes no new application and goes when it is empty; one
+that comes back is active again, and a dynamic one that is named becomes managed (contract section
+6.12). The root's own limit is the cluster and is never configured; its maxapplications is taken
+when the tree is first built and stays.
 """
 
 from dataclasses import dataclass, field
 
+from services.core.scheduler.dynamic_queues import clean_later
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.queues import FAIR, FIFO, ROOT, Queue, QueueConfig, depth_first
-from services.core.scheduler.views import queue_state
-
-ACTIVE = "Active"
-DRAINING = "Draining"
+from services.core.scheduler.placement import PlacementRules
+from services.core.scheduler.queue_settings import QueueConfig, inheritable, settings_of
+from services.core.scheduler.queues import ACTIVE, DRAINING, Queue, depth_first
+from shared.model.names import ROOT
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A parsed queues.yaml, of one partition."""
+    """A parsed queues.yaml, of one partition. ``text`` is what it was parsed from."""
 
     root: QueueConfig
     node_sort_policy: str = "fair"
     resource_weights: dict[str, float] = field(default_factory=dict)
     preemption_enabled: bool = True
+    quota_preemption_enabled: bool = False
+    rules: PlacementRules = field(default_factory=PlacementRules)
+    warnings: tuple[str, ...] = ()
     checksum: str = ""
+    text: str = ""
 
 
 def configure(partition: Partition, config: PartitionConfig) -> None:
     """Bring the partition to a configuration; it has been validated before."""
+    if not partition.config_checksum:
+        partition.root.max_applications = config.root.max_applications
     partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
     partition.preemption_enabled = config.preemption_enabled
+    partition.quota_preemption_enabled = config.quota_preemption_enabled
+    partition.rules = config.rules
     partition.config_checksum = config.checksum
+    partition.config_text = config.text
+    partition.config_warnings = config.warnings
     partition.config_error = ""
     partition.config_time_ns = partition.now_ns
     _apply(partition.root, config.root, {})
     partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
-    drop_drained(partition)
+    _order_anew(partition)
+    if any(queue.status == DRAINING for queue in partition.queues.values()):
+        clean_later(partition)
     partition.outbox.partition_changed = True
-    for queue in partition.queues.values():
-        partition.outbox.touch_queue(queue)
-        queue.wake()
+
+
+def conflict(partition: Partition, config: PartitionConfig) -> str:
+    """Return why a configuration cannot be applied to the tree as it stands, or "".
+
+    A queue cannot change between leaf and parent while applications are in it, or below it.
+    """
+    stack = [(partition.root, config.root)]
+    while stack:
+        queue, wanted = stack.pop()
+        becomes_parent = wanted.parent or bool(wanted.children)
+        if queue.is_leaf and becomes_parent and queue.applications:
+            return (
+                f"queue {queue.path} has {len(queue.applications)} applications and cannot become "
+                "a parent: let it drain first"
+            )
+        if queue.parent is not None and queue.children and not becomes_parent:
+            return (
+                f"queue {queue.path} has queues below it and cannot become a leaf: "
+                "let them drain first"
+            )
+        known = ((queue.children.get(child.name), child) for child in wanted.children)
+        stack += [(child, child_config) for child, child_config in known if child is not None]
+    return ""
 
 
 def _apply(queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None:
     queue.is_leaf = not (config.parent or config.children or queue.name == ROOT)
+    queue.is_managed = True
     queue.status = ACTIVE
-    queue.max_applications = config.max_applications
     queue.properties = {**inheritable(inherited), **config.properties}
+    queue.configure(settings_of(queue.properties))
     queue.guaranteed_resource = config.guaranteed_resource
-    if queue.parent is not None:
-        queue.set_max(config.max_resource)
-    policy = queue.properties.get("application.sort.policy", FIFO).lower()
-    queue.sort_policy = FAIR if policy == FAIR else FIFO
-    priority = queue.properties.get("application.sort.priority", "enabled").lower()
-    queue.priority_sorting = priority != "disabled"
-    for bucket in queue.buckets.values():
-        bucket.clear()
-    for application in queue.applications.values():
-        application.reorder()
-        application.enter()
+    queue.submit_access, queue.admin_access = config.submit_access, config.admin_access
+    queue.user_limits, queue.group_limits = config.user_limits, config.group_limits
+    above = queue.parent
+    if above is not None:
+        queue.max_applications = config.max_applications
+        queue.max_resource = config.max_resource
+    queue.template = config.template or (above.template if above is not None else None)
     wanted = {child.name for child in config.children}
     for child in queue.children.values():
-        if child.name not in wanted:
+        if child.name not in wanted and child.is_managed:
             _drain(child)
     for child_config in config.children:
         if child_config.name not in queue.children:
@@ -68,29 +100,29 @@ def _apply(queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None
         _apply(queue.children[child_config.name], child_config, queue.properties)
 
 
-def inheritable(properties: dict[str, str]) -> dict[str, str]:
-    """Return a parent's properties as a child starts with them (contract section 1.5)."""
-    child = dict(properties)
-    for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
-        if name in child:
-            child[name] = reset
-    if child.get("preemption.policy", "disabled") != "disabled":
-        child["preemption.policy"] = "default"
-    return child
-
-
 def _drain(queue: Queue) -> None:
     for below in depth_first(queue):
-        below.status = DRAINING
+        if below.is_managed:
+            below.status = DRAINING
 
 
-def drop_drained(partition: Partition) -> None:
-    """Take out the draining queues that are empty, leaves before their parents."""
-    for queue in reversed(list(depth_first(partition.root))):
-        if queue.status == DRAINING and not queue.applications and not queue.children:
-            assert queue.parent is not None
-            del queue.parent.children[queue.name]
-            partition.queues.pop(queue.path, None)
-            queue.deactivate()
-            partition.outbox.queues.pop(queue, None)
-            partition.outbox.queues_gone.append(queue_state(queue, removed=True))
+def _order_anew(partition: Partition) -> None:
+    """Let everything be looked at again: limits, order and whom limits concern have changed."""
+    for queue in partition.queues.values():
+        partition.outbox.touch_queue(queue)
+        for bucket in queue.buckets.values():
+            bucket.clear()
+        queue.open_buckets.clear()
+    for application in partition.applications.values():
+        partition.users.find_group(application)
+        if application.rejoin_buckets():
+            partition.tell_asks(application)
+        application.reorder()
+        application.enter()
+    for queue in partition.queues.values():
+        queue.gate.open()
+    for tracker in partition.users.all():
+        tracker.gate.open()
+        partition.users.changed[tracker] = None
+    for shape in list(partition.blocked_shapes):
+        partition.open_shape(shape)

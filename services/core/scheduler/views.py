@@ -3,8 +3,17 @@
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.nodes import Node
+from services.core.scheduler.placement import (
+    FIXED,
+    RECOVERY,
+    RECOVERY_QUEUE,
+    TAG,
+    Rule,
+    chain,
+)
+from services.core.scheduler.queue_settings import Template
 from services.core.scheduler.queues import Queue
-from services.core.scheduler.shapes import Ask
+from services.core.scheduler.shapes import Ask, Shape
 from shared.messages.interface import Allocation
 from shared.messages.state import (
     AllocationState,
@@ -13,14 +22,21 @@ from shared.messages.state import (
     NodeState,
     PartitionState,
     PlaceholderCount,
+    PlacementRuleState,
     QueueState,
+    RuleState,
     StateChange,
+    TemplateState,
+    UsageState,
+    UserState,
     Waiting,
 )
+from shared.model.names import ROOT
 
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
     from services.core.scheduler.partition import Partition
+    from services.core.scheduler.users import Owner, Tracker
 
 
 def partition_state(partition: "Partition") -> PartitionState:
@@ -37,6 +53,35 @@ def partition_state(partition: "Partition") -> PartitionState:
         config_checksum=partition.config_checksum,
         config_error=partition.config_error,
         state_time_ns=partition.config_time_ns,
+        config_warnings=partition.config_warnings,
+        quota_preemption_enabled=partition.quota_preemption_enabled,
+        placement_rules=tuple(
+            PlacementRuleState(tuple(map(_rule_state, chain(rule))))
+            for rule in partition.rules.all()
+        ),
+    )
+
+
+def _rule_state(rule: Rule) -> RuleState:
+    """Return a rule as YuniKorn's REST answer names its parts."""
+    create = "true" if rule.create else "false"
+    parameters = {"create": create}
+    if rule.name == FIXED:
+        qualified = "true" if rule.value.split(".")[0] == ROOT else "false"
+        parameters = {"queue": rule.value, "create": create, "qualified": qualified}
+    elif rule.name == TAG:
+        parameters = {"tagName": rule.value, "create": create}
+    elif rule.name == RECOVERY:
+        parameters = {"queue": RECOVERY_QUEUE}
+    only = rule.filter
+    return RuleState(
+        name=rule.name,
+        parameters=parameters,
+        filter_type="" if only.is_empty else "allow" if only.allows else "deny",
+        users=only.users,
+        groups=only.groups,
+        user_pattern=only.user_pattern.pattern if only.user_pattern else "",
+        group_pattern=only.group_pattern.pattern if only.group_pattern else "",
     )
 
 
@@ -58,12 +103,19 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         max_running_apps=queue.max_applications,
         running_apps=queue.running_apps,
         allocating_accepted_apps=tuple(queue.allocating_accepted),
-        sort_policy=queue.sort_policy,
-        priority_sorting=queue.priority_sorting,
-        current_priority=queue.current_priority(),
+        sort_policy=queue.settings.sort_policy,
+        priority_sorting=queue.settings.priority_sorting,
+        current_priority=queue.current_priority,
+        preempting=dict(queue.preempting),
+        template=_template_state(queue.template),
+        priority_fence=queue.settings.priority_fence,
+        priority_offset=queue.settings.priority_offset,
+        preemption_policy=queue.settings.preemption_policy,
+        preemption_delay_ns=queue.settings.preemption_delay_ns,
+        quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
         waiting=tuple(
             Waiting(
-                bucket.shape.name,
+                bucket_name(bucket.shape, bucket.key[1]),
                 bucket.refusal.reason,
                 bucket.refusal.message,
                 bucket.refused_since_ns,
@@ -72,6 +124,37 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
             if bucket.refusal is not None
         ),
         removed=removed,
+    )
+
+
+def _template_state(template: Template | None) -> TemplateState | None:
+    if template is None:
+        return None
+    return TemplateState(
+        max_resource=template.max_resource,
+        guaranteed_resource=template.guaranteed_resource,
+        max_applications=template.max_applications,
+        properties=template.properties,
+    )
+
+
+def user_state(tracker: "Tracker") -> UserState:
+    """Return what a user or a group uses, a queue at a time; it is gone with its applications."""
+    return UserState(
+        name=tracker.name,
+        is_group=tracker.is_group,
+        applications=dict(tracker.links),
+        queues=tuple(
+            UsageState(
+                path=path,
+                usage=dict(usage),
+                running=tuple(tracker.running.get(path, ())),
+                max_resource=tracker.limit_at(path).max_resource,
+                max_applications=tracker.limit_at(path).max_applications,
+            )
+            for path, usage in tracker.usage.items()
+        ),
+        removed=not tracker.links,
     )
 
 
@@ -86,6 +169,7 @@ def node_state(node: Node, *, removed: bool = False) -> NodeState:
         available=dict(node.available),
         schedulable=node.schedulable,
         removed=removed,
+        reservations=tuple(node.reservations),
     )
 
 
@@ -113,6 +197,10 @@ def application_summary(application: "Application") -> ApplicationSummary:
         state_log=tuple(StateChange(time_ns, state) for time_ns, state in application.state_log),
         placeholders=_placeholder_counts(application),
         waiting=_waiting(application),
+        reservations=tuple(
+            f"{held.node.node_id}/{key}" for key, held in application.reservations.items()
+        ),
+        backoff_until_ns=application.backoff_until_ns,
     )
 
 
@@ -149,7 +237,12 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
     return tuple(held.values())
 
 
-def ask_state(ask: Ask) -> AskState:
+def bucket_name(shape: Shape, owner: "Owner | None") -> str:
+    """Return the name under which a refusal is told: the shape's, and whose it is by a limit."""
+    return "/".join([shape.name, *(tracker.title for tracker in owner or ())])
+
+
+def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
     """Return an ask's values."""
     request = ask.request
     return AskState(
@@ -162,7 +255,8 @@ def ask_state(ask: Ask) -> AskState:
         originator=request.originator,
         create_time_ns=request.create_time_ns,
         tags=request.allocation_tags,
-        shape=ask.shape.name,
+        shape=bucket_name(ask.shape, owner),
+        required_node=ask.shape.constraints.required_node,
     )
 
 

@@ -1,12 +1,14 @@
 """From pods and applications to the items that the core understands."""
 
+from dataclasses import replace
+
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
 from services.shim_adapter.translation.task_groups import placeholder_ask
+from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     AllocationAsk,
-    Constraints,
     NodeAction,
     NodeInfo,
     UserGroupInformation,
@@ -14,7 +16,9 @@ from shared.messages.interface import (
 from shared.model.units import NANOS_PER_SECOND
 
 _HOST_NAME = "si.io/hostname"
+HOST_NAME_LABEL = "kubernetes.io/hostname"  # which every kubelet gives its node
 _RACK_NAME = "si.io/rackname"
+_REQUIRED_NODE = "yunikorn.apache.org/requiredNode"
 _PARTITION = "si/node-partition"
 NODE_ACTIONS = {
     "add": NodeAction.CREATE,
@@ -36,7 +40,7 @@ def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
             _RACK_NAME: "/rack-default",
             _PARTITION: f"[{rm_id}]default",
         },
-        labels=node.labels,
+        labels={HOST_NAME_LABEL: node.name, **node.labels},
         taints=node.taints,
     )
 
@@ -60,16 +64,21 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
 
 
 def _tags(pod: PodRecord) -> dict[str, str]:
+    required = pod.spec.constraints.required_node
     return {
         "kubernetes.io/meta/namespace": pod.spec.namespace,
         "kubernetes.io/meta/podName": pod.spec.name,
         "creationTime": str(pod.created_ns // NANOS_PER_SECOND),
         **{f"kubernetes.io/label/{key}": value for key, value in pod.spec.labels.items()},
+        **({_REQUIRED_NODE: required} if required else {}),
     }
 
 
 def _constraints(pod: PodRecord) -> Constraints:
-    return Constraints(tuple(sorted(pod.spec.node_selector.items())), pod.spec.tolerations)
+    constraints = pod.spec.constraints
+    if constraints.asks_about_pods:
+        return replace(constraints, namespace=pod.spec.namespace)
+    return constraints
 
 
 def ask_of(pod: PodRecord, *, originator: bool) -> AllocationAsk:

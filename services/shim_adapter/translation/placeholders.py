@@ -35,8 +35,7 @@ def placeholder_pod(application: ApplicationRecord, group: TaskGroupSpec, cause:
         task_group_name=group.name,
         placeholder=True,
         priority=application.priority,
-        node_selector=group.node_selector,
-        tolerations=group.tolerations,
+        constraints=group.constraints,
         labels={
             **group.labels,
             "yunikorn.apache.org/app-id": application.application_id,

@@ -7,6 +7,7 @@ are refused with a sentence here, because nobody else would run them in a simula
 import json
 from typing import Any
 
+from services.shim_adapter.translation.constraints import DAEMON_SET, parse_constraints, texts
 from services.shim_adapter.translation.errors import MAX_TEXT, ManifestError
 from services.shim_adapter.translation.task_groups import (
     POLICY_PARAMETERS,
@@ -15,8 +16,6 @@ from services.shim_adapter.translation.task_groups import (
     TaskGroupsError,
     parse_policy_parameters,
     parse_task_groups,
-    parse_tolerations,
-    string_map,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.model.quantity import QuantityError, pod_resources
@@ -87,8 +86,9 @@ def translate_pod(
         task_group_name=annotations.get(TASK_GROUP_NAME, ""),
         priority=_priority(spec, where) if priority is None else priority,
         run_ns=_run_ns(spec, annotations, where, default_run_ns),
-        node_selector=texts(spec.get("nodeSelector"), f"{where}spec.nodeSelector"),
-        tolerations=_tolerations(spec, where),
+        constraints=parse_constraints(
+            spec, f"{where}spec", labels=labels, is_daemon=_is_daemon(metadata)
+        ),
         labels=labels,
         annotations=annotations,
         task_groups=groups,
@@ -106,14 +106,6 @@ def mapping(value: Any, where: str) -> dict[str, Any]:
         found = "nothing" if value is None else type(value).__name__
         raise ManifestError(where, f"a map was expected, found {found}")
     return value
-
-
-def texts(value: Any, where: str) -> dict[str, str]:
-    """Return a map of texts; a number or truth value is refused, as an API server does."""
-    try:
-        return string_map(value, where)
-    except TaskGroupsError:
-        raise ManifestError(where, "a map of texts was expected") from None
 
 
 def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:
@@ -173,11 +165,12 @@ def _priority(spec: dict[str, Any], where: str) -> int:
     return value
 
 
-def _tolerations(spec: dict[str, Any], where: str) -> Any:
-    try:
-        return parse_tolerations(spec.get("tolerations"), "tolerations")
-    except TaskGroupsError as error:
-        raise ManifestError(f"{where}spec.tolerations", str(error)) from error
+def _is_daemon(metadata: dict[str, Any]) -> bool:
+    """Return whether a DaemonSet owns the pod: then it must have the node that it names."""
+    owners = metadata.get("ownerReferences") or []
+    return isinstance(owners, list) and any(
+        isinstance(owner, dict) and owner.get("kind") == DAEMON_SET for owner in owners
+    )
 
 
 def _containers(spec: dict[str, Any], key: str, where: str) -> list[tuple[str, dict[str, Any]]]:

@@ -7,8 +7,10 @@ gang, and an event says why (contract section 2.5; cases K-07, K-08).
 import json
 from typing import Any
 
+from services.shim_adapter.translation.constraints import parse_constraints
+from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.commands import TaskGroupSpec
-from shared.messages.interface import Toleration
+from shared.messages.constraints import Constraints
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import (
     PODS,
@@ -87,11 +89,24 @@ def _task_group(value: Any, annotation: str) -> TaskGroupSpec:
         name=name,
         min_member=members,
         min_resource=_min_resource(name, fields["minresource"]),
-        node_selector=string_map(fields.get("nodeselector"), f"{name}.nodeSelector"),
-        tolerations=parse_tolerations(fields.get("tolerations"), f"{name}.tolerations"),
+        constraints=_constraints(fields, name),
         labels=string_map(fields.get("labels"), f"{name}.labels"),
         annotations=string_map(fields.get("annotations"), f"{name}.annotations"),
     )
+
+
+def _constraints(fields: dict[str, Any], name: str) -> Constraints:
+    spec = {
+        "nodeSelector": fields.get("nodeselector"),
+        "tolerations": fields.get("tolerations"),
+        "affinity": fields.get("affinity"),
+        "topologySpreadConstraints": fields.get("topologyspreadconstraints"),
+    }
+    labels = string_map(fields.get("labels"), f"{name}.labels")
+    try:
+        return parse_constraints(spec, name, labels=labels)
+    except ManifestError as error:
+        raise TaskGroupsError(str(error)) from error
 
 
 def _min_resource(name: str, value: Any) -> Resource:
@@ -118,30 +133,6 @@ def string_map(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise TaskGroupsError(f"{where}: a map of texts was expected")
     return {str(key): item for key, item in value.items()}
-
-
-def parse_tolerations(value: Any, where: str) -> tuple[Toleration, ...]:
-    """Return Kubernetes tolerations; absent is none. Raises TaskGroupsError."""
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise TaskGroupsError(f"{where}: a list was expected")
-    tolerations: list[Toleration] = []
-    for item in value:
-        if not isinstance(item, dict):
-            raise TaskGroupsError(f"{where}: a toleration must be a map")
-        operator = str(item.get("operator") or "Equal")
-        if operator not in ("Equal", "Exists"):
-            raise TaskGroupsError(f"{where}: operator must be Equal or Exists, found {operator!r}")
-        tolerations.append(
-            Toleration(
-                key=str(item.get("key") or ""),
-                operator=operator,
-                value=str(item.get("value") or ""),
-                effect=str(item.get("effect") or ""),
-            )
-        )
-    return tuple(tolerations)
 
 
 def parse_policy_parameters(annotation: str) -> tuple[int, str]:

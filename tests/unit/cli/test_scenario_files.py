@@ -53,8 +53,8 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
         ("name: x\nsteps:\n  - jump: 1\n", ":3: steps.0.jump: no such key"),
         ("name: x\nsteps:\n  - foreign: {name: a}\n", ":3: not supported yet: foreign"),
         (
-            "name: x\nsteps:\n  - pods: {app: a, name: b, requests: {}, nodeName: n}\n",
-            ":3: not supported yet: nodeName",
+            "name: x\nsteps:\n  - pods: {app: a, name: b, requests: {}, affinity: {podAffinity: 1}}\n",
+            ":3: steps.0.pods: .affinity.podAffinity: a map was expected",
         ),
         (
             "name: x\nscheduler: {actions: []}\nsteps:\n  - advance: 1s\n",
@@ -63,10 +63,6 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
         (
             "name: x\nnodes:\n  - {name: n, capacity: {cpu: many}}\nsteps:\n  - advance: 1s\n",
             ":3: nodes.0.capacity: cpu: 'many' is not a quantity",
-        ),
-        (
-            "name: x\nconfig: {partitions: [{name: default, queues: [{name: root, limits: []}]}]}\nsteps:\n  - advance: 1s\n",
-            "not supported yet: limits",
         ),
         (
             "name: x\nconfig: {partitions: [{name: default, queues: [{name: root, colour: 1}]}]}\nsteps:\n  - advance: 1s\n",

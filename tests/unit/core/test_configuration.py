@@ -29,15 +29,15 @@ def test_several_top_queues_get_a_root_above_them():
     [
         ("{", "yaml: line 1"),
         ("[]", "cannot unmarshal !!seq into configs.SchedulerConfig"),
-        ("partitions: []", "one partition is supported"),
+        ("partitions: []", "a partition named default is needed, found none"),
         ("partitions: [{name: default}]", "queue config is not set"),
         (
             "partitions: [{name: default, queues: [{name: root, maxApplications: 1}]}]",
             "field maxApplications not found in type configs.QueueConfig",
         ),
         (
-            "partitions: [{name: default, queues: [{name: root}], placementrules: [{name: user}]}]",
-            "not supported yet: placementrules",
+            "partitions: [{name: default, queues: [{name: root}], placementrules: [{name: nosuch}]}]",
+            "unknown rule name specified nosuch, failing placement rule config",
         ),
         (
             "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: 1}}}]}]",

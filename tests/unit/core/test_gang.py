@@ -1,11 +1,11 @@
 """Gangs at the level of the scheduler's messages: the cases that need no resource manager."""
 
+from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     AllocationAsk,
     AllocationRelease,
-    Constraints,
     NodeAction,
     NodeInfo,
     TerminationType,

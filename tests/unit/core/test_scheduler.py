@@ -154,7 +154,7 @@ def test_a_queue_that_a_reload_drops_drains_and_goes_when_it_is_empty():
     assert "no placement rule matched" in rejected.reason
     core.update(releases=(AllocationRelease("app", "x", TerminationType.STOPPED_BY_RM),))
     core.fire("app", "completing")
-    core.send(Heartbeat("tick"), epoch=0)
+    core.fire_own("cleaner")
     assert "root.a" not in core.partition.queues
     core.check()
 
@@ -200,7 +200,7 @@ def test_a_decision_costs_no_scan_of_those_who_wait():
         core.asks(f"app-{at}", [f"k-{at}-{n}" for n in range(20)], ONE)
     leaf = core.partition.queues["root.a"]
     assert len(leaf.buckets) == 1
-    assert leaf.open_buckets == {}
+    assert leaf.first_group() is None
     key = next(iter(core.partition.applications["app-0"].allocations))
     responses = core.update(
         releases=(AllocationRelease("app-0", key, TerminationType.STOPPED_BY_RM),)

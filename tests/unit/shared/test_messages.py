@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 from shared.bus import codec
 from shared.bus.errors import PoisonError
 from shared.messages.commands import PodSpec, SubmitPods
+from shared.messages.constraints import Constraints, Taint, Toleration
 from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Outgoing, reply_address
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
     AllocationRelease,
-    Constraints,
     NodeAction,
     NodeInfo,
-    Taint,
     TerminationType,
-    Toleration,
     UpdateRequest,
 )
 from shared.messages.protocol import Heartbeat, TimerOrders, TimerSet

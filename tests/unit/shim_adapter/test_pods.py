@@ -47,7 +47,7 @@ def test_requests_add_up_with_sidecars_init_containers_overhead_and_one_pod():
         (pod(containers=[{"resources": {"requests": {"memory": "9E"}}}, {"resources": {"requests": {"memory": "9E"}}}]), "spec", "does not fit 64 bits"),
         (pod(containers="x"), "spec.containers", "a list was expected"),
         (pod(priority=2**40), "spec.priority", "32-bit"),
-        (pod(tolerations=[{"operator": "Sometimes"}]), "spec.tolerations", "Equal or Exists"),
+        (pod(tolerations=[{"operator": "Sometimes"}]), "spec.tolerations[0]", "Equal or Exists"),
         (pod(nodeSelector={"a": 1}), "spec.nodeSelector", "a map of texts"),
         ({"kind": "Job", "metadata": {"name": "j"}, "spec": {"completions": -1}}, "spec.completions", "0 or more"),
         ({"kind": "Job", "metadata": {"name": "j"}, "spec": {"completions": 10**9}}, "spec.completions", "at most"),

@@ -1,0 +1,45 @@
+"""Muster's own scheduler settings, beside queues.yaml."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shared.model.duration import parse_go_duration
+from shared.model.units import seconds
+
+WHOLE_GANG = "whole"
+PARTIAL_GANG = "partial"
+RESERVATION_DELAY_NS = seconds(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings; their defaults are YuniKorn's ways, but for ``gang_admission``.
+
+    ``gang_admission``: a gang starts its placeholders when the whole of it fits the headroom
+    (``whole``), or as far as they fit (``partial``, as YuniKorn does; contract case G-23).
+    ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
+    has the room for gets a node of its own. ``backfill``: small asks may use a reserved node
+    where that takes nothing the reservation lacks. ``filters_state_aware``: a leaf sorted
+    ``stateaware`` starts one new application at a time, instead of being plain fifo.
+    """
+
+    gang_admission: str = WHOLE_GANG
+    reservations: bool = True
+    reservation_delay_ns: int = RESERVATION_DELAY_NS
+    backfill: bool = False
+    filters_state_aware: bool = False
+
+
+def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
+    """Return the settings that a resource manager sent; what does not hold is the default."""
+    values = dict(pairs)
+    delay_ns = parse_go_duration(values.get("reservationDelay", ""))
+    return Settings(
+        gang_admission=(
+            PARTIAL_GANG if values.get("gangAdmission") == PARTIAL_GANG else WHOLE_GANG
+        ),
+        reservations=values.get("reservations") != "disabled",
+        reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
+        backfill=values.get("backfill") == "enabled",
+        filters_state_aware=values.get("stateAware") == "filtered",
+    )

@@ -1,0 +1,32 @@
+"""What became of a gang's placeholders, counted a task group at a time."""
+
+from dataclasses import dataclass, field
+
+from services.core.scheduler.shapes import Ask
+from shared.messages.interface import Allocation
+from shared.model.resources import Resource
+
+
+@dataclass(slots=True, eq=False)
+class TaskGroupCount:
+    """How many placeholders of a task group were asked for, and what became of them."""
+
+    count: int = 0
+    replaced: int = 0
+    timedout: int = 0
+    min_resource: Resource = field(default_factory=dict)
+    held: dict[str, None] = field(default_factory=dict)  # allocated and not released
+
+    @property
+    def is_used_up(self) -> bool:
+        """Return whether every placeholder has been replaced or has gone."""
+        return self.count <= self.replaced + self.timedout
+
+
+@dataclass(slots=True, eq=False)
+class Replacement:
+    """A real ask that takes a placeholder's place, until the release is confirmed."""
+
+    ask: Ask
+    allocation: Allocation
+    is_on_other_node: bool

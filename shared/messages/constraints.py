@@ -1,0 +1,124 @@
+"""Where an ask may be placed: what Kubernetes lets a pod say about nodes and about other pods.
+
+Everything is a tuple, so that equal constraints are equal keys. Source: the Kubernetes
+documentation of node selection, affinity, taints and topology spread.
+"""
+
+from dataclasses import dataclass
+
+ALL_NAMESPACES = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A Kubernetes taint: pods that do not tolerate it stay away."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A Kubernetes toleration; an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a selector: In, NotIn, Exists, DoesNotExist; Gt and Lt for nodes only."""
+
+    key: str
+    operator: str = "In"
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """A node selector term: all expressions on labels, and ``fields`` on metadata.name, hold.
+
+    A term with neither matches nothing. ``weight`` is for preferred terms alone, 1 to 100.
+    """
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Pods that a selector matches, in one topology domain (nodes with the same label value).
+
+    ``namespaces`` empty is the pod's own, ``*`` every one. ``weight`` is for preferred terms.
+    """
+
+    topology_key: str
+    selector: tuple[Requirement, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """How evenly pods that the selector matches are spread over the domains of a topology key.
+
+    ``hard`` is DoNotSchedule, otherwise ScheduleAnyway.
+    """
+
+    topology_key: str
+    max_skew: int = 1
+    hard: bool = True
+    selector: tuple[Requirement, ...] = ()
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that the pod takes for itself."""
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Where an ask may be placed. ``required_node`` is that of a DaemonSet's pod.
+
+    ``node_terms`` are alternatives; everything else holds together. ``namespace`` is the pod's,
+    said only where pod terms need it.
+    """
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    required_node: str = ""
+    node_terms: tuple[NodeTerm, ...] = ()
+    preferred_nodes: tuple[NodeTerm, ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_pods: tuple[PodTerm, ...] = ()
+    avoided_pods: tuple[PodTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    namespace: str = ""
+
+    @property
+    def asks_about_pods(self) -> bool:
+        """Return whether other pods decide where this one may go."""
+        return bool(
+            self.pod_affinity
+            or self.pod_anti_affinity
+            or self.preferred_pods
+            or self.avoided_pods
+            or self.spread
+            or self.host_ports
+        )
+
+
+NO_CONSTRAINTS = Constraints()

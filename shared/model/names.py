@@ -1,0 +1,14 @@
+"""What users, groups and queues may be called (contract sections 1.2, 1.8 and 1.9)."""
+
+import re
+
+ROOT = "root"
+USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
+GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$")
+ACL_USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?$")
+ACL_GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_-]*$")
+QUEUE = re.compile(r"^[a-zA-Z0-9_:#/@-]{1,64}$")
+QUEUE_ERROR = (
+    "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
+    "'#', '@', '/', ':' allowed"
+)
