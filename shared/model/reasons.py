@@ -19,7 +19,7 @@ class Reason(StrEnum):
     MAX_APPLICATIONS = "MAX_APPLICATIONS"  # a queue already runs as many as it may
     ANOTHER_STARTING = "ANOTHER_STARTING"  # its queue starts one application at a time
     BACKOFF = "BACKOFF"  # too many of its asks found no node: it is left out for a while
-    RESERVED = "RESERVED"  # a node is kept for it and has not the room yet
+    RESERVED = "RESERVED"  # the nodes with the room are kept for others
     REQUIRED_NODE = "REQUIRED_NODE"  # the one node that it must have is missing or full
     NO_NODE_FITS = "NO_NODE_FITS"  # no schedulable node has the room now
     NODE_TOO_SMALL = "NODE_TOO_SMALL"  # no node could hold it even when empty

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.invariants import over_capacity, violations
-from shared.messages.constraints import Constraints
+from shared.messages.constraints import (
+    Constraints,
+    HostPort,
+    PodTerm,
+    Requirement,
+    SpreadConstraint,
+)
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -20,8 +26,16 @@ from shared.messages.interface import (
     RemoveApplicationRequest,
     TerminationType,
     UpdateConfiguration,
+    UserGroupInformation,
 )
-from shared.messages.protocol import SyncBegin, SyncEnd, TimerFired, TimerFirings
+from shared.messages.protocol import (
+    PARTITION_TIMER,
+    SyncBegin,
+    SyncEnd,
+    TimerFired,
+    TimerFirings,
+    TimerKind,
+)
 from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, config_of, section
@@ -36,6 +50,19 @@ CONFIGS = [
         "{name: a, maxapplications: 2}", "{name: b, properties: {application.sort.policy: fair}}"
     ),
     config_of("{name: b, properties: {application.sort.priority: disabled}}"),
+    config_of(
+        "{name: a, limits: [{users: [alice], maxresources: {vcore: 3}, maxapplications: 2}, "
+        "{groups: [dev], maxresources: {vcore: 4}}, {groups: ['*'], maxapplications: 1}]}",
+        "{name: b, limits: [{users: ['*'], maxresources: {memory: 500}}]}",
+    ),
+    config_of(
+        "{name: a, properties: {priority.offset: '7', application.unschedasks.backoff: '2'}}",
+        "{name: p, properties: {priority.policy: fence, priority.offset: '-3'}, "
+        "childtemplate: {maxapplications: 2, properties: {priority.offset: '4'}}, parent: true, "
+        "queues: [{name: b, properties: {priority.offset: '2'}}]}",
+    ),
+    config_of("{name: a}").removesuffix("}]")
+    + ", placementrules: [{name: provided, create: true}]}]",
     "partitions: [{name: default, queues: [{name: root, queues: 5}]}]",
 ]
 RESOURCES = [
@@ -43,14 +70,34 @@ RESOURCES = [
     {"vcore": 2000, "memory": 100, "pods": 1},
     {"memory": 300, "pods": 1},
 ]
-SELECTORS = [Constraints(), Constraints((("zone", "z"),))]
+APART = PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("x",)),))
+SPREAD = SpreadConstraint("zone", selector=(Requirement("app", "Exists"),))
+SELECTORS = [
+    Constraints(),
+    Constraints(),
+    Constraints((("zone", "z"),)),
+    Constraints(required_node="n2"),
+    Constraints(pod_anti_affinity=(APART,), namespace="d"),
+    Constraints(pod_affinity=(APART,), namespace="d"),
+    Constraints(spread=(SPREAD,), namespace="d"),
+    Constraints(host_ports=(HostPort(80),)),
+]
+TAGS = [{}, *({"kubernetes.io/meta/namespace": "d", "kubernetes.io/label/app": v} for v in "xy")]
+USERS = [("alice", ()), ("bob", ("dev",)), ("carol", ("other",))]
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    @initialize(config=st.sampled_from(CONFIGS[:3]), partial=st.booleans())
-    def start(self, config, partial):
+    @initialize(
+        config=st.sampled_from([c for c in CONFIGS if "queues: 5" not in c]),
+        partial=st.booleans(),
+        backfill=st.booleans(),
+        filtered=st.booleans(),
+    )
+    def start(self, config, partial, backfill, filtered):
         self.settings = (("gangAdmission", "partial"),) if partial else ()
+        self.settings += (("backfill", "enabled"),) if backfill else ()
+        self.settings += (("stateAware", "filtered"),) if filtered else ()
         self.config = config
         self.core = Core(config, settings=self.settings)
         self.nodes: dict[str, dict] = {}
@@ -111,7 +158,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         name = self.name("n")
         self.nodes[name] = capacity
         action = NodeAction.CREATE_DRAIN if drained else NodeAction.CREATE
-        self.tell(nodes=(NodeInfo(name, action, capacity, labels={"zone": "z"} if zone else {}),))
+        labels = {"kubernetes.io/hostname": name, "zone": "z" if zone else "y"}
+        self.tell(nodes=(NodeInfo(name, action, capacity, labels=labels),))
 
     @precondition(lambda self: self.nodes)
     @rule(
@@ -136,19 +184,25 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.tell(nodes=(NodeInfo(name, action, capacity),))
 
     @rule(
-        queue=st.sampled_from(["root.a", "root.b", "root.c"]),
+        queue=st.sampled_from(["root.a", "root.b", "root.c", "root.p.b", "root.p.c.d"]),
+        user=st.sampled_from(USERS),
+        tags=st.sampled_from(TAGS),
         members=st.integers(1, 4),
         resource=st.sampled_from(RESOURCES),
         style=st.sampled_from(["Soft", "Hard"]),
         selected=st.sampled_from(SELECTORS),
         late=st.booleans(),
     )
-    def submit_gang(self, queue, members, resource, style, selected, late):
+    def submit_gang(self, queue, user, tags, members, resource, style, selected, late):
         name = self.name("gang")
         second = RESOURCES[0]
         total = add(multiply(resource, members), second)
         request = AddApplicationRequest(
-            name, queue, placeholder_ask=total, gang_scheduling_style=style
+            name,
+            queue,
+            ugi=UserGroupInformation(*user),
+            placeholder_ask=total,
+            gang_scheduling_style=style,
         )
         self.apps[name] = request
         asks = [
@@ -159,6 +213,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 placeholder=True,
                 task_group_name="tg",
                 constraints=selected,
+                allocation_tags=tags,
             )
             for at in range(members)
         ]
@@ -173,10 +228,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         else:
             self.tell(new_applications=(request,), asks=tuple(asks))
 
-    @rule(queue=st.sampled_from(["root.a", "root.b"]))
-    def submit_plain(self, queue):
+    @rule(queue=st.sampled_from(["root.a", "root.b", "root.p.b"]), user=st.sampled_from(USERS))
+    def submit_plain(self, queue, user):
         name = self.name("app")
-        self.apps[name] = AddApplicationRequest(name, queue)
+        self.apps[name] = AddApplicationRequest(name, queue, ugi=UserGroupInformation(*user))
         self.tell(new_applications=(self.apps[name],))
 
     @precondition(lambda self: self.apps)
@@ -187,8 +242,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         group=st.sampled_from(["tg", "one", "other", ""]),
         priority=st.sampled_from([0, 5]),
         selected=st.sampled_from(SELECTORS),
+        tags=st.sampled_from(TAGS),
     )
-    def ask_real(self, data, number, resource, group, priority, selected):
+    def ask_real(self, data, number, resource, group, priority, selected, tags):
         app = data.draw(st.sampled_from(sorted(self.apps)))
         asks = [
             AllocationAsk(
@@ -198,6 +254,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 task_group_name=group,
                 priority=priority,
                 constraints=selected,
+                allocation_tags=tags,
+                create_time_ns=self.core.now_ns,
             )
             for _ in range(number)
         ]
@@ -258,11 +316,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             for app in self.core.partition.applications.values()
             for timer_id, (generation, due) in app.timers.items()
         ]
+        armed += [
+            (PARTITION_TIMER, timer_id, generation, due)
+            for timer_id, (generation, due) in self.core.partition.timers.items()
+        ]
         if not armed:
             return
         app, timer_id, generation, due = data.draw(st.sampled_from(armed))
         self.core.now_ns = max(self.core.now_ns, due)
-        fired = TimerFired(timer_id, timer_id.split("/")[0], app, generation)
+        fired = TimerFired(timer_id, TimerKind(timer_id.split("/")[0]), app, generation)
         self.hear(self.core.send(TimerFirings((fired, fired))))
 
     @rule(config=st.sampled_from(CONFIGS))

@@ -53,13 +53,19 @@ def _rejected(observed: "Observed", name: str, text: str) -> list[str]:
 
 
 def _compare(where: str, wanted: Any, found: Any) -> list[str]:
-    """Compare a value; a map is compared key by key, and a number that is absent is 0."""
+    """Compare a value; maps and lists item by item, and a number that is absent is 0."""
     if isinstance(wanted, Mapping):
         inner = found if isinstance(found, Mapping) else {}
         return [
             text
             for key, value in wanted.items()
             for text in _compare(f"{where}.{key}", value, inner.get(key, _absent(value)))
+        ]
+    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        return [
+            text
+            for at, (want, have) in enumerate(zip(wanted, found, strict=True))
+            for text in _compare(f"{where}[{at}]", want, have)
         ]
     if wanted != found:
         return [f"{where}: expected {wanted!r}, found {found!r}"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import NO_PRIORITY, Queue, depth_first
+from services.core.scheduler.users import first_shortage
 from shared.model.resources import ResourceView, add, fits_room, subtract, total_of, without_zeros
 from shared.model.states import ENDED
 
@@ -22,6 +23,7 @@ def violations(partition: Partition) -> list[str]:
     found += _priorities(partition)
     found += _users(partition)
     found += _reservations(partition)
+    found += _overlooked(partition)
     found += _nodes(partition)
     found += _keys(partition)
     return found
@@ -146,6 +148,24 @@ def _reserved_nodes(partition: Partition) -> Iterator[str]:
         for key, held in node.reservations.items():
             if held.application.reservations.get(key) is not held:
                 yield f"node {node.node_id} is reserved for {key}, which does not know"
+
+
+def _overlooked(partition: Partition) -> Iterator[str]:
+    """See that whoever waits would be refused again now: nobody has been forgotten."""
+    for application in partition.applications.values():
+        for group in application.groups.values():
+            bucket, ask = group.bucket, group.head()
+            if ask is None or application.hold(group) is not None or bucket.refusal is None:
+                continue
+            if not application.may_schedule or bucket.shape.constraints.required_node:
+                continue
+            room = not first_shortage(application, bucket.shape.resource)
+            room = room and not bucket.leaf.first_without_room(bucket.shape.resource)
+            if bucket.blocked_at is not None and room:
+                yield f"ask {ask.key} waits at a gate and has the headroom"
+            node = partition.nodes.best(bucket.shape, backfill=partition.settings.backfill)
+            if bucket.blocked_at is None and node is not None and room:
+                yield f"ask {ask.key} waits for a node and {node.node_id} would take it"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

@@ -196,14 +196,7 @@ class NodeTable:
 
     def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
         """Narrow rows to those with the room, and that pods leave open; return whether any is."""
-        count = len(self._rows)
-        for name, value in shape.resource.items():
-            if value <= 0:
-                continue
-            column = self._columns.get(name)
-            if column is None:
-                return False
-            mask &= self._available[:count, column] >= value
+        mask &= self._fitting(self._available, shape)
         if not mask.any():
             return False
         open_rows = self._open_rows(shape)
@@ -268,13 +261,7 @@ class NodeTable:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""
         count = len(self._rows)
         mask = self._schedulable[:count] & self._view(shape.constraints).eligible
-        mask &= ~self._reserved[:count]
-        for name, value in shape.resource.items():
-            if value > 0:
-                column = self._columns.get(name)
-                if column is None:
-                    return None
-                mask &= self._capacity[:count, column] >= value
+        mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
         rows = np.flatnonzero(mask)
         if not rows.size:
             return None
@@ -296,27 +283,57 @@ class NodeTable:
 
     def refusal(self, shape: Shape) -> Refusal:
         """Return why no node takes a shape now, with the numbers behind it."""
-        schedulable = [node for node in self._rows if node.schedulable]
-        wanted = go_map(shape.resource)
-        if not schedulable:
-            return Refusal(Reason.NO_NODES, f"none of {len(self._rows)} nodes is schedulable")
-        matching = [node for node in schedulable if matches(shape.constraints, node)]
-        if not matching:
+        count = len(self._rows)
+        schedulable = self._schedulable[:count]
+        matching = schedulable & self._view(shape.constraints).eligible
+        large = matching & self._fitting(self._capacity, shape)
+        room = matching & self._fitting(self._available, shape)
+        wanted = f"requested {go_map(shape.resource)}"
+        if not schedulable.any():
+            return Refusal(Reason.NO_NODES, f"none of {count} nodes is schedulable")
+        if not matching.any():
             return Refusal(
                 Reason.CONSTRAINTS,
-                f"0 of {len(schedulable)} schedulable nodes match the selector and tolerations",
+                f"0 of {int(schedulable.sum())} schedulable nodes match the selector, affinity "
+                "and tolerations",
             )
-        large = [node for node in matching if fits_room(node.capacity, shape.resource)]
-        if not large:
+        if not large.any():
             return Refusal(
                 Reason.NODE_TOO_SMALL,
-                f"requested {wanted}: 0 of {len(matching)} matching nodes could hold it when empty",
+                f"{wanted}: 0 of {int(matching.sum())} matching nodes could hold it when empty",
+            )
+        if not room.any():
+            return Refusal(
+                Reason.NO_NODE_FITS,
+                f"{wanted}: 0 of {int(matching.sum())} matching nodes have the room now, "
+                f"{int(large.sum())} could hold it when empty",
+            )
+        return self._refusal_in_spite_of_room(shape, room)
+
+    def _refusal_in_spite_of_room(self, shape: Shape, room: NDArray[np.bool_]) -> Refusal:
+        open_rows = self._open_rows(shape)
+        if open_rows is not None and not (room & open_rows).any():
+            return Refusal(
+                Reason.OTHER_PODS,
+                f"{int(room.sum())} nodes have the room, and affinity, spread or host ports of "
+                "pods leave none of them open",
             )
         return Refusal(
-            Reason.NO_NODE_FITS,
-            f"requested {wanted}: 0 of {len(matching)} matching nodes have the room now, "
-            f"{len(large)} could hold it when empty",
+            Reason.RESERVED,
+            f"{int(room.sum())} nodes have the room, and all are reserved for asks that have "
+            "waited longer",
         )
+
+    def _fitting(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.bool_]:
+        """Return the rows of a matrix that have at least what a shape asks for."""
+        result = np.ones(len(self._rows), dtype=np.bool_)
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                result[:] = False
+            elif value > 0:
+                result &= matrix[: len(self._rows), column] >= value
+        return result
 
     def _view(self, constraints: Constraints) -> NodeView:
         """Return what constraints make of every row, for what depends on the node alone."""

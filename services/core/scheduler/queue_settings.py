@@ -59,9 +59,11 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
 def inheritable(properties: dict[str, str]) -> dict[str, str]:
     """Return a parent's properties as a child starts with them (contract section 1.5).
 
-    ``application.sort.priority`` comes down as well, of which only ``disabled`` says anything.
+    ``application.sort.priority`` comes down only when it is ``disabled``.
     """
     child = dict(properties)
+    if child.get("application.sort.priority", "").lower() != DISABLED:
+        child.pop("application.sort.priority", None)
     for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
         if name in child:
             child[name] = reset

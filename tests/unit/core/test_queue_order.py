@@ -1,0 +1,312 @@
+"""Cases Q of the contract: shares, order, headroom, priority, templates."""
+
+import pytest
+
+from services.core.scheduler.nodes import BINPACKING, FAIR, Node, NodeTable
+from services.core.scheduler.queue_settings import QueueSettings, inheritable, settings_of
+from services.core.scheduler.queues import NO_PRIORITY, Queue
+from shared.messages.interface import AllocationRelease, TerminationType
+from shared.model.duration import go_duration, parse_go_duration
+from tests.builders import Core, config_of
+
+NODE = {"vcore": 100_000, "memory": 100_000, "pods": 1000}
+ONE = {"vcore": 1000, "pods": 1}
+
+
+def order_of(queues: dict[str, tuple[int, int, int]], *, priority: bool) -> list[str]:
+    """Return names in order; a queue is (guaranteed, allocated, priority)."""
+    root = Queue("root", is_leaf=False, settings=QueueSettings(priority_sorting=priority))
+    for name, (guaranteed, allocated, waiting) in queues.items():
+        child = root.children[name] = Queue(name, root)
+        child.guaranteed_resource = {"memory": guaranteed}
+        child.allocated = {"memory": allocated}
+        child.change_priority(NO_PRIORITY, waiting)
+    ordered = sorted(root.children.values(), key=root.order_of_children())
+    return [queue.name for queue in ordered]
+
+
+GUARANTEED = (500, 300, 200, 200)
+PRIORITIES = (1, 1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("allocated", "priority", "expected"),
+    [
+        ((300, 200, 100, 100), False, ["q3", "q2", "q0", "q1"]),  # Q-01
+        ((200, 300, 100, 100), False, ["q0", "q3", "q2", "q1"]),  # Q-02
+        ((200, 300, 100, 100), True, ["q3", "q0", "q2", "q1"]),
+        ((150, 120, 100, 100), False, ["q0", "q1", "q3", "q2"]),
+        ((150, 120, 100, 100), True, ["q3", "q0", "q1", "q2"]),
+    ],
+)
+def test_q_01_q_02_queues_by_share_and_priority(allocated, priority, expected):
+    queues = {
+        f"q{at}": (GUARANTEED[at], allocated[at], PRIORITIES[at]) for at in range(len(allocated))
+    }
+    assert order_of(queues, priority=priority) == expected
+
+
+def leaf_with_applications(properties: str, asks: list[list[int]]) -> Core:
+    """Return a core with applications 0, 1, ... in root.a, each with asks of these priorities."""
+    core = Core(config_of("{name: a, properties: {%s}}" % properties))
+    for number, priorities in enumerate(asks):
+        core.now_ns += 1_000_000_000
+        core.application(f"{number}", "root.a")
+        for at, priority in enumerate(priorities):
+            core.asks(f"{number}", [f"{number}-{at}"], ONE, priority=priority)
+    return core
+
+
+def served(core: Core) -> list[str]:
+    """Return the applications in the order in which their asks are placed."""
+    responses = core.node("n1", **NODE)
+    placed = [a.application_id for r in responses for a in r.new_allocations]
+    return list(dict.fromkeys(placed))
+
+
+def test_q_04_fifo_is_the_order_of_submission():
+    assert served(leaf_with_applications("", [[0], [0], [0], [0]])) == ["0", "1", "2", "3"]
+
+
+def test_q_04_without_priority_it_only_breaks_ties():
+    core = Core(config_of("{name: a, properties: {application.sort.priority: disabled}}"))
+    core.application("0", "root.a", submission_time_ns=1)
+    for name, priority in (("1", 3), ("2", 0), ("3", 5)):
+        core.application(name, "root.a", submission_time_ns=2)
+        core.asks(name, [f"{name}-k"], ONE, priority=priority)
+    core.asks("0", ["0-k"], ONE)
+    assert served(core) == ["0", "3", "1", "2"]
+
+
+def test_q_05_with_priority_it_comes_first():
+    assert served(leaf_with_applications("", [[0], [5], [0], [4]])) == ["1", "3", "0", "2"]
+
+
+def test_q_07_applications_without_asks_are_no_candidates():
+    core = leaf_with_applications("", [[], [0]])
+    leaf = core.partition.queues["root.a"]
+    core.node("n0", vcore=0, pods=1)
+    groups = {group.application.id for bucket in leaf.buckets.values() for group in bucket.groups}
+    assert groups == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("allocated", "guaranteed", "fair_max", "share"),
+    [
+        ({"vcores": 100, "memory": 2500}, {"vcores": 1000, "memory": 5000}, {}, 0.5),
+        ({"vcores": 10}, {"vcores": 0}, {}, 1.0),
+        ({"vcores": 0, "memory": 1000}, {"vcores": 0, "memory": 5000}, {}, 0.2),
+        ({"vcores": 10}, {}, {"vcores": 0}, 1.0),
+        ({"vcores": -10}, {"vcores": 5}, {}, 0.0),
+        ({}, {"vcores": 5}, {"vcores": 5}, 0.0),
+    ],
+)
+def test_q_08_fair_share(allocated, guaranteed, fair_max, share):
+    queue = Queue("q", allocated=allocated, guaranteed_resource=guaranteed)
+    assert queue.fair_share(fair_max) == share
+
+
+@pytest.mark.parametrize(
+    ("cluster", "tiers", "expected"),
+    [
+        ({"vcore": 1000}, [{"vcore": 800}], {"vcore": 800}),
+        ({"vcore": 1000}, [{"vcore": 800}, {"vcore": 1200}], {"vcore": 1200}),
+        ({"vcore": 1000}, [None], {"vcore": 1000}),
+        ({"vcore": 1000}, [{"gpu": 100}], {"vcore": 1000, "gpu": 100}),
+        ({"vcore": 1000}, [{"vcore": 0}], {"vcore": 0}),
+    ],
+)
+def test_q_10_fair_max_is_overwritten_on_the_way_down(cluster, tiers, expected):
+    queue = Queue("root", is_leaf=False, max_resource=cluster)
+    for tier in tiers:
+        queue = Queue("t", queue, max_resource=tier)
+    assert queue.fair_max() == expected
+
+
+def test_q_10_the_clusters_own_zeros_are_left_out():
+    core = Core(config_of("{name: a}"))
+    core.node("n1", **{"vcore": 1000, "ephemeral-storage": 0})
+    assert core.partition.root.fair_max() == {"vcore": 1000}
+
+
+def test_q_11_headroom():
+    root = Queue("root", is_leaf=False, max_resource={"memory": 20, "vcore": 10})
+    parent = Queue("p", root, is_leaf=False, max_resource={"memory": 20, "vcore": 8})
+    leaves = [Queue(name, parent) for name in ("a", "b")]
+    for leaf in leaves:
+        leaf.allocate({"memory": 5, "vcore": 3})
+    assert root.headroom() == {"memory": 10, "vcore": 4}
+    assert parent.headroom() == {"memory": 10, "vcore": 2}
+    assert [leaf.headroom() for leaf in leaves] == [{"memory": 10, "vcore": 2}] * 2
+
+
+def test_q_13_effective_max():
+    root = Queue("root", is_leaf=False, max_resource={"first": 10, "second": 5})
+    leaf = Queue("leaf", root, max_resource={"first": 5, "second": 10})
+    assert leaf.effective_max() == {"first": 5, "second": 5}
+    parent = Queue("p2", root, is_leaf=False, max_resource={"third": 2})
+    assert parent.effective_max() == {"first": 10, "second": 5, "third": 2}
+    leaf2 = Queue("leaf2", parent, max_resource={"first": 5, "second": 10})
+    assert leaf2.effective_max() == {"first": 5, "second": 5, "third": 2}
+
+
+def test_q_14_offsets_add_up_on_the_way():
+    core = Core(
+        config_of(
+            "{name: p, properties: {priority.offset: '5'}, "
+            "queues: [{name: leaf, properties: {priority.offset: '3'}}]}"
+        )
+    )
+    parent, leaf = (core.partition.queues[path] for path in ("root.p", "root.p.leaf"))
+    assert (leaf.current_priority, parent.current_priority) == (NO_PRIORITY, NO_PRIORITY)
+    core.application("app", "root.p.leaf")
+    core.asks("app", ["zero"], ONE, priority=0)
+    assert (leaf.current_priority, parent.current_priority) == (3, 8)
+    core.asks("app", ["five"], ONE, priority=5)
+    assert (leaf.current_priority, parent.current_priority) == (8, 13)
+    release = AllocationRelease("app", "five", TerminationType.STOPPED_BY_RM)
+    core.update(releases=(release,))
+    assert (leaf.current_priority, parent.current_priority) == (3, 8)
+    core.update(releases=(AllocationRelease("app", "zero", TerminationType.STOPPED_BY_RM),))
+    assert (leaf.current_priority, parent.current_priority) == (NO_PRIORITY, NO_PRIORITY)
+    core.check()
+
+
+@pytest.mark.parametrize(
+    ("offset", "policy", "asked", "shown"),
+    [
+        ("2147483647", "default", 10, 2**31 - 1),
+        ("-2147483648", "default", -10, -(2**31)),
+        ("7", "fence", 1000, 7),
+        ("", "fence", 1000, 0),
+        ("2147483648", "default", 1, 1),  # no int32: the default
+        ("five", "default", 1, 1),
+    ],
+)
+def test_offsets_are_clamped_and_a_fence_shows_its_offset(offset, policy, asked, shown):
+    core = Core(
+        config_of(
+            "{name: a, properties: {priority.offset: '%s', priority.policy: %s}}" % (offset, policy)
+        )
+    )
+    core.application("app", "root.a")
+    core.asks("app", ["k"], ONE, priority=asked)
+    assert core.partition.queues["root.a"].current_priority == shown
+    core.check()
+
+
+def test_a_reload_shows_the_new_offset_at_once():
+    core = Core(config_of("{name: a, properties: {priority.offset: '5'}}"))
+    core.application("app", "root.a")
+    core.asks("app", ["k"], ONE, priority=1)
+    assert core.partition.root.current_priority == 6
+    from shared.messages.interface import UpdateConfiguration
+
+    core.send(UpdateConfiguration(config_of("{name: a, properties: {priority.policy: fence}}")))
+    assert core.partition.root.current_priority == 0
+    core.check()
+
+
+def test_q_16_the_highest_ask_priority_follows_the_asks():
+    core = Core(config_of("{name: a}"))
+    core.application("app", "root.a")
+    app = core.partition.applications["app"]
+    seen = []
+    for key, priority in (("ten", 10), ("five", 5), ("fifteen", 15)):
+        core.asks("app", [key], ONE, priority=priority)
+        seen.append(app.max_priority)
+    for key in ("ten", "fifteen"):
+        core.update(releases=(AllocationRelease("app", key, TerminationType.STOPPED_BY_RM),))
+        seen.append(app.max_priority)
+    assert seen == [10, 10, 15, 15, 5]
+    core.node("n1", **NODE)
+    assert app.max_priority == NO_PRIORITY
+
+
+def test_q_17_what_a_child_inherits():
+    inherited = inheritable(
+        {
+            "priority.policy": "fence",
+            "priority.offset": "5",
+            "preemption.policy": "fence",
+            "application.sort.policy": "fair",
+            "application.sort.priority": "disabled",
+            "own": "x",
+        }
+    )
+    assert inherited == {
+        "priority.policy": "default",
+        "priority.offset": "0",
+        "preemption.policy": "default",
+        "application.sort.policy": "fair",
+        "application.sort.priority": "disabled",
+        "own": "x",
+    }
+    assert inheritable({"preemption.policy": "disabled"}) == {"preemption.policy": "disabled"}
+    assert inheritable({"application.sort.priority": "enabled"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("used", "fair", "packed"), [((500, 12_000), 0.35, 0.65), ((1500, 4000), 0.65, 0.35)]
+)
+def test_q_19_node_scores(used, fair, packed):
+    table = NodeTable()
+    node = Node("n", 0, {"vcore": 2000, "memory": 16_000}, {}, {}, (), schedulable=True)
+    table.add(node)
+    node.occupied = {"vcore": used[0], "memory": used[1]}
+    table.set_policy(FAIR, {"vcore": 4.0, "memory": 1.0})
+    assert table.score(node) == pytest.approx(fair)
+    table.set_policy(BINPACKING, {"vcore": 4.0, "memory": 1.0})
+    assert table.score(node) == pytest.approx(packed)
+
+
+def test_q_20_weights():
+    table = NodeTable()
+    table.set_policy(FAIR, {})
+    assert table.weights == {"vcore": 1.0, "memory": 1.0}
+    table.set_policy(FAIR, {"gpu": 1.0})
+    assert table.score(Node("n", 0, {"vcore": 1}, {}, {}, (), schedulable=True)) == 0.0
+
+
+def test_q_22_a_template_is_what_a_dynamic_leaf_starts_with():
+    text = (
+        "partitions: [{name: default, placementrules: [{name: provided, create: true}], "
+        "queues: [{name: root, submitacl: '*', properties: {application.sort.policy: fair}, "
+        "childtemplate: {maxapplications: 1, properties: {priority.offset: '4', '': x}, "
+        "resources: {max: {vcore: 10}, guaranteed: {vcore: 0}}}, "
+        "queues: [{name: configured}]}]}]"
+    )
+    core = Core(text)
+    core.application("a", "root.dynamic")
+    leaf = core.partition.queues["root.dynamic"]
+    assert (leaf.max_applications, leaf.max_resource) == (1, {"vcore": 10_000})
+    assert leaf.guaranteed_resource is None
+    assert leaf.properties == {"priority.offset": "4"}
+    assert leaf.settings == settings_of({"priority.offset": "4"})
+    core.application("b", "root.parent.dynamic")
+    assert core.partition.queues["root.parent.dynamic"].max_applications == 1
+    assert core.partition.queues["root.configured"].max_applications == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("10s", 10_000_000_000),
+        ("1m30s", 90_000_000_000),
+        ("500ms", 500_000_000),
+        ("1.5h", 5_400_000_000_000),
+        ("30", None),
+        ("", None),
+        ("-1s", None),
+        ("1d", None),
+    ],
+)
+def test_go_durations(text, nanoseconds):
+    assert parse_go_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize("text", ["0s", "30s", "1m30s", "500ms", "1.5s", "2h0m0s", "10µs"])
+def test_go_durations_print_as_go_does(text):
+    nanoseconds = parse_go_duration(text)
+    assert nanoseconds is not None
+    assert go_duration(nanoseconds) == text
