@@ -15,7 +15,7 @@ from services.core.scheduler.dynamic_queues import (
 from services.core.scheduler.lifecycle import drop_ask
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.placement import PlacementError, place
+from services.core.scheduler.placement import PlacementError, is_forced, place
 from services.core.scheduler.pod_topology import MAX_LABEL_KEYS
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import Queue
@@ -115,7 +115,7 @@ def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue 
             f"{request.application_id}\n{error}"
         )
     apply_quota_tags(queue, request.tags)
-    return queue, _gang_rejection(request, queue)
+    return queue, "" if is_forced(request) else _gang_rejection(request, queue)
 
 
 def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:

@@ -144,7 +144,7 @@ def may_submit(queue: Queue, user: str, groups: tuple[str, ...]) -> bool:
 def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequest) -> str:
     """Return the queue that a rule names, "" for no match. Raises PlacementError."""
     if rule.name == RECOVERY:
-        return RECOVERY_QUEUE if _tag(request, FORCE_TAG) == "true" else ""
+        return RECOVERY_QUEUE if is_forced(request) else ""
     ugi = request.ugi
     if not rule.filter.lets_through(ugi.user, ugi.groups or (ugi.user,)):
         return ""
@@ -171,6 +171,11 @@ def _name(rule: Rule, request: AddApplicationRequest) -> str:
     names = {PROVIDED: request.queue_name, USER: request.ugi.user, FIXED: rule.value}
     name = names.get(rule.name)
     return (_tag(request, rule.value) if name is None else name).lower()
+
+
+def is_forced(request: AddApplicationRequest) -> bool:
+    """Return whether an application must be taken in: it has pods on nodes already."""
+    return _tag(request, FORCE_TAG) == "true"
 
 
 def _tag(request: AddApplicationRequest, name: str) -> str:

@@ -42,6 +42,7 @@ from shared.messages.protocol import (
     TimerSyncRequest,
 )
 from shared.messages.state import ApplicationSummary, SnapshotRequest, StateDelta
+from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
@@ -321,7 +322,10 @@ class Scheduler:
 
 
 def _resume_state(partition: Partition, application: Application) -> None:
-    """Bring a recovered application to where it was, as far as its allocations do not say so."""
+    """Bring a recovered application to where it was, as far as its allocations do not say so.
+
+    A gang that ran with nothing but placeholders still waits for its real pods.
+    """
     was = application.request.state
     if was in (ApplicationState.FAILING, ApplicationState.RESUMING):
         if application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
@@ -335,7 +339,8 @@ def _resume_state(partition: Partition, application: Application) -> None:
     elif was in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
             partition.fire(application, ApplicationEvent.RUN)
-        lifecycle.after_real_removed(partition, application)
+        if was == ApplicationState.COMPLETING or is_zero(application.allocated_placeholder):
+            lifecycle.after_real_removed(partition, application)
         since_ns = application.request.state_since_ns
         if application.state is ApplicationState.COMPLETING and since_ns:
             due_ns = since_ns + milliseconds(COMPLETING_TIMEOUT_MS)

@@ -121,8 +121,9 @@ class ClusterMirror:
         world = self.world
         world.next_epoch()
         self._asked.clear()
-        self._asked.update(dict.fromkeys(pod.uid for pod in waiting_pods(world)))
-        return [self._to_core(message) for message in everything(world, self.rm_id)]
+        waiting = waiting_pods(world)
+        self._asked.update(dict.fromkeys(pod.uid for pod in waiting))
+        return [self._to_core(message) for message in everything(world, self.rm_id, waiting)]
 
     def _count_bound(self) -> None:
         for pod in self.world.all_pods():

@@ -5,6 +5,7 @@ what waits, so that every item finds what it refers to.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from services.shim_adapter.mirror.asks import (
     allocation_of,
@@ -14,11 +15,19 @@ from services.shim_adapter.mirror.asks import (
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
-from shared.messages.interface import Allocation, NodeAction, TerminationType, UpdateRequest
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    NodeAction,
+    TerminationType,
+    UpdateRequest,
+)
 from shared.messages.protocol import SyncBegin, SyncEnd
 
+FORCE_TAG = "application.create.force"
 
-def everything(world: World, rm_id: str) -> Iterator[object]:
+
+def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[object]:
     """Yield SyncBegin, the world in update requests, and SyncEnd."""
     yield SyncBegin(world.config, tuple(sorted(world.scheduler_settings.items())))
     nodes = tuple(
@@ -27,7 +36,7 @@ def everything(world: World, rm_id: str) -> Iterator[object]:
     )
     applications = [a for a in world.applications.values() if a.is_live]
     yield UpdateRequest(
-        rm_id, nodes=nodes, new_applications=tuple(map(application_request, applications))
+        rm_id, nodes=nodes, new_applications=tuple(_request(world, a) for a in applications)
     )
     allocations = tuple(
         _existing(world, pod)
@@ -36,9 +45,21 @@ def everything(world: World, rm_id: str) -> Iterator[object]:
         if pod.node and not pod.has_ended
     )
     yield UpdateRequest(rm_id, allocations=allocations)
-    asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting_pods(world))
+    asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
     yield UpdateRequest(rm_id, asks=asks)
     yield SyncEnd(len(nodes), len(allocations), len(asks))
+
+
+def _request(world: World, application: ApplicationRecord) -> AddApplicationRequest:
+    """Return an application that is to be taken in whatever has become of its queue.
+
+    One with pods on nodes goes to the recovery queue where no rule places it any more.
+    """
+    request = application_request(application)
+    pods = world.pods_of(application.application_id)
+    if not any(pod.node and not pod.has_ended for pod in pods):
+        return request
+    return replace(request, tags={**request.tags, FORCE_TAG: "true"})
 
 
 def waiting_pods(world: World) -> list[PodRecord]:
