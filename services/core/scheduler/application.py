@@ -36,7 +36,7 @@ _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 GroupKey = tuple[Shape, int, str, bool]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Application:
     """One application in a leaf queue."""
 

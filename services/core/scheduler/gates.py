@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.shapes import Bucket
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Gate:
     """Who waits for more room: buckets, whole applications, reservations."""
 

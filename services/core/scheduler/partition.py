@@ -34,7 +34,7 @@ COMPLETING_TIMEOUT_MS = 30_000
 CLEANER_INTERVAL_MS = 10_000
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Partition:
     """One partition's nodes, queues and applications."""
 

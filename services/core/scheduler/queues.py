@@ -40,7 +40,7 @@ ACTIVE = "Active"
 DRAINING = "Draining"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Queue:
     """One queue. ``max_resource`` is its own limit; the root's is the sum of the nodes."""
 

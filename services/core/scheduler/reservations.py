@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EXPIRY_NS = seconds(2 * 60 * 60)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Reservation:
     """A node that is kept for an ask. ``waits_at`` is the gate that refused it last."""
 

@@ -33,7 +33,7 @@ EntryKey = tuple[Any, ...]
 SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Shape:
     """A request with its constraints. ``name`` is short and stable within one core's life."""
 
@@ -68,7 +68,7 @@ class Ask:
         return (-self.request.priority, self.request.create_time_ns, self.sequence)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class AskGroup:
     """The asks of one application that differ in nothing but their identity.
 
@@ -104,7 +104,7 @@ class AskGroup:
         return None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Bucket:
     """The ask groups of one shape, and one owner, in one leaf queue, ordered by application.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WILDCARD = "*"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Tracker:
     """What one user or one group uses, by queue path, with the applications that use it."""
 
