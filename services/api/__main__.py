@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from services.api.machine import ApiMachine
-from services.api.routes import Replica, make_app
+from services.api.replica import Replica
+from services.api.routes import make_app
 from services.api.server import serve
 from shared.messages.envelope import Address
 from shared.runtime.host import Host, Machine

@@ -4,8 +4,9 @@ from collections import Counter
 from typing import Any
 
 from services.api.projection.model import ApplicationView, Model
-from services.api.ws_v1 import application_info
+from services.api.ws_v1 import application_info, queue_info
 from shared.messages.trace import TraceRecord
+from shared.model.names import ROOT
 from shared.model.units import NANOS_PER_MILLI
 
 _MOST_REASONS = 5
@@ -72,6 +73,62 @@ def application_detail(model: Model, view: ApplicationView) -> dict[str, Any]:
             for group in view.summary.placeholders
         ],
     }
+
+
+def configuration(model: Model) -> dict[str, Any]:
+    """Return which queue configuration holds, and what was wrong with the last that did not."""
+    partition = model.partition
+    assert partition is not None
+    return {
+        "checksum": partition.config_checksum,
+        "since": partition.state_time_ns,
+        "error": partition.config_error,
+        "warnings": list(partition.config_warnings),
+    }
+
+
+def outstanding(model: Model) -> list[dict[str, Any]]:
+    """Return the asks that more nodes would help, for an autoscaler: never those short of quota."""
+    return [
+        {
+            "allocationKey": ask.allocation_key,
+            "applicationID": ask.application_id,
+            "resource": dict(ask.resource),
+            "priority": ask.priority,
+        }
+        for ask in model.outstanding()
+    ]
+
+
+def queue_waits(model: Model, path: str) -> list[dict[str, Any]]:
+    """Return what holds a leaf's asks back: each reason once, those with most asks first.
+
+    Above a leaf, those of every leaf below it.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for view in model.applications.values():
+        queue = view.summary.queue_name
+        if queue != path and not queue.startswith(f"{path}."):
+            continue
+        for ask in view.asks.values():
+            waiting = model.why(view, ask)
+            if waiting is not None:
+                counts[waiting.reason, waiting.message] += 1
+    return [
+        {"reason": reason, "message": message, "asks": count}
+        for (reason, message), count in counts.most_common(_MOST_REASONS)
+    ]
+
+
+def queue_tree(model: Model) -> dict[str, Any]:
+    """Return the tree as YuniKorn's answer has it, with what holds each leaf back."""
+
+    def add_waits(info: dict[str, Any]) -> dict[str, Any]:
+        children = [add_waits(child) for child in info.get("children", [])]
+        own = queue_waits(model, info["queuename"]) if info["isLeaf"] else []
+        return {**info, "children": children, "waiting": own}
+
+    return add_waits(queue_info(model, ROOT, subtree=True, partition="default"))
 
 
 def trace_entry(record: TraceRecord, application_id: str) -> dict[str, Any]:

@@ -3,7 +3,12 @@
 import sys
 from pathlib import Path
 
+from services.cli.client import ApiError, Client
 from shared.queueconfig import QueueConfigError, load_configuration
+from shared.queueconfig.placement import check_loadable
+from shared.queueconfig.warnings import warnings_of
+
+OK = 200
 
 
 def check_files(files: list[Path]) -> int:
@@ -14,12 +19,40 @@ def check_files(files: list[Path]) -> int:
 def _check(file: Path) -> int:
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
-        load_configuration(text)
+        config = load_configuration(text)
     except QueueConfigError as error:
         print(f"{file}:{error.line}: {error.message}", file=sys.stderr)
         return 1
     except (OSError, UnicodeDecodeError) as error:
         print(f"{file}: {error}", file=sys.stderr)
         return 1
+    for line, sentence in warnings_of(config):
+        print(f"{file}:{line}: warning: {sentence}", file=sys.stderr)
+    for partition in config.partitions:
+        try:
+            check_loadable(partition.placementrules)
+        except QueueConfigError as error:
+            said = f"{error.message} (YuniKorn says so only when it loads the file)"
+            print(f"{file}:{error.line}: warning: {said}", file=sys.stderr)
     print(f"ok {file}")
+    return 0
+
+
+def apply_file(client: Client, file: Path) -> int:
+    """Have a running Muster reload a file; return 0 when it holds now, else 1."""
+    try:
+        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        print(f"{file}: {error}", file=sys.stderr)
+        return 1
+    try:
+        status, answer = client.post("/v1/config", body, {})
+    except ApiError as error:
+        print(f"{file}: {error}", file=sys.stderr)
+        return 1
+    if status != OK:
+        said = answer.get("message", "") if isinstance(answer, dict) else answer
+        print(f"{file}: refused, nothing has changed: {said}", file=sys.stderr)
+        return 1
+    print(f"{file} holds now")
     return 0

@@ -110,14 +110,17 @@ def nodes(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
 
 @app.command()
 def queues(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
-    """Show the queue tree."""
+    """Show the queue tree: limits, use, priority, and what holds each queue back."""
     from services.cli import render
 
-    value = Client(url).get(f"{PARTITION}/queues")
+    client = Client(url)
+    value = client.get("/v1/queues")
     if output is Output.JSON:
         render.print_json(value)
     else:
-        render.console().print(render.queues_table(value))
+        out = render.console()
+        out.print(render.queues_table(value))
+        render.configuration_lines(out, client.get("/v1/config"))
 
 
 @app.command()
@@ -155,6 +158,17 @@ def config_check(
     from services.cli.config_check import check_files
 
     raise typer.Exit(check_files(files))
+
+
+@config_app.command("apply")
+def config_apply(
+    file: Annotated[Path, typer.Argument(help="A queues.yaml; - is stdin.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Reload the queue configuration of a running Muster; a bad file changes nothing."""
+    from services.cli.config_check import apply_file
+
+    raise typer.Exit(apply_file(Client(url), file))
 
 
 def main() -> None:

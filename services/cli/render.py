@@ -20,6 +20,7 @@ _COLOURS = {
 }
 _UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _BAR_WIDTH = 12
+NO_PRIORITY = -(2**31)
 _FIRST = ("vcore", "memory", "pods")
 WIDE = 240  # columns, where there is no terminal that says
 
@@ -121,22 +122,53 @@ def nodes_table(nodes: list[dict[str, Any]]) -> Table:
     return table
 
 
+def _of_most(count: int, most: int) -> str:
+    return f"{count}/{most}" if most else str(count)
+
+
+def _priority(queue: dict[str, Any]) -> str:
+    """Return a queue's priority with its offset, and a mark for a fence; - when nothing waits."""
+    value = queue["currentPriority"]
+    text = "-" if value == NO_PRIORITY else str(value)
+    offset = queue.get("priorityOffset", 0)
+    text += f" ({offset:+d})" if offset else ""
+    return text + (" fence" if queue["isPriorityFence"] else "")
+
+
+def _held_back(queue: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{item['asks']} asks {item['reason']}: {item['message']}" for item in queue["waiting"]
+    )
+
+
+def configuration_lines(out: Console, config: dict[str, Any]) -> None:
+    """Print what was wrong with the last configuration, and what the present one warns of."""
+    for warning in config["warnings"]:
+        out.print(Text(f"warning: {warning}", style="yellow"))
+    if config["error"]:
+        out.print(Text(f"refused, nothing has changed: {config['error']}", style="red"))
+
+
 def queues_table(root: dict[str, Any]) -> Table:
     """Return the queue tree with its limits and what is used and waits."""
+    numbers = ("APPS", "PRIORITY")
     table = _table(
-        "QUEUE", "STATUS", "APPS", "ALLOCATED", "PENDING", "GUARANTEED", "MAX", numbers=("APPS",)
-    )
+        "QUEUE", "STATUS", "APPS", "GUARANTEED", "MAX", "USED", "PENDING", "PRIORITY",
+        numbers=numbers, last="HELD BACK BY",
+    )  # fmt: skip
 
     def add(queue: dict[str, Any], depth: int) -> None:
         name = queue["queuename"].rsplit(".", 1)[-1]
         table.add_row(
-            Text("  " * depth + name),
+            Text("  " * depth + name + ("" if queue["isManaged"] else " (dynamic)")),
             queue.get("status", ""),
-            str(queue.get("runningApps", 0)),
+            _of_most(queue.get("runningApps", 0), queue.get("maxRunningApps", 0)),
             *(
                 resource(queue.get(f"{kind}Resource"))
-                for kind in ("allocated", "pending", "guaranteed", "max")
+                for kind in ("guaranteed", "max", "allocated", "pending")
             ),
+            _priority(queue),
+            Text(_held_back(queue)),
         )
         for child in queue.get("children", []):
             add(child, depth + 1)

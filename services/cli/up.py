@@ -14,12 +14,14 @@ from rich.live import Live
 
 from services.api.documents import read_documents
 from services.api.progress import all_progress
-from services.api.routes import Replica, make_app
+from services.api.replica import Replica
+from services.api.routes import make_app
 from services.api.server import serve
 from services.cli import render
 from services.cli.launcher import LocalCluster
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
+from services.shim_adapter.config_watch import watch
 from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
 from shared.bus.factory import UnknownBusError, bus_factory
@@ -93,6 +95,9 @@ async def _run(cluster: LocalCluster, options: UpOptions) -> int:
     await cluster.start()
     app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
     web = asyncio.create_task(serve(app, "127.0.0.1", options.port))
+    watching = asyncio.create_task(
+        watch(lambda: cluster.running["shim_adapter"].host, options.config)
+    )
     try:
         await _until_ready(cluster, web)
         where = f"http://127.0.0.1:{options.port}" if options.port else "a free port"
@@ -102,9 +107,10 @@ async def _run(cluster: LocalCluster, options: UpOptions) -> int:
         if await _watch(cluster, options, console, stopping, web):
             _summary(cluster, console)
     finally:
-        web.cancel()
-        with suppress(asyncio.CancelledError):
-            await web
+        for task in (web, watching):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await cluster.stop()
     return 0
 

@@ -1,11 +1,12 @@
 """Run the shim adapter alone: ``python -m services.shim_adapter``, configured by the environment.
 
 The resource manager is the simulated one: MUSTER_SIMULATED_NODES nodes are there at the first
-start, and MUSTER_STATE_DIR keeps its state.
+start, and MUSTER_STATE_DIR keeps its state. MUSTER_QUEUES_FILE is watched: a change takes effect.
 """
 
 from collections.abc import Callable
 
+from services.shim_adapter.config_watch import watch
 from services.shim_adapter.service import INBOX, ShimOptions, ShimService
 from shared.messages.envelope import Address
 from shared.model.resources import MEMORY, PODS, VCORE
@@ -39,4 +40,6 @@ def prepare(settings: Settings, _: str) -> tuple[Address, Callable[[], Machine]]
 
 
 if __name__ == "__main__":
-    run_service("shim_adapter", prepare)
+    run_service(
+        "shim_adapter", prepare, lambda host, settings: watch(lambda: host, settings.queues_file)
+    )

@@ -51,7 +51,9 @@ class ShimMachine:
         self.world = world
         self.cluster = cluster
         self.mirror = ClusterMirror(world, rm_id)
-        self.config_error = ""
+        self.config_error = ""  # what is wrong with the configuration proposed last
+        self.configs_accepted = 0
+        self.configs_refused = 0
         self._default_run_ns = default_run_ns
         self._save = save
         self._has_announced = False
@@ -164,6 +166,8 @@ class ShimMachine:
         if envelope.epoch < self.world.epoch or self._candidate_config is None:
             return []
         self.config_error = result.error
+        self.configs_accepted += result.accepted
+        self.configs_refused += not result.accepted
         if result.accepted:
             self.world.set_config(self._candidate_config)
         self._candidate_config = None

@@ -230,6 +230,20 @@ class UserState:
 
 
 @dataclass(frozen=True, slots=True)
+class EventState:
+    """Something that happened, with YuniKorn's numbers (contract section 7.1)."""
+
+    type: int
+    object_id: str
+    message: str
+    time_ns: int
+    change_type: int = 0
+    change_detail: int = 0
+    reference_id: str = ""
+    resource: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StateDelta:
     """What changed, applied section by section in this order."""
 
@@ -242,6 +256,7 @@ class StateDelta:
     asks: tuple[AskState, ...] = ()
     allocations: tuple[AllocationState, ...] = ()
     users: tuple[UserState, ...] = ()
+    events: tuple[EventState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,16 @@ class Reason(StrEnum):
     APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
 
 
+NODES_WOULD_HELP = (
+    Reason.NO_NODE_FITS,
+    Reason.NODE_TOO_SMALL,
+    Reason.CONSTRAINTS,
+    Reason.OTHER_PODS,
+    Reason.RESERVED,
+    Reason.NO_NODES,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """One "no": its reason and a sentence with the numbers behind it."""

@@ -142,6 +142,19 @@ class Host:
         await self._injected.put(Injected(envelope))
         return message_id
 
+    async def send_to_inbox(self, message: object) -> None:
+        """Publish a message for whoever is active at this inbox.
+
+        Raises BusUnavailableError or BusClosedError when it could not be confirmed.
+        """
+        self._entered += 1
+        now_ns = self._clock.now_ns()
+        message_id = derived_id(f"sent/{self.instance}/{self._started_ns}", self._entered)
+        kind = type(message).__name__
+        service = self.inbox.service
+        envelope = Envelope(message_id, kind, message, self.inbox, service, published_ns=now_ns)
+        await self._bus.publish([envelope])
+
     # --- the loop -------------------------------------------------------------------------------
 
     async def _run_connected(self) -> None:

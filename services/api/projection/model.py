@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from services.api.projection.events import EventRing
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
@@ -12,6 +13,7 @@ from shared.messages.state import (
     UserState,
     Waiting,
 )
+from shared.model.reasons import NODES_WOULD_HELP
 from shared.model.resources import Resource, smaller_of
 from shared.model.states import ENDED
 
@@ -48,6 +50,9 @@ class Model:
     applications: dict[str, ApplicationView] = field(default_factory=dict)
     users: dict[str, UserState] = field(default_factory=dict)
     groups: dict[str, UserState] = field(default_factory=dict)
+    submissions: dict[str, int] = field(default_factory=dict)  # by result, since the start
+    ended_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue and state
+    events: EventRing = field(default_factory=EventRing)
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
     time_ns: int = 0
 
@@ -72,6 +77,20 @@ class Model:
                 room = smaller_of(room, own)
             queue = self.queues.get(queue.parent)
         return room
+
+    def outstanding(self) -> list[AskState]:
+        """Return the asks that more nodes would help: quota is there, and no node takes them.
+
+        What waits for a quota, for its gang or for one certain node is left out, as is what has
+        not been tried yet.
+        """
+        found: list[AskState] = []
+        for view in self.applications.values():
+            for ask in view.asks.values():
+                waiting = None if ask.required_node else self.why(view, ask)
+                if waiting is not None and waiting.reason in NODES_WOULD_HELP:
+                    found.append(ask)
+        return found
 
     def children(self, path: str) -> list[QueueState]:
         """Return a queue's children in the order of their names."""

@@ -78,14 +78,32 @@ class Projection:
         elif not self.is_ready or envelope.seq < self.seq:
             return
         self.seq = envelope.seq
+        if not delta.reset:
+            self._count_submissions(delta)
         self._apply(delta)
 
     def _start_over(self, envelope: Envelope) -> None:
         """Begin a snapshot; its later parts have the same epoch and seq, and go on with it."""
-        self.model = Model(ended=self.model.ended)
+        last = self.model
+        self.model = Model(
+            ended=last.ended,
+            events=last.events,
+            submissions=last.submissions,
+            ended_counts=last.ended_counts,
+        )
         self.epoch = envelope.epoch
         self.is_ready = True
         self._asked_ns = 0
+
+    def _count_submissions(self, delta: StateDelta) -> None:
+        """Count the applications that are told of for the first time."""
+        counts = self.model.submissions
+        for summary in delta.applications:
+            known = self.model.applications.get(summary.application_id)
+            if known is None or known.summary.submission != summary.submission:
+                result = "rejected" if summary.rejected_message else "accepted"
+                for name in ("new", result):
+                    counts[name] = counts.get(name, 0) + 1
 
     def _apply(self, delta: StateDelta) -> None:
         self.model.time_ns = delta.time_ns
@@ -97,6 +115,7 @@ class Projection:
             (delta.asks, self._on_ask),
             (delta.allocations, self._on_allocation),
             (delta.users, self._on_user),
+            (delta.events, self.model.events.add),
         )
         for items, handler in handlers:
             for item in items:
@@ -143,6 +162,8 @@ class Projection:
         if view is None or view.summary.submission != summary.submission:
             return
         del self.model.applications[summary.application_id]
+        key = (summary.queue_name, summary.state)
+        self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
         ended = self.model.ended
         ended[summary.application_id, f"{self.epoch}.{summary.submission}"] = view
         if len(ended) > MAX_ENDED:

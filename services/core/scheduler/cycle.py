@@ -9,7 +9,7 @@ Limit: MAX_DECISIONS a cycle. At the limit the cycle asks for another one, so th
 are heard in between.
 """
 
-from services.core.scheduler import backoff, gang, required_nodes, reservations
+from services.core.scheduler import backoff, events, gang, required_nodes, reservations
 from services.core.scheduler.application import Application
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.nodes import Node
@@ -74,11 +74,13 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     if ask is None:
         group.bucket.withdraw(group)
         return 0
-    short = _no_headroom(application, ask)
+    short = _no_headroom(partition, application, ask)
     if short is not None:
         leaf.block(group.bucket, *short, partition.now_ns)
         partition.outbox.touch_queue(leaf)
         return 0
+    if ask.told:
+        events.has_headroom(partition, application, ask)
     node = _node_for(partition, group, ask)
     if node is None:
         return 0
@@ -86,16 +88,22 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     return 1
 
 
-def _no_headroom(application: Application, ask: Ask) -> tuple[Refusal, Gate] | None:
+def _no_headroom(
+    partition: Partition, application: Application, ask: Ask
+) -> tuple[Refusal, Gate] | None:
     """Return what user, group or queue say to an ask, and at whose gate it then waits."""
     amount = ask.shape.resource
     short_user = first_shortage(application, amount)
     if short_user is not None:
         tracker, sentence = short_user
+        available = tracker.headroom(application.queue)
+        events.no_headroom(partition, application, ask, events.BY_USER, available)
         return Refusal(Reason.USER_QUOTA, f"Not enough user quota: {sentence}"), tracker.gate
     short = application.queue.first_without_room(amount)
     if short is not None:
         queue, sentence = short
+        available = application.queue.headroom()
+        events.no_headroom(partition, application, ask, events.BY_QUEUE, available)
         return Refusal(Reason.QUEUE_QUOTA, f"Not enough queue quota: {sentence}"), queue.gate
     return None
 

@@ -16,6 +16,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    EventState,
     NodeState,
     QueueState,
 )
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.nodes import Node
     from services.core.scheduler.queues import Queue
 
+MAX_EVENTS = 1_000
 _SECTION_ORDER = {item.name: at for at, item in enumerate(fields(UpdateResponse))}
 
 
@@ -40,6 +42,7 @@ class Outbox:
         self.rejected: list[ApplicationSummary] = []
         self.nodes_gone: list[NodeState] = []
         self.queues_gone: list[QueueState] = []
+        self.events: list[EventState] = []
         self.partition_changed = False
         self._responses: list[dict[str, list[Any]]] = []
         self._position: dict[str, tuple[int, int]] = {}
@@ -59,6 +62,11 @@ class Outbox:
         while len(self._responses) <= at:
             self._responses.append({})
         self._responses[at].setdefault(section, []).append(item)
+
+    def say_event(self, event: EventState) -> None:
+        """Add an event for people; beyond MAX_EVENTS a batch they are left out."""
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(event)
 
     def arm(self, timer: TimerSet) -> None:
         """Have a timer set; a later order for the same timer replaces it."""
@@ -121,4 +129,5 @@ class Outbox:
         self.rejected = []
         self.nodes_gone = []
         self.queues_gone = []
+        self.events = []
         self.partition_changed = False

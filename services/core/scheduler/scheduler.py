@@ -9,7 +9,16 @@ epoch that is not lower starts a new partition; lower epochs are refused.
 
 from collections.abc import Callable
 
-from services.core.scheduler import backoff, cluster, cycle, dynamic_queues, gang, intake, lifecycle
+from services.core.scheduler import (
+    backoff,
+    cluster,
+    cycle,
+    dynamic_queues,
+    events,
+    gang,
+    intake,
+    lifecycle,
+)
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import COMPLETING_TIMEOUT_MS, Partition
 from services.core.scheduler.settings import settings_from
@@ -188,6 +197,7 @@ class Scheduler:
         """Keep the configuration that stands, and say where people look why."""
         self.partition.config_error = error
         self.partition.outbox.partition_changed = True
+        events.configuration_refused(self.partition, error)
         return error
 
     # --- timers ---------------------------------------------------------------------------------
@@ -289,6 +299,7 @@ class Scheduler:
                 *outbox.rejected,
             ),
             users=tuple(map(user_state, partition.users.changed)),
+            events=tuple(outbox.events),
             asks=tuple(outbox.asks.values()),
             allocations=tuple(outbox.allocations.values()),
         )

@@ -56,6 +56,7 @@ class Ask:
     shape: Shape
     sequence: int
     created_ns: int = 0
+    told: str = ""  # who people were told has no headroom for it
 
     @property
     def key(self) -> str:

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import Limit
 from services.core.scheduler.queues import Queue
-from shared.model.resources import Resource, ResourceView, add_into, go_map, subtract_into
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    go_map,
+    smaller_of,
+    subtract_into,
+)
 
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
@@ -78,6 +85,15 @@ class Tracker:
                         f"{level.path}, requested {value} (all of it: {go_map(amount)})"
                     )
         return ""
+
+    def headroom(self, queue: Queue) -> Resource:
+        """Return what is left under the limits on the path, for the types that they name."""
+        room: Resource = {}
+        for level, limit in self.limits(queue):
+            used = self.usage.get(level.path, {})
+            most = limit.max_resource or {}
+            room = smaller_of(room, {n: v - used.get(n, 0) for n, v in most.items()})
+        return room
 
     def full(self, queue: Queue, application_id: str) -> str:
         """Return in a sentence which limit one more application is over, or ""."""

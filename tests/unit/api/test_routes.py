@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from services.api.documents import DocumentsError, read_documents
-from services.api.routes import Replica, make_app
+from services.api.replica import Replica
+from services.api.routes import make_app
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus

@@ -1,0 +1,224 @@
+"""YuniKorn's routes, ``/ws/v1`` (contract section 5.2)."""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from services.api import ws_v1, ws_v1_events, ws_v1_usage
+from services.api.answers import AnswerError, answer
+from services.api.projection.model import ApplicationView, Model
+from services.api.replica import Replica, read_body
+from services.api.yunikorn_metrics import yunikorn_metrics
+from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
+
+_STATES = ("active", "rejected", "completed")
+_STATUSES = ("new", "accepted", "running", "completing", "failing", "resuming")
+
+
+def yunikorn_routes(replica: Replica) -> APIRouter:
+    """Return the routes of a replica."""
+    router = APIRouter(prefix="/ws/v1", tags=["YuniKorn"])
+
+    @router.get("/clusters", summary="ClusterDAOInfo")
+    async def clusters(request: Request) -> Response:
+        partition = replica.model.partition
+        assert partition is not None
+        info = {
+            "startTime": partition.state_time_ns,
+            "rmBuildInformation": [{"buildVersion": "muster-0.1.0", "rmId": partition.rm_id}],
+            "partition": partition.name,
+            "clusterName": "kubernetes",
+        }
+        return answer(request, [info])
+
+    @router.get("/partitions", summary="PartitionInfo")
+    async def partitions(request: Request) -> Response:
+        return answer(request, ws_v1.partition_info(replica.machine.projection.model))
+
+    @router.get("/partition/{partition}/queues", summary="The queue tree")
+    async def queues(request: Request, partition: str) -> Response:
+        model = _in(replica.model, partition)
+        return answer(request, ws_v1.queue_info(model, "root", subtree=True, partition=partition))
+
+    @router.get("/partition/{partition}/queue/{queue}", summary="One queue")
+    async def queue(request: Request, partition: str, queue: str) -> Response:
+        model = _in(replica.model, partition)
+        path = _queue_path(model, queue)
+        subtree = "subtree" in request.query_params
+        return answer(request, ws_v1.queue_info(model, path, subtree=subtree))
+
+    @router.get("/partition/{partition}/nodes", summary="All nodes")
+    async def nodes(request: Request, partition: str) -> Response:
+        model = _in(replica.model, partition)
+        return answer(request, [ws_v1.node_info(node) for node in model.nodes.values()])
+
+    @router.get("/partition/{partition}/node/{node}", summary="One node")
+    async def node(request: Request, partition: str, node: str) -> Response:
+        model = _in(replica.model, partition)
+        if node not in model.nodes:
+            raise AnswerError(404, "Node not found")
+        return answer(request, ws_v1.node_info(model.nodes[node]))
+
+    _metrics(router, replica)
+    _applications_of_queues(router, replica)
+    _applications_of_partition(router, replica)
+    _usage(router, replica)
+    _events(router, replica)
+    _validation(router)
+    return router
+
+
+def _metrics(router: APIRouter, replica: Replica) -> None:
+    @router.get("/metrics", summary="YuniKorn's own metrics")
+    async def metrics() -> Response:
+        return Response(yunikorn_metrics(replica.model), media_type=CONTENT_TYPE_LATEST)
+
+
+def _usage(router: APIRouter, replica: Replica) -> None:
+    base = "/partition/{partition}"
+
+    @router.get(f"{base}/placementrules", summary="The placement rules in order")
+    async def placement_rules(request: Request, partition: str) -> Response:
+        return answer(request, ws_v1_usage.rules_info(_in(replica.model, partition)))
+
+    @router.get(f"{base}/usage/users", summary="What every user uses")
+    async def users(request: Request) -> Response:
+        infos = [ws_v1_usage.user_info(user) for user in replica.model.users.values()]
+        return answer(request, infos)
+
+    @router.get(f"{base}/usage/groups", summary="What every limited group uses")
+    async def groups(request: Request) -> Response:
+        infos = [ws_v1_usage.group_info(group) for group in replica.model.groups.values()]
+        return answer(request, infos)
+
+    _usage_of_one(router, replica)
+
+
+def _usage_of_one(router: APIRouter, replica: Replica) -> None:
+    base = "/partition/{partition}/usage"
+
+    @router.get(f"{base}/user/{{user}}", summary="What one user uses")
+    async def user(request: Request, user: str) -> Response:
+        if not USER.match(user):
+            raise AnswerError(400, "Invalid user name")
+        if user not in replica.model.users:
+            raise AnswerError(404, "User not found")
+        return answer(request, ws_v1_usage.user_info(replica.model.users[user]))
+
+    @router.get(f"{base}/group/{{group}}", summary="What one group uses")
+    async def group(request: Request, group: str) -> Response:
+        if not GROUP.match(group):
+            raise AnswerError(400, "Invalid group name")
+        if group not in replica.model.groups:
+            raise AnswerError(404, "Group not found")
+        return answer(request, ws_v1_usage.group_info(replica.model.groups[group]))
+
+
+def _events(router: APIRouter, replica: Replica) -> None:
+    @router.get("/events/batch", summary="Events from a number on")
+    async def batch(
+        request: Request, count: str | None = None, start: str | None = None
+    ) -> Response:
+        try:
+            most = ws_v1_events.number_of("count", count, ws_v1_events.MAX_ANSWER)
+            first = None if start is None else ws_v1_events.number_of("start", start, 0)
+        except ws_v1_events.CountError as error:
+            raise AnswerError(400, str(error)) from error
+        ring = replica.machine.projection.model.events
+        instance = replica.machine.instance
+        return answer(request, ws_v1_events.batch(ring, instance, first, most))
+
+
+def _validation(router: APIRouter) -> None:
+    @router.post(
+        "/validate-conf",
+        summary="Whether a queues.yaml would be accepted; always 200",
+        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+    )
+    async def validate_conf(request: Request) -> Response:
+        body = await read_body(request)
+        return answer(request, await asyncio.to_thread(ws_v1.validation, body))
+
+
+def _told(request: Request, model: Model, views: list[ApplicationView]) -> Response:
+    return answer(request, [ws_v1.application_info(model, view) for view in views])
+
+
+def _in_queue(model: Model, queue: str) -> list[ApplicationView]:
+    path = _queue_path(model, queue)
+    views = model.applications.values()
+    return [view for view in views if view.summary.queue_name == path]
+
+
+def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
+    @router.get("/partition/{partition}/queue/{queue}/applications", summary="A leaf's own")
+    async def queue_applications(request: Request, partition: str, queue: str) -> Response:
+        model = _in(replica.model, partition)
+        return _told(request, model, _in_queue(model, queue))
+
+    @router.get("/partition/{partition}/queue/{queue}/applications/{state}")
+    async def queue_applications_in(
+        request: Request, partition: str, queue: str, state: str, status: str = ""
+    ) -> Response:
+        model = _in(replica.model, partition)
+        _check_state(state, status, ("active",))
+        wanted = status.lower()
+        views = _in_queue(model, queue)
+        chosen = [v for v in views if not wanted or v.summary.state.lower() == wanted]
+        return _told(request, model, chosen)
+
+    @router.get("/partition/{partition}/queue/{queue}/application/{application}")
+    async def queue_application(
+        request: Request, partition: str, queue: str, application: str
+    ) -> Response:
+        model = _in(replica.model, partition)
+        found = [v for v in _in_queue(model, queue) if v.summary.application_id == application]
+        if not found:
+            raise AnswerError(404, "Application not found")
+        return answer(request, ws_v1.application_info(model, found[0]))
+
+
+def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
+    @router.get("/partition/{partition}/application/{application}", summary="A live application")
+    async def application(request: Request, partition: str, application: str) -> Response:
+        model = _in(replica.model, partition)
+        view = model.applications.get(application)
+        if view is None:
+            raise AnswerError(404, "Application not found")
+        return answer(request, ws_v1.application_info(model, view))
+
+    @router.get(
+        "/partition/{partition}/applications/{state}", summary="active, rejected, completed"
+    )
+    async def applications(
+        request: Request, partition: str, state: str, status: str = ""
+    ) -> Response:
+        model = _in(replica.model, partition)
+        _check_state(state, status, _STATES)
+        views = ws_v1.applications_in_state(model, state.lower(), status.lower())
+        return _told(request, model, views)
+
+
+def _in(model: Model, partition: str) -> Model:
+    if model.partition is None or partition.lower() != model.partition.name:
+        raise AnswerError(404, "Partition not found")
+    return model
+
+
+def _queue_path(model: Model, name: str) -> str:
+    if not all(QUEUE.match(part) for part in name.split(".")):
+        raise AnswerError(400, QUEUE_ERROR)
+    path = name.lower()
+    if path not in model.queues:
+        raise AnswerError(404, "Queue not found")
+    return path
+
+
+def _check_state(state: str, status: str, allowed: tuple[str, ...]) -> None:
+    if state.lower() not in allowed:
+        text = ", ".join(allowed)
+        raise AnswerError(400, f"Only following application states are allowed: {text}")
+    if status and state.lower() == "active" and status.lower() not in _STATUSES:
+        text = ", ".join(_STATUSES)
+        raise AnswerError(400, f"Only following active statuses are allowed: {text}")

@@ -1,0 +1,59 @@
+"""YuniKorn's event answers (contract sections 5.3 and 7; case W-11)."""
+
+import re
+
+from services.api.projection.events import EventRing
+from services.api.ws_v1 import Answer, pruned
+from shared.messages.state import EventState
+
+MAX_ANSWER = 10_000
+MAX_MESSAGE = 1_024
+_UINT64 = 2**64
+
+
+class CountError(ValueError):
+    """A number of the query does not hold; the message is YuniKorn's."""
+
+
+def number_of(name: str, text: str | None, default: int) -> int:
+    """Return an unsigned number of a query. Raises CountError in Go's words."""
+    if text is None:
+        return default
+    if not re.fullmatch(r"\+?[0-9]+", text):
+        raise CountError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    value = int(text)
+    if value >= _UINT64:
+        raise CountError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    if name == "count" and value == 0:
+        raise CountError('0 is not a valid value for "count"')
+    return value
+
+
+def batch(ring: EventRing, instance: str, start: int | None, count: int) -> Answer:
+    """Return EventRecordDAO; without a start the oldest events held."""
+    first = ring.lowest if start is None else start
+    events = ring.read(first, min(count, MAX_ANSWER))
+    return {
+        "InstanceUUID": instance,
+        "LowestID": ring.lowest,
+        "HighestID": ring.highest,
+        "EventRecords": [_event(event) for event in events] or None,
+    }
+
+
+def _event(event: EventState) -> Answer:
+    message = event.message
+    if len(message) > MAX_MESSAGE:
+        message = message[: MAX_MESSAGE - 3] + "..."
+    amounts = {name: {"value": value} if value else {} for name, value in event.resource.items()}
+    answer = {
+        "type": event.type,
+        "objectID": event.object_id,
+        "message": message,
+        "timestampNano": event.time_ns,
+        "eventChangeType": event.change_type,
+        "eventChangeDetail": event.change_detail,
+        "referenceID": event.reference_id,
+        "resource": {"resources": amounts} if amounts else {},
+    }
+    return pruned(answer, always=("resource",))

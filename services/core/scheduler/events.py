@@ -1,0 +1,54 @@
+"""Events: what people read to know why, in YuniKorn's own words and numbers.
+
+An ask that finds no headroom says so once, and once more when it has it again. Of asks that wait
+behind one another only the first speaks: there is never an event for every pod that waits.
+Source: contract sections 7.1 and 7.2; case U-07.
+"""
+
+from services.core.scheduler.application import Application
+from services.core.scheduler.partition import Partition
+from services.core.scheduler.shapes import Ask
+from shared.messages.state import EventState
+from shared.model.names import ROOT
+from shared.model.resources import ResourceView, go_map
+
+REQUEST, QUEUE = 1, 4
+SET = 1
+BY_QUEUE, BY_USER = "queue", "user"
+
+
+def no_headroom(
+    partition: Partition, application: Application, ask: Ask, by: str, available: ResourceView
+) -> None:
+    """Say that an ask does not fit a queue or a user's limit, unless it has said so."""
+    if ask.told == by:
+        return
+    ask.told = by
+    amounts = f"(requested {go_map(ask.shape.resource)}, available {go_map(available)})"
+    if by == BY_USER:
+        text = f"Request '{ask.key}' exceeds the available user quota {amounts}"
+    else:
+        text = f"Request '{ask.key}' does not fit in queue '{application.queue.path}' {amounts}"
+    _say_request(partition, application, ask, text)
+
+
+def has_headroom(partition: Partition, application: Application, ask: Ask) -> None:
+    """Say that an ask fits again, if it has said that it does not."""
+    if ask.told == BY_USER:
+        text = f"Request '{ask.key}' fits in the available user quota"
+    else:
+        queue = application.queue.path
+        text = f"Request '{ask.key}' has become schedulable in queue '{queue}'"
+    ask.told = ""
+    _say_request(partition, application, ask, text)
+
+
+def _say_request(partition: Partition, application: Application, ask: Ask, text: str) -> None:
+    event = EventState(REQUEST, ask.key, text, partition.now_ns, reference_id=application.id)
+    partition.outbox.say_event(event)
+
+
+def configuration_refused(partition: Partition, error: str) -> None:
+    """Say that a configuration was refused, and the one before it stands."""
+    text = f"the queue configuration was refused, nothing has changed: {error}"
+    partition.outbox.say_event(EventState(QUEUE, ROOT, text, partition.now_ns, change_type=SET))

@@ -1,0 +1,81 @@
+"""The queues.yaml that is watched: a change is proposed to the core, and what it says is told.
+
+Every instance looks at its file; what it finds goes into the shim adapter's inbox as a message, so
+that the active one proposes it. A file that is as before changes nothing, one that is refused
+changes nothing either, and says so in the log, the metric, the API and an event.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from services.shim_adapter.machine import ShimMachine
+from shared.bus.errors import BusClosedError, BusUnavailableError
+from shared.messages.interface import UpdateConfiguration
+from shared.runtime.host import Host
+
+LOOK_SECONDS = 1.0
+MAX_FILE_BYTES = 3 * 1024 * 1024
+_REFUSED = Gauge(
+    "muster_queue_configuration_refused",
+    "1 while the queue configuration that was proposed last is refused",
+)
+_RESULTS = Counter(
+    "muster_queue_configurations", "Queue configurations by what became of them", ["result"]
+)
+log = structlog.get_logger("muster.shim_adapter")
+
+
+async def watch(host_of: Callable[[], Host], path: Path | None) -> None:
+    """Propose the file whenever it has changed, and tell what became of every proposal."""
+    seen: str | None = None
+    told = (0, 0)
+    while True:
+        if path is not None:
+            text = await asyncio.to_thread(_read, path)
+            if text is not None and text != seen and await _propose(host_of(), text):
+                seen = text
+        machine = host_of().machine
+        if isinstance(machine, ShimMachine):
+            told = _tell(machine, told)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _read(path: Path) -> str | None:
+    """Return the file's text; None while it cannot be read, as in the middle of a change."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            log.error("the queues file is too large", file=str(path), most=MAX_FILE_BYTES)
+            return None
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        log.warning("the queues file cannot be read", file=str(path), error=str(error))
+        return None
+
+
+async def _propose(host: Host, text: str) -> bool:
+    try:
+        await host.send_to_inbox(UpdateConfiguration(text))
+    except (BusUnavailableError, BusClosedError):
+        return False  # at the next look
+    return True
+
+
+def _tell(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
+    """Log and count what became of proposals since; a new machine starts counting anew."""
+    now = (machine.configs_accepted, machine.configs_refused)
+    accepted, refused = (max(0, new - old) for new, old in zip(now, told, strict=True))
+    _RESULTS.labels("accepted").inc(accepted)
+    _RESULTS.labels("refused").inc(refused)
+    if accepted or refused:
+        _REFUSED.set(1 if machine.config_error else 0)
+    if refused and machine.config_error:
+        log.error(
+            "the queue configuration was refused; nothing has changed", error=machine.config_error
+        )
+    elif accepted:
+        log.info("the queue configuration holds now")
+    return now

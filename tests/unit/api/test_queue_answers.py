@@ -1,0 +1,293 @@
+"""What the API says of queues, users, rules and events, from the core's own state events."""
+
+import re
+
+from services.api import progress, ws_v1, ws_v1_events, ws_v1_usage
+from services.api.projection.events import EventRing
+from services.api.projection.projection import Projection
+from services.api.yunikorn_metrics import yunikorn_metrics
+from shared.messages.envelope import API_ALL, Envelope
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationAskRelease,
+    AllocationRelease,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdateConfiguration,
+    UserGroupInformation,
+)
+from shared.messages.state import EventState, SnapshotRequest, StateDelta
+from tests.builders import Core, config_of
+
+ONE = {"vcore": 1000, "pods": 1}
+NODE = {"vcore": 10_000, "memory": 100_000, "pods": 100}
+
+
+class System(Core):
+    """A core whose state events a replica follows."""
+
+    def __init__(self, config: str = "", **more) -> None:
+        self.projection = Projection("one")
+        super().__init__(config, **more)
+
+    def send(self, message, *, epoch=None):
+        before = len(self.answers)
+        responses = super().send(message, epoch=epoch)
+        for item in self.answers[before:]:
+            if isinstance(item.message, StateDelta):
+                name = type(item.message).__name__
+                envelope = Envelope(
+                    "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
+                )
+                assert not self.projection.handle(envelope, 1)
+        return responses
+
+    @property
+    def model(self):
+        return self.projection.model
+
+    def metric(self, text: str) -> float:
+        found = re.search(
+            rf"^{re.escape(text)} (\S+)$", yunikorn_metrics(self.model).decode(), re.MULTILINE
+        )
+        assert found, text
+        return float(found.group(1))
+
+
+def with_rules(rules: str) -> str:
+    return config_of("{name: a}").removesuffix("}]") + f", placementrules: {rules}}}]"
+
+
+def test_p_01_the_effective_rules_without_any():
+    system = System(config_of("{name: a}"))
+    assert ws_v1_usage.rules_info(system.model) == [
+        {"name": "provided", "parameters": {"create": "false"}},
+        {"name": "recovery", "parameters": {"queue": "root.@recovery@"}},
+    ]
+
+
+def test_p_01_an_unknown_rule_leaves_the_old_ones():
+    system = System(with_rules("[{name: user, create: true}]"))
+    system.send(UpdateConfiguration(with_rules("[{name: unknown}]")))
+    names = [rule["name"] for rule in ws_v1_usage.rules_info(system.model)]
+    assert names == ["user", "recovery"]
+    error = progress.configuration(system.model)["error"]
+    assert "unknown rule name specified unknown" in error
+
+
+def test_rules_with_parents_and_filters():
+    system = System(
+        with_rules(
+            "[{name: tag, value: NameSpace, create: true, filter: {type: deny, users: [bob]}, "
+            "parent: {name: fixed, value: top, create: true}}]"
+        )
+    )
+    assert ws_v1_usage.rules_info(system.model)[0] == {
+        "name": "tag",
+        "parameters": {"tagName": "namespace", "create": "true"},
+        "filter": {"type": "deny", "userList": ["bob"]},
+        "parentRule": {
+            "name": "fixed",
+            "parameters": {"queue": "top", "create": "true", "qualified": "false"},
+        },
+    }
+
+
+def test_queue_fields():
+    system = System(
+        config_of(
+            "{name: a, parent: true, properties: {priority.policy: fence, priority.offset: '3', "
+            "preemption.policy: fence, preemption.delay: 90s}, childtemplate: {maxapplications: 10, "
+            "resources: {max: {memory: 600}, guaranteed: {memory: 400}}}, queues: [{name: b}]}"
+        )
+    )
+    info = ws_v1.queue_info(system.model, "root.a", subtree=False)
+    assert info["template"] == {
+        "maxApplications": 10,
+        "maxResource": {"memory": 600},
+        "guaranteedResource": {"memory": 400},
+    }
+    assert info["currentPriority"] == -(2**31)
+    wanted = {
+        "isPriorityFence": True, "priorityOffset": 3, "isPreemptionFence": True,
+        "preemptionDelay": "1m30s", "quotaPreemptionDelay": "0s", "preemptionEnabled": True,
+    }  # fmt: skip
+    assert {key: info[key] for key in wanted} == wanted
+    below = ws_v1.queue_info(system.model, "root.a.b", subtree=False)
+    assert "template" not in below
+    assert below["properties"]["priority.policy"] == "default"
+
+
+def test_usage_of_users_and_groups():
+    system = System(
+        config_of(
+            "{name: a, limits: [{users: [testuser], maxresources: {vcore: 5}, maxapplications: 3}, "
+            "{groups: [testgroup], maxresources: {vcore: 8}}]}"
+        )
+    )
+    system.node("n1", **NODE)
+    ugi = UserGroupInformation("testuser", ("testgroup",))
+    system.application("app-1", "root.a", ugi=ugi)
+    system.asks("app-1", ["k"], ONE)
+    user = ws_v1_usage.user_info(system.model.users["testuser"])
+    assert user == {
+        "userName": "testuser",
+        "groups": {"app-1": "testgroup"},
+        "queues": {
+            "queuePath": "root",
+            "resourceUsage": ONE,
+            "runningApplications": ["app-1"],
+            "children": [
+                {
+                    "queuePath": "root.a",
+                    "resourceUsage": ONE,
+                    "runningApplications": ["app-1"],
+                    "maxResources": {"vcore": 5000},
+                    "maxApplications": 3,
+                }
+            ],
+        },
+    }
+    group = ws_v1_usage.group_info(system.model.groups["testgroup"])
+    assert (group["groupName"], group["applications"]) == ("testgroup", ["app-1"])
+    assert group["queues"]["children"][0]["maxResources"] == {"vcore": 8000}
+    system.update(remove_applications=(RemoveApplicationRequest("app-1"),))
+    assert system.model.users == {}
+    assert system.model.groups == {}
+
+
+def test_s_16_only_asks_that_more_nodes_would_help_are_outstanding():
+    system = System(config_of("{name: a, resources: {max: {vcore: 3}}}"))
+    system.application("app", "root.a")
+    asks = {"vcore": 1000, "memory": 1}
+    system.asks("app", ["k1", "k2", "k3"], asks)
+    assert progress.outstanding(system.model) == []  # no node, no attempt
+    system.node("full", vcore=500, memory=10)
+    system.node("big", vcore=9_000, memory=0)
+    found = progress.outstanding(system.model)
+    assert len(found) == 3
+    assert sum(item["resource"]["memory"] for item in found) == 3
+    assert sum(item["resource"]["vcore"] for item in found) == 3000
+    system.asks("app", ["large"], {"vcore": 4000, "memory": 1})
+    assert len(progress.outstanding(system.model)) == 3  # what its quota refuses is left out
+
+
+def test_u_07_a_request_says_once_that_it_does_not_fit_and_once_that_it_does():
+    system = System(config_of("{name: default, resources: {max: {memory: 100, vcores: 10}}}"))
+    system.node("n1", memory=1000, vcores=100)
+    system.application("filler", "root.default")
+    system.asks("filler", ["f"], {"memory": 100, "vcores": 10})
+    system.application("app", "root.default")
+    system.asks("app", ["alloc-0"], {"memory": 100, "vcores": 10})
+
+    def texts():
+        records = ws_v1_events.batch(system.model.events, "i", None, 100)["EventRecords"] or []
+        return [r["message"] for r in records if r["objectID"] == "alloc-0"]
+
+    not_fit = (
+        "Request 'alloc-0' does not fit in queue 'root.default' "
+        "(requested map[memory:100 vcores:10], available map[memory:0 vcores:0])"
+    )
+    assert texts() == [not_fit]
+    system.send(
+        UpdateConfiguration(
+            config_of("{name: default, resources: {max: {memory: 150, vcores: 15}}}")
+        )
+    )
+    assert texts() == [not_fit]  # looked at again, and still too large
+    system.update(releases=(AllocationRelease("filler", "f", TerminationType.STOPPED_BY_RM),))
+    assert texts() == [not_fit, "Request 'alloc-0' has become schedulable in queue 'root.default'"]
+
+
+def test_a_users_quota_speaks_too():
+    system = System(config_of("{name: a, limits: [{users: [u], maxresources: {vcore: 1}}]}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a", ugi=UserGroupInformation("u"))
+    system.asks("app", ["k1", "k2"], ONE)
+    system.update(releases=(AllocationRelease("app", "k1", TerminationType.STOPPED_BY_RM),))
+    records = ws_v1_events.batch(system.model.events, "i", None, 100)["EventRecords"]
+    assert [record["message"] for record in records] == [
+        (
+            "Request 'k2' exceeds the available user quota (requested map[pods:1 vcore:1000], "
+            "available map[vcore:0])"
+        ),
+        "Request 'k2' fits in the available user quota",
+    ]
+    assert {record["referenceID"] for record in records} == {"app"}
+
+
+def test_g_29_metrics_follow_the_states():
+    system = System(config_of("{name: a}"))
+    system.node("n1", vcore=1000, pods=10)
+    # app-1: gives its gang up (Resuming), then runs to its end
+    request = AddApplicationRequest("app-1", "root.a", placeholder_ask={"vcore": 1000, "pods": 2})
+    ask = AllocationAsk("ph0", "app-1", ONE, placeholder=True, task_group_name="g")
+    system.update(new_applications=(request,), asks=(ask,))
+    system.fire("app-1", "placeholder")
+    system.update(releases=(AllocationRelease("app-1", "ph0", TerminationType.TIMEOUT),))
+    system.asks("app-1", ["real"], ONE)
+    for name in ("app-2", "app-3"):
+        gang = AddApplicationRequest(
+            name, "root.a", gang_scheduling_style="Hard", placeholder_ask={"vcore": 1000, "pods": 2}
+        )
+        system.update(releases=(AllocationRelease("app-1", "real", TerminationType.STOPPED_BY_RM),))
+        system.update(
+            new_applications=(gang,),
+            asks=(AllocationAsk(f"{name}-ph", name, ONE, placeholder=True, task_group_name="g"),),
+        )
+        system.fire(name, "placeholder")
+        system.update(releases=(AllocationRelease(name, f"{name}-ph", TerminationType.TIMEOUT),))
+    system.application("app-4", "root.nowhere")
+    system.fire("app-1", "completing")
+    queue = 'yunikorn_queue_app{queue="root.a",state="%s"}'
+    assert system.metric(queue % "completed") == 1
+    assert system.metric(queue % "failed") == 2
+    assert system.metric(queue % "running") == 0
+    submission = 'yunikorn_scheduler_application_submission_total{result="%s"}'
+    assert [system.metric(submission % r) for r in ("new", "accepted", "rejected")] == [4, 3, 1]
+    assert system.metric('yunikorn_scheduler_application_total{state="failed"}') == 2
+    assert system.metric('yunikorn_scheduler_node{state="active"}') == 1
+
+
+def test_a_snapshot_counts_no_submission_twice():
+    system = System(config_of("{name: a}"))
+    system.application("app", "root.a")
+    system.send(SnapshotRequest("one"))
+    assert system.model.submissions == {"new": 1, "accepted": 1}
+
+
+def test_w_17_the_ring_of_events():
+    ring = EventRing(20)
+    assert (ring.lowest, ring.highest, ring.read(0, 5)) == (0, 0, [])
+    for at in range(25):
+        ring.add(EventState(1, f"{at}", "", 0))
+    assert (ring.lowest, ring.highest) == (5, 24)
+    assert len(ring.read(18, 100)) == 7
+    assert [event.object_id for event in ring.read(18, 2)] == ["18", "19"]
+    assert ring.read(311, 1) == ring.read(4, 1) == []
+
+
+def test_a_refused_configuration_is_an_event_and_stands_in_the_answer():
+    system = System(config_of("{name: a}"))
+    system.send(UpdateConfiguration("partitions: 1"))
+    said = progress.configuration(system.model)["error"]
+    assert "cannot unmarshal" in said
+    records = ws_v1_events.batch(system.model.events, "i", None, 10)["EventRecords"]
+    assert said in records[-1]["message"]
+    system.send(UpdateConfiguration(config_of("{name: a}", "{name: b}")))
+    assert progress.configuration(system.model)["error"] == ""
+
+
+def test_what_holds_a_queue_back():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}", "{name: b}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a")
+    system.asks("app", ["k1", "k2", "k3"], ONE)
+    tree = progress.queue_tree(system.model)
+    a, b = tree["children"]
+    assert [(item["reason"], item["asks"]) for item in a["waiting"]] == [("QUEUE_QUOTA", 2)]
+    assert b["waiting"] == []
+    release = AllocationAskRelease("app", "", TerminationType.STOPPED_BY_RM)
+    system.update(ask_releases=(release,))
+    assert progress.queue_tree(system.model)["children"][0]["waiting"] == []
