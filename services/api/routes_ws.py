@@ -48,6 +48,17 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
         subtree = "subtree" in request.query_params
         return answer(request, ws_v1.queue_info(model, path, subtree=subtree))
 
+    _nodes(router, replica)
+    _metrics(router, replica)
+    _applications_of_queues(router, replica)
+    _applications_of_partition(router, replica)
+    _usage(router, replica)
+    _events(router, replica)
+    _validation(router)
+    return router
+
+
+def _nodes(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/nodes", summary="All nodes")
     async def nodes(request: Request, partition: str) -> Response:
         model = _in(replica.model, partition)
@@ -59,14 +70,6 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
         if node not in model.nodes:
             raise AnswerError(404, "Node not found")
         return answer(request, ws_v1.node_info(model.nodes[node]))
-
-    _metrics(router, replica)
-    _applications_of_queues(router, replica)
-    _applications_of_partition(router, replica)
-    _usage(router, replica)
-    _events(router, replica)
-    _validation(router)
-    return router
 
 
 def _metrics(router: APIRouter, replica: Replica) -> None:
