@@ -1,6 +1,7 @@
 """The queues.yaml that is watched: a change is proposed to the core, and what it says is told.
 
-Every instance looks at its file; what it finds goes into the shim adapter's inbox as a message, so
+Every instance looks at its file; what it finds twice running, so that nobody is in the middle of
+writing it, goes into the shim adapter's inbox as a message, so
 that the active one proposes it. A file that is as before changes nothing, one that is refused
 changes nothing either, and says so in the log, the metric, the API and an event.
 """
@@ -31,13 +32,16 @@ log = structlog.get_logger("muster.shim_adapter")
 
 async def watch(host_of: Callable[[], Host], path: Path | None) -> None:
     """Propose the file whenever it has changed, and tell what became of every proposal."""
-    seen: str | None = None
+    proposed: str | None = None
+    before: str | None = None
     told = (0, 0)
     while True:
         if path is not None:
             text = await asyncio.to_thread(_read, path)
-            if text is not None and text != seen and await _propose(host_of(), text):
-                seen = text
+            is_settled = text is not None and text == before
+            if is_settled and text != proposed and await _propose(host_of(), text or ""):
+                proposed = text
+            before = text
         machine = host_of().machine
         if isinstance(machine, ShimMachine):
             told = _tell(machine, told)
@@ -45,12 +49,12 @@ async def watch(host_of: Callable[[], Host], path: Path | None) -> None:
 
 
 def _read(path: Path) -> str | None:
-    """Return the file's text; None while it cannot be read, as in the middle of a change."""
+    """Return the file's text; None while there is none, as in the middle of a change."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             log.error("the queues file is too large", file=str(path), most=MAX_FILE_BYTES)
             return None
-        return path.read_text()
+        return path.read_text() or None
     except (OSError, UnicodeDecodeError) as error:
         log.warning("the queues file cannot be read", file=str(path), error=str(error))
         return None
