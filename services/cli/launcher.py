@@ -117,6 +117,11 @@ class LocalCluster:
 
     # --- looking in -----------------------------------------------------------------------------
 
+    def host_of(self, name: str) -> Host | None:
+        """Return the host of a service, or None while it is down."""
+        running = self.running.get(name)
+        return running.host if running is not None else None
+
     def machine(self, name: str) -> Machine:
         """Return the machine of a running service."""
         machine = self.running[name].host.machine

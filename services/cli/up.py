@@ -95,9 +95,7 @@ async def _run(cluster: LocalCluster, options: UpOptions) -> int:
     await cluster.start()
     app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
     web = asyncio.create_task(serve(app, "127.0.0.1", options.port))
-    watching = asyncio.create_task(
-        watch(lambda: cluster.running["shim_adapter"].host, options.config)
-    )
+    watching = asyncio.create_task(watch(lambda: cluster.host_of("shim_adapter"), options.config))
     try:
         await _until_ready(cluster, web)
         where = f"http://127.0.0.1:{options.port}" if options.port else "a free port"

@@ -30,21 +30,24 @@ _RESULTS = Counter(
 log = structlog.get_logger("muster.shim_adapter")
 
 
-async def watch(host_of: Callable[[], Host], path: Path | None) -> None:
-    """Propose the file whenever it has changed, and tell what became of every proposal."""
+async def watch(host_of: Callable[[], Host | None], path: Path | None) -> None:
+    """Propose the file whenever it has changed, and tell what became of every proposal.
+
+    ``host_of`` returns the present host, or None while a new one is being started.
+    """
     proposed: str | None = None
     before: str | None = None
     told = (0, 0)
     while True:
-        if path is not None:
+        host = host_of()
+        if path is not None and host is not None:
             text = await asyncio.to_thread(_read, path)
             is_settled = text is not None and text == before
-            if is_settled and text != proposed and await _propose(host_of(), text or ""):
+            if is_settled and text != proposed and await _propose(host, text or ""):
                 proposed = text
             before = text
-        machine = host_of().machine
-        if isinstance(machine, ShimMachine):
-            told = _tell(machine, told)
+        if host is not None and isinstance(host.machine, ShimMachine):
+            told = _tell(host.machine, told)
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -33,8 +33,9 @@ async def test_a_change_of_the_file_takes_effect_and_a_bad_one_changes_nothing(
         lambda: MemoryBus(broker), SystemClock(), ShimOptions(config=file.read_text())
     )
     await cluster.start()
-    host_of = lambda: cluster.running["shim_adapter"].host  # noqa: E731
-    watching = asyncio.create_task(config_watch.watch(host_of, file))
+    watching = asyncio.create_task(
+        config_watch.watch(lambda: cluster.host_of("shim_adapter"), file)
+    )
 
     def queues():
         return list(cluster.api.projection.model.queues)
