@@ -84,7 +84,8 @@ class NodeTable:
         self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
         self._has_soft_taints = False
         self._rank: NDArray[np.int64] | None = None
-        self._eligible: dict[Constraints, NodeView] = {}
+        self._views: dict[Constraints, NodeView] = {}
+        self._version = 0  # of nodes and labels, which views are made from
 
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
@@ -102,6 +103,7 @@ class NodeTable:
         self.nodes[node.node_id] = node
         add_into(self.total, node.capacity)
         self.relabelled()
+        self._write_capacity(node)
         self.refresh(node)
 
     def remove(self, node: Node) -> None:
@@ -110,6 +112,7 @@ class NodeTable:
         if last is not node:
             self._rows[node.row] = last
             last.row = node.row
+            self._write_capacity(last)
             self.refresh(last)
         del self.nodes[node.node_id]
         subtract_into(self.total, node.capacity)
@@ -120,12 +123,14 @@ class NodeTable:
         subtract_into(self.total, node.capacity)
         node.capacity = without_zeros(capacity)
         add_into(self.total, node.capacity)
+        self._write_capacity(node)
         self.refresh(node)
 
     def relabelled(self) -> None:
         """Forget which nodes match which constraints: nodes, labels or taints changed."""
         self._rank = None
-        self._eligible.clear()
+        self._views.clear()
+        self._version += 1
         self._has_soft_taints = any(
             taint.effect == SOFT_EFFECT for node in self._rows for taint in node.taints
         )
@@ -154,17 +159,25 @@ class NodeTable:
         subtract_into(available, node.allocated)
         subtract_into(available, node.occupied)
         node.available = available
-        for name in (*available, *node.capacity):
-            if name not in self._columns:
-                self._add_column(name)
         row = node.row
-        for matrix, amounts in ((self._available, available), (self._capacity, node.capacity)):
-            matrix[row] = 0
-            for name, value in amounts.items():
-                matrix[row, self._columns[name]] = value
+        self._know(available)
+        self._available[row] = 0
+        for name, value in available.items():
+            self._available[row, self._columns[name]] = value
         self._schedulable[row] = node.schedulable
         self._reserved[row] = bool(node.reservations)
         self._score[row] = self.score(node)
+
+    def _write_capacity(self, node: Node) -> None:
+        self._know(node.capacity)
+        self._capacity[node.row] = 0
+        for name, value in node.capacity.items():
+            self._capacity[node.row, self._columns[name]] = value
+
+    def _know(self, amounts: ResourceView) -> None:
+        for name in amounts:
+            if name not in self._columns:
+                self._add_column(name)
 
     def score(self, node: Node) -> float:
         """Return a node's place in the order: smaller is better."""
@@ -184,7 +197,7 @@ class NodeTable:
         lack what the shape takes, if no other node will do.
         """
         count = len(self._rows)
-        mask = self._schedulable[:count] & self._view(shape.constraints).eligible
+        mask = self._schedulable[:count] & self._view(shape).eligible
         if not self._keep_room(mask, shape):
             return None
         rows = np.flatnonzero(mask & ~self._reserved[:count])
@@ -205,7 +218,7 @@ class NodeTable:
         return bool(mask.any())
 
     def _open_rows(self, shape: Shape) -> NDArray[np.bool_] | None:
-        view = self._view(shape.constraints)
+        view = self._view(shape)
         return self.pods.mask(shape, view.eligible, view.selected)
 
     def _first(self, rows: NDArray[np.int64], shape: Shape) -> Node:
@@ -222,7 +235,7 @@ class NodeTable:
 
         Each preference is brought to 0 to 100 over the rows; their weights are Kubernetes' own.
         """
-        view = self._view(shape.constraints)
+        view = self._view(shape)
         wishes = [(view.preferred, False, 2)] if shape.constraints.preferred_nodes else []
         if self._has_soft_taints:
             wishes.append((view.soft_taints, True, 3))
@@ -260,7 +273,7 @@ class NodeTable:
     def best_to_reserve(self, shape: Shape) -> Node | None:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""
         count = len(self._rows)
-        mask = self._schedulable[:count] & self._view(shape.constraints).eligible
+        mask = self._schedulable[:count] & self._view(shape).eligible
         mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
         rows = np.flatnonzero(mask)
         if not rows.size:
@@ -285,7 +298,7 @@ class NodeTable:
         """Return why no node takes a shape now, with the numbers behind it."""
         count = len(self._rows)
         schedulable = self._schedulable[:count]
-        matching = schedulable & self._view(shape.constraints).eligible
+        matching = schedulable & self._view(shape).eligible
         large = matching & self._fitting(self._capacity, shape)
         room = matching & self._fitting(self._available, shape)
         wanted = f"requested {go_map(shape.resource)}"
@@ -335,13 +348,16 @@ class NodeTable:
                 result &= matrix[: len(self._rows), column] >= value
         return result
 
-    def _view(self, constraints: Constraints) -> NodeView:
+    def _view(self, shape: Shape) -> NodeView:
         """Return what constraints make of every row, for what depends on the node alone."""
-        view = self._eligible.get(constraints)
+        if shape.view is not None and shape.view[0] == self._version:
+            return shape.view[1]
+        view = self._views.get(shape.constraints)
         if view is None:
-            if len(self._eligible) >= MAX_CONSTRAINTS:
-                self._eligible.clear()
-            view = self._eligible[constraints] = view_of(constraints, self._rows)
+            if len(self._views) >= MAX_CONSTRAINTS:
+                self._views.clear()
+            view = self._views[shape.constraints] = view_of(shape.constraints, self._rows)
+        shape.view = (self._version, view)
         return view
 
     def _ranks(self) -> NDArray[np.int64]:

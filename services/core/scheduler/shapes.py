@@ -22,6 +22,7 @@ from shared.model.reasons import Refusal
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
     from services.core.scheduler.gates import Gate
+    from services.core.scheduler.node_view import NodeView
     from services.core.scheduler.queues import Queue
     from services.core.scheduler.reservations import Reservation
     from services.core.scheduler.users import Owner
@@ -43,6 +44,7 @@ class Shape:
     labels: Labels = ()  # those that constraints of any pod ask about
     blocked_buckets: dict["Bucket", None] = field(default_factory=dict)  # no node has the room
     reservations: dict["Reservation", None] = field(default_factory=dict)
+    view: "tuple[int, NodeView] | None" = None  # what its constraints make of the nodes, and when
 
 
 @dataclass(slots=True, eq=False)
