@@ -1,0 +1,201 @@
+"""Who goes first: queues by fairness, jobs by priority and age, victims the other way round.
+
+Source: contract kai.md, 1.9.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from services.core.scheduler.actions.session import (
+    UNLIMITED,
+    Amount,
+    Job,
+    Queue,
+    Session,
+    Status,
+    Task,
+    minus,
+    plus,
+    request_of,
+    within,
+)
+
+QueueKey = tuple[Any, ...]
+JobKey = tuple[int, int, int]
+NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
+
+
+def tasks_to_allocate(job: Job, evicted: "frozenset[Task] | set[Task]" = frozenset()) -> list[Task]:
+    """Return the tasks that a job is to get next: what its minimum lacks, else one more.
+
+    ``evicted`` are tasks that a statement has evicted and that may come back.
+    """
+    waiting = [task for task in job.tasks if task.status is Status.PENDING or task in evicted]
+    waiting.sort(key=lambda task: task.order)
+    lacking = job.min_available - job.active
+    return waiting[: max(1, lacking)]
+
+
+def is_ready(job: Job) -> bool:
+    """Return whether a job has enough tasks to start, and one that waits."""
+    alive = job.active + job.counts[Status.PENDING]
+    return job.counts[Status.PENDING] > 0 and alive >= job.min_available
+
+
+def dominant_share(session: Session, queue: Queue, allocated: Sequence[int]) -> Fraction:
+    """Return the largest share of what a queue may have that an amount would be."""
+    largest = Fraction(0)
+    for at, value in enumerate(allocated):
+        allocatable = queue.allocatable(at)
+        if allocatable == UNLIMITED:
+            allocatable = session.total[at]
+        if allocatable == 0:
+            share = Fraction(value * NOTHING_PROMISED)
+        else:
+            share = Fraction(value, allocatable)
+        largest = max(largest, share)
+    return largest
+
+
+def queue_key(
+    session: Session, queue: Queue, request: Amount, popped: "Amount | None" = None
+) -> QueueKey:
+    """Return what orders queues: the smaller is served first.
+
+    ``request`` is that of its next job, ``popped`` what victims of it have been taken already.
+    """
+    allocated: Sequence[int] = queue.allocated
+    if popped is not None:
+        allocated = minus(allocated, popped)
+    shares = [queue.fair_share[at] for at in range(session.width)]
+    is_over = all(
+        share != UNLIMITED and value > share for value, share in zip(allocated, shares, strict=True)
+    )
+    with_job = plus(allocated, request)
+    allocatable = tuple(queue.allocatable(at) for at in range(session.width))
+    uses_unpromised = any(
+        value > 0 and share == 0 for value, share in zip(allocated, allocatable, strict=True)
+    )
+    return (
+        is_over,
+        not within(with_job, queue.quota),
+        -queue.priority,
+        uses_unpromised,
+        dominant_share(session, queue, with_job),
+        dominant_share(session, queue, allocated),
+        allocatable[::-1],
+        queue.number,
+    )
+
+
+class JobOrder:
+    """Jobs that wait, taken one by one from the queue whose turn it is."""
+
+    def __init__(
+        self,
+        session: Session,
+        jobs: Iterable[Job],
+        tasks_of: Callable[[Job], list[Task]] = tasks_to_allocate,
+    ) -> None:
+        self._session = session
+        self._tasks_of = tasks_of
+        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
+        for job in jobs:
+            self._waiting.setdefault(job.queue, []).append((job.order, job))
+        for waiting in self._waiting.values():
+            heapify(waiting)
+        self._tops: list[Queue] = session.roots()
+
+    def push(self, job: Job) -> None:
+        """Put a job back."""
+        heappush(self._waiting.setdefault(job.queue, []), (job.order, job))
+
+    def pop(self) -> Job | None:
+        """Take the next job, or None when there is none."""
+        best = self._best_of(self._tops)
+        if best is None:
+            return None
+        heappop(self._waiting[best.queue])
+        return best
+
+    def _best_of(self, queues: list[Queue]) -> Job | None:
+        """Return the next job of the queue that comes first, with that job."""
+        jobs = [(queue, job) for queue in queues if (job := self._best_in(queue)) is not None]
+        if len(jobs) <= 1:
+            return jobs[0][1] if jobs else None
+
+        def key(item: tuple[Queue, Job]) -> QueueKey:
+            request = request_of(self._tasks_of(item[1]), self._session.width)
+            return queue_key(self._session, item[0], request)
+
+        return min(jobs, key=key)[1]
+
+    def _best_in(self, queue: Queue) -> Job | None:
+        if queue.children:
+            return self._best_of(queue.children)
+        waiting = self._waiting.get(queue)
+        return waiting[0][1] if waiting else None
+
+
+Unit = tuple[Job, list[Task]]
+
+
+class VictimOrder:
+    """Victims, a unit at a time: the surplus task of an elastic job, else a whole job.
+
+    The order is the reverse of the one in which jobs are served; what was taken already counts as
+    gone.
+    """
+
+    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
+        self._session = session
+        self._waiting: dict[Queue, list[Job]] = {}
+        self._taken: dict[Job, int] = {}
+        self._popped: dict[Queue, Amount] = {}
+        for job in jobs:
+            self._waiting.setdefault(job.queue, []).append(job)
+
+    def pop(self) -> Unit | None:
+        """Take the next unit, or None when there is none."""
+        job = self._worst_of(self._session.roots())
+        if job is None:
+            return None
+        active = sorted(
+            (task for task in job.tasks if task.status in (Status.RUNNING, Status.ALLOCATED)),
+            key=lambda task: task.order,
+        )
+        left = active[: len(active) - self._taken.get(job, 0)]
+        tasks = left[-1:] if len(left) > job.min_available else left
+        self._taken[job] = self._taken.get(job, 0) + len(tasks)
+        if len(tasks) == len(left):
+            self._waiting[job.queue].remove(job)
+        request = request_of(tasks, self._session.width)
+        nothing = (0,) * self._session.width
+        for queue in job.queue.lineage():
+            self._popped[queue] = plus(self._popped.get(queue, nothing), request)
+        return job, tasks
+
+    def _worst_of(self, queues: list[Queue]) -> Job | None:
+        found: tuple[QueueKey, Job] | None = None
+        nothing = (0,) * self._session.width
+        for queue in queues:
+            job = self._worst_in(queue)
+            if job is None:
+                continue
+            key = queue_key(self._session, queue, nothing, self._popped.get(queue))
+            if found is None or key > found[0]:
+                found = (key, job)
+        return found[1] if found is not None else None
+
+    def _worst_in(self, queue: Queue) -> Job | None:
+        if queue.children:
+            return self._worst_of(queue.children)
+        waiting = self._waiting.get(queue, ())
+        return max(waiting, key=self._victim_order, default=None)
+
+    def _victim_order(self, job: Job) -> tuple[int, int, int]:
+        active = job.placed - self._taken.get(job, 0)
+        elasticity = (active > job.min_available) - (active < job.min_available)
+        return (-job.priority, elasticity, job.number)

@@ -1,0 +1,212 @@
+"""The search for victims: for a job that waits, the least disruption that lets it start.
+
+Victims are taken a unit at a time, those that are owed the least first. After each, cheap filters
+say whether the room could be enough; then a scenario is simulated on a statement: the victims are
+evicted, and they and the job are placed again in the order of fairness, waiting for room. What
+fits where it was stays. A scenario counts when the job has all it needs and the policy agrees;
+otherwise everything is taken back.
+
+First scenarios of one node: the victims on a node of the latest one. Then those of several nodes:
+a growing number of the nodes that give back the least. Source: contract kai.md, 1.7.
+Limit: MAX_SCENARIOS simulated for one job.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.actions.ordering import (
+    JobOrder,
+    Unit,
+    VictimOrder,
+    is_ready,
+    tasks_to_allocate,
+)
+from services.core.scheduler.actions.placing import place_job
+from services.core.scheduler.actions.session import Job, Session, Status, Task
+from services.core.scheduler.actions.statement import Statement
+
+MAX_SCENARIOS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What an action looks for: who may be a victim, and which outcome it agrees to."""
+
+    is_victim: Callable[[Job], bool]
+    agrees: Callable[[list[Unit]], bool]
+    may_take: Callable[[Job, list[Task]], bool]
+
+
+def solve(session: Session, job: Job, search: Search) -> Statement | None:
+    """Return a statement that lets a job start, or None; the session is as before then."""
+    tasks = tasks_to_allocate(job)
+    if not tasks or not search.may_take(job, tasks):
+        return None
+    victims = [other for other in session.jobs if other is not job and search.is_victim(other)]
+    if not victims or not _could_ever_fit(session, tasks, victims):
+        return None
+    simulated = 0
+    seen: set[frozenset[Task]] = set()
+    for scenarios in (_of_one_node, _of_several_nodes):
+        for units in scenarios(session, tasks, victims):
+            evicted = frozenset(task for _, group in units for task in group)
+            if evicted in seen:
+                continue
+            seen.add(evicted)
+            simulated += 1
+            if simulated > MAX_SCENARIOS:
+                return None
+            statement = _simulate(session, job, units, search)
+            if statement is not None:
+                return statement
+    return None
+
+
+# --- scenarios ------------------------------------------------------------------------------------
+
+
+def _accumulated(session: Session, victims: list[Job]) -> Iterator[list[Unit]]:
+    order = VictimOrder(session, victims)
+    units: list[Unit] = []
+    while (unit := order.pop()) is not None:
+        units.append(unit)
+        yield units
+
+
+def _of_one_node(session: Session, tasks: list[Task], victims: list[Job]) -> Iterator[list[Unit]]:
+    """Yield, after every victim, those on each node that it is on."""
+    by_node: dict[int, list[Unit]] = {}
+    freed: dict[int, NDArray[np.int64]] = {}
+    for units in _accumulated(session, victims):
+        latest = units[-1]
+        for node in sorted({task.node for task in latest[1]}):
+            by_node.setdefault(node, []).append(latest)
+            gone = freed.setdefault(node, np.zeros(session.width, dtype=np.int64))
+            gone += _freed_by(session, latest, node)
+        for node in sorted({task.node for task in latest[1]}):
+            if _fits_one_node(session, tasks, node, freed[node]):
+                yield list(by_node[node])
+
+
+def _of_several_nodes(
+    session: Session, tasks: list[Task], victims: list[Job]
+) -> Iterator[list[Unit]]:
+    """Yield, after every victim, growing numbers of the nodes that victims are on."""
+    freed: dict[int, NDArray[np.int64]] = {}
+    demand = _sum(session, tasks)
+    for units in _accumulated(session, victims):
+        for node in {task.node for task in units[-1][1]}:
+            gone = freed.setdefault(node, np.zeros(session.width, dtype=np.int64))
+            gone += _freed_by(session, units[-1], node)
+        room = (session.idle + session.releasing).sum(axis=0) + sum(freed.values())
+        if not np.all(room >= demand):
+            continue
+        nodes = sorted(freed, key=lambda node: (tuple(freed[node][::-1]), node))
+        count = 1
+        while count < len(nodes):
+            chosen = frozenset(nodes[:count])
+            yield [unit for unit in units if any(task.node in chosen for task in unit[1])]
+            count *= 2
+        yield list(units)
+
+
+def _freed_by(session: Session, unit: Unit, node: int) -> NDArray[np.int64]:
+    amount = np.zeros(session.width, dtype=np.int64)
+    for task in unit[1]:
+        if task.node == node:
+            amount += np.array(task.request, dtype=np.int64)
+    return amount
+
+
+def _sum(session: Session, tasks: list[Task]) -> NDArray[np.int64]:
+    amount = np.zeros(session.width, dtype=np.int64)
+    for task in tasks:
+        amount += np.array(task.request, dtype=np.int64)
+    return amount
+
+
+def _fits_one_node(
+    session: Session, tasks: list[Task], node: int, freed: NDArray[np.int64]
+) -> bool:
+    """Return whether what a node frees, with all room elsewhere, could be enough."""
+    free = (session.idle + session.releasing).sum(axis=0) + freed
+    here = session.idle[node] + session.releasing[node] + freed
+    smallest = np.array(tasks[-1].request, dtype=np.int64)
+    return bool(np.all(free >= _sum(session, tasks)) and np.all(here >= smallest))
+
+
+def _could_ever_fit(session: Session, tasks: list[Task], victims: list[Job]) -> bool:
+    """Return whether the room would be there if every victim went."""
+    room = session.idle + session.releasing
+    for job in victims:
+        for task in job.tasks:
+            if task.status in (Status.RUNNING, Status.ALLOCATED):
+                room[task.node] += np.array(task.request, dtype=np.int64)
+    if not np.all(room.sum(axis=0) >= _sum(session, tasks)):
+        return False
+    return all(
+        bool(np.any(np.all(room >= np.array(task.request, dtype=np.int64), axis=1)))
+        for task in tasks
+    )
+
+
+# --- simulation -----------------------------------------------------------------------------------
+
+
+def _simulate(session: Session, job: Job, units: list[Unit], search: Search) -> Statement | None:
+    """Evict, place again in order, and ask the policy; return the statement if it agrees."""
+    statement = Statement(session)
+    for _, tasks in units:
+        for task in tasks:
+            statement.evict(task)
+    if _place_again(statement, job, units, search) and search.agrees(_still_evicted(units)):
+        return statement
+    statement.discard()
+    return None
+
+
+def _place_again(statement: Statement, job: Job, units: list[Unit], search: Search) -> bool:
+    """Place the job and the victims in the order of fairness; return whether the job got its room.
+
+    The order is that of all who wait, though only the job and the victims are tried: where another
+    job of the queue comes first, the queue is as hungry as that one makes it.
+    """
+    evicted = {task for _, tasks in units for task in tasks}
+
+    def tasks_of(candidate: Job) -> list[Task]:
+        gone = {task for task in candidate.tasks if task in evicted and _is_out(task)}
+        return tasks_to_allocate(candidate, gone)
+
+    to_try = dict.fromkeys([job, *(victim for victim, _ in units)])
+    jobs = statement.session.jobs
+    waiting = [other for other in jobs if other in to_try or is_ready(other)]
+    order = JobOrder(statement.session, waiting, tasks_of)
+    while to_try and (candidate := order.pop()) is not None:
+        if candidate not in to_try:
+            continue
+        del to_try[candidate]
+        tasks = tasks_of(candidate)
+        if candidate is not job:
+            tasks = [task for task in tasks if task in evicted]
+            if tasks and _wait_for_room(statement, candidate, tasks):
+                to_try[candidate] = None
+                order.push(candidate)
+        elif not search.may_take(job, tasks) or not _wait_for_room(statement, job, tasks):
+            return False
+    return True
+
+
+def _is_out(task: Task) -> bool:
+    return task.status is Status.RELEASING
+
+
+def _wait_for_room(statement: Statement, job: Job, tasks: list[Task]) -> bool:
+    return place_job(statement, job, tasks, only_pipeline=True)
+
+
+def _still_evicted(units: list[Unit]) -> list[Unit]:
+    left = [(victim, [task for task in tasks if _is_out(task)]) for victim, tasks in units]
+    return [unit for unit in left if unit[1]]
