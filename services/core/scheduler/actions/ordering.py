@@ -5,10 +5,11 @@ Source: contract kai.md, 1.9.
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from services.core.scheduler.actions.session import (
+    PLACED,
     UNLIMITED,
     Amount,
     Job,
@@ -151,51 +152,55 @@ class VictimOrder:
 
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
         self._session = session
-        self._waiting: dict[Queue, list[Job]] = {}
-        self._taken: dict[Job, int] = {}
+        self._nothing = (0,) * session.width
+        self._left: dict[Job, list[Task]] = {}
+        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
         self._popped: dict[Queue, Amount] = {}
         for job in jobs:
-            self._waiting.setdefault(job.queue, []).append(job)
+            self._left[job] = sorted(
+                (task for task in job.tasks if task.status in PLACED),
+                key=lambda task: task.order,
+            )
+            self._waiting.setdefault(job.queue, []).append((self._key(job), job))
+        for waiting in self._waiting.values():
+            heapify(waiting)
 
     def pop(self) -> Unit | None:
         """Take the next unit, or None when there is none."""
         job = self._worst_of(self._session.roots())
         if job is None:
             return None
-        active = sorted(
-            (task for task in job.tasks if task.status in (Status.RUNNING, Status.ALLOCATED)),
-            key=lambda task: task.order,
-        )
-        left = active[: len(active) - self._taken.get(job, 0)]
-        tasks = left[-1:] if len(left) > job.min_available else left
-        self._taken[job] = self._taken.get(job, 0) + len(tasks)
-        if len(tasks) == len(left):
-            self._waiting[job.queue].remove(job)
+        left = self._left[job]
+        tasks = left[-1:] if len(left) > job.min_available else list(left)
+        del left[len(left) - len(tasks) :]
+        waiting = self._waiting[job.queue]
+        if left:
+            heapreplace(waiting, (self._key(job), job))
+        else:
+            heappop(waiting)
         request = request_of(tasks, self._session.width)
-        nothing = (0,) * self._session.width
         for queue in job.queue.lineage():
-            self._popped[queue] = plus(self._popped.get(queue, nothing), request)
+            self._popped[queue] = plus(self._popped.get(queue, self._nothing), request)
         return job, tasks
 
+    def _key(self, job: Job) -> JobKey:
+        active = len(self._left[job])
+        elasticity = (active > job.min_available) - (active < job.min_available)
+        return (job.priority, -elasticity, -job.number)
+
     def _worst_of(self, queues: list[Queue]) -> Job | None:
-        found: tuple[QueueKey, Job] | None = None
-        nothing = (0,) * self._session.width
-        for queue in queues:
-            job = self._worst_in(queue)
-            if job is None:
-                continue
-            key = queue_key(self._session, queue, nothing, self._popped.get(queue))
-            if found is None or key > found[0]:
-                found = (key, job)
-        return found[1] if found is not None else None
+        jobs = [(queue, job) for queue in queues if (job := self._worst_in(queue)) is not None]
+        if len(jobs) <= 1:
+            return jobs[0][1] if jobs else None
+
+        def key(item: tuple[Queue, Job]) -> QueueKey:
+            popped = self._popped.get(item[0])
+            return queue_key(self._session, item[0], self._nothing, popped)
+
+        return max(jobs, key=key)[1]
 
     def _worst_in(self, queue: Queue) -> Job | None:
         if queue.children:
             return self._worst_of(queue.children)
-        waiting = self._waiting.get(queue, ())
-        return max(waiting, key=self._victim_order, default=None)
-
-    def _victim_order(self, job: Job) -> tuple[int, int, int]:
-        active = job.placed - self._taken.get(job, 0)
-        elasticity = (active > job.min_available) - (active < job.min_available)
-        return (-job.priority, elasticity, job.number)
+        waiting = self._waiting.get(queue)
+        return waiting[0][1] if waiting else None

@@ -76,49 +76,73 @@ def _accumulated(session: Session, victims: list[Job]) -> Iterator[list[Unit]]:
         yield units
 
 
+class _Freed:
+    """What victims so far would give back, node by node and in all, beside what is free already."""
+
+    def __init__(self, session: Session, tasks: list[Task]) -> None:
+        self.session = session
+        self.demand = _sum(session, tasks)
+        self.smallest = np.array(tasks[-1].request, dtype=np.int64)
+        self.free = (session.idle + session.releasing).sum(axis=0)
+        self.by_node: dict[int, NDArray[np.int64]] = {}
+        self.total = np.zeros(session.width, dtype=np.int64)
+
+    def add(self, unit: Unit) -> list[int]:
+        """Count a victim in; return the nodes that it is on."""
+        for task in unit[1]:
+            request = np.array(task.request, dtype=np.int64)
+            at = self.by_node.setdefault(task.node, np.zeros(self.session.width, dtype=np.int64))
+            at += request
+            self.total += request
+        return sorted({task.node for task in unit[1]})
+
+    def is_enough(self) -> bool:
+        """Return whether all that is free then covers what is asked for."""
+        return bool((self.free + self.total >= self.demand).all())
+
+    def is_enough_on(self, nodes: list[int]) -> bool:
+        """Return whether what some of the nodes give back, with all that is free, covers it."""
+        freed = np.sum([self.by_node[node] for node in nodes], axis=0)
+        return bool((self.free + freed >= self.demand).all())
+
+    def takes_one(self, node: int) -> bool:
+        """Return whether a node then has room for one of the tasks."""
+        here = self.session.idle[node] + self.session.releasing[node] + self.by_node[node]
+        return bool((here >= self.smallest).all())
+
+
 def _of_one_node(session: Session, tasks: list[Task], victims: list[Job]) -> Iterator[list[Unit]]:
     """Yield, after every victim, those on each node that it is on."""
-    by_node: dict[int, list[Unit]] = {}
-    freed: dict[int, NDArray[np.int64]] = {}
+    units_on: dict[int, list[Unit]] = {}
+    freed = _Freed(session, tasks)
     for units in _accumulated(session, victims):
         latest = units[-1]
-        for node in sorted({task.node for task in latest[1]}):
-            by_node.setdefault(node, []).append(latest)
-            gone = freed.setdefault(node, np.zeros(session.width, dtype=np.int64))
-            gone += _freed_by(session, latest, node)
-        for node in sorted({task.node for task in latest[1]}):
-            if _fits_one_node(session, tasks, node, freed[node]):
-                yield list(by_node[node])
+        nodes = freed.add(latest)
+        for node in nodes:
+            units_on.setdefault(node, []).append(latest)
+        for node in nodes:
+            if freed.is_enough_on([node]) and freed.takes_one(node):
+                yield list(units_on[node])
 
 
 def _of_several_nodes(
     session: Session, tasks: list[Task], victims: list[Job]
 ) -> Iterator[list[Unit]]:
     """Yield, after every victim, growing numbers of the nodes that victims are on."""
-    freed: dict[int, NDArray[np.int64]] = {}
-    demand = _sum(session, tasks)
+    freed = _Freed(session, tasks)
     for units in _accumulated(session, victims):
-        for node in {task.node for task in units[-1][1]}:
-            gone = freed.setdefault(node, np.zeros(session.width, dtype=np.int64))
-            gone += _freed_by(session, units[-1], node)
-        room = (session.idle + session.releasing).sum(axis=0) + sum(freed.values())
-        if not np.all(room >= demand):
+        freed.add(units[-1])
+        if not freed.is_enough():
             continue
-        nodes = sorted(freed, key=lambda node: (tuple(freed[node][::-1]), node))
+        by_node = freed.by_node
+        nodes = sorted(by_node, key=lambda node: (tuple(by_node[node][::-1]), node))
         count = 1
         while count < len(nodes):
-            chosen = frozenset(nodes[:count])
-            yield [unit for unit in units if any(task.node in chosen for task in unit[1])]
+            if freed.is_enough_on(nodes[:count]):
+                chosen = frozenset(nodes[:count])
+                yield [unit for unit in units if any(task.node in chosen for task in unit[1])]
             count *= 2
         yield list(units)
-
-
-def _freed_by(session: Session, unit: Unit, node: int) -> NDArray[np.int64]:
-    amount = np.zeros(session.width, dtype=np.int64)
-    for task in unit[1]:
-        if task.node == node:
-            amount += np.array(task.request, dtype=np.int64)
-    return amount
 
 
 def _sum(session: Session, tasks: list[Task]) -> NDArray[np.int64]:
@@ -126,16 +150,6 @@ def _sum(session: Session, tasks: list[Task]) -> NDArray[np.int64]:
     for task in tasks:
         amount += np.array(task.request, dtype=np.int64)
     return amount
-
-
-def _fits_one_node(
-    session: Session, tasks: list[Task], node: int, freed: NDArray[np.int64]
-) -> bool:
-    """Return whether what a node frees, with all room elsewhere, could be enough."""
-    free = (session.idle + session.releasing).sum(axis=0) + freed
-    here = session.idle[node] + session.releasing[node] + freed
-    smallest = np.array(tasks[-1].request, dtype=np.int64)
-    return bool(np.all(free >= _sum(session, tasks)) and np.all(here >= smallest))
 
 
 def _could_ever_fit(session: Session, tasks: list[Task], victims: list[Job]) -> bool:
