@@ -58,6 +58,8 @@ class TimerKind(StrEnum):
     BACKOFF = "backoff"
     RESERVATION = "reservation"
     CLEANER = "cleaner"
+    PREEMPTION = "preemption"
+    QUOTA = "quota"
 
 
 PARTITION_TIMER = "-"  # in place of an application id: the timer is the partition's own

@@ -34,6 +34,19 @@ CONFIGS = [
     + ", placementrules: [{name: provided, create: true}]}]",
     "partitions: [{name: default, queues: [{name: root, queues: 5}]}]",
 ]
+# Queues that are owed room, and queues that get less than they use.
+PREEMPTION_CONFIGS = [
+    config_of(
+        "{name: a, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 4}}}",
+        "{name: b, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 2, memory: 300}}}",
+        "{name: p, resources: {max: {vcore: 6}}, queues: [{name: b}]}",
+    ),
+    config_of(
+        "{name: a, properties: {quota.preemption.delay: 1s}, resources: {max: {vcore: 2}}}",
+        "{name: b, resources: {guaranteed: {pods: 2}}}",
+    ).removesuffix("}]")
+    + ", preemption: {quotapreemptionenabled: true}}]",
+]
 RESOURCES = [
     {"vcore": 1000, "pods": 1},
     {"vcore": 2000, "memory": 100, "pods": 1},

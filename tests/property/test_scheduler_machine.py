@@ -32,19 +32,23 @@ from shared.messages.protocol import (
 from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, section
-from tests.property.material import CONFIGS, RESOURCES, SELECTORS, TAGS, USERS
+from tests.property.material import CONFIGS, PREEMPTION_CONFIGS, RESOURCES, SELECTORS, TAGS, USERS
 
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
 
 
 class SchedulerMachine(RuleBasedStateMachine):
+    configs = CONFIGS
+
     @initialize(
-        config=st.sampled_from([c for c in CONFIGS if "queues: 5" not in c]),
+        data=st.data(),
         partial=st.booleans(),
         backfill=st.booleans(),
         filtered=st.booleans(),
     )
-    def start(self, config, partial, backfill, filtered):
+    def start(self, data, partial, backfill, filtered):
+        good = [config for config in self.configs if "queues: 5" not in config]
+        config = data.draw(st.sampled_from(good))
         self.settings = (("gangAdmission", "partial"),) if partial else ()
         self.settings += (("backfill", "enabled"),) if backfill else ()
         self.settings += (("stateAware", "filtered"),) if filtered else ()
@@ -277,8 +281,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         fired = TimerFired(timer_id, TimerKind(timer_id.split("/")[0]), app, generation)
         self.hear(self.core.send(TimerFirings((fired, fired))))
 
-    @rule(config=st.sampled_from(CONFIGS))
-    def reload(self, config):
+    @rule(data=st.data())
+    def reload(self, data):
+        config = data.draw(st.sampled_from(self.configs))
         self.hear(self.core.send(UpdateConfiguration(config)))
         if not self.core.partition.config_error:
             self.config = config
@@ -378,4 +383,18 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert held <= set(self.bound), held - set(self.bound)
 
 
+class PreemptionMachine(SchedulerMachine):
+    """The same with queues that are owed room, or get less than they use."""
+
+    configs = PREEMPTION_CONFIGS
+
+    @rule()
+    def the_owed_look_for_room(self):
+        """Time passes until whoever may preempt does, where somebody waits for it."""
+        if "preemption" in self.core.partition.timers:
+            self.core.now_ns += 31_000_000_000
+            self.hear(self.core.fire_own("preemption"))
+
+
 TestScheduler = SchedulerMachine.TestCase
+TestPreemption = PreemptionMachine.TestCase

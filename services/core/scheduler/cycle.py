@@ -9,7 +9,7 @@ Limit: MAX_DECISIONS a cycle. At the limit the cycle asks for another one, so th
 are heard in between.
 """
 
-from services.core.scheduler import backoff, events, gang, required_nodes, reservations
+from services.core.scheduler import backoff, events, gang, preemption, required_nodes, reservations
 from services.core.scheduler.application import Application
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.nodes import Node
@@ -68,6 +68,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     kept_out = gang.kept_out(partition, application)
     if kept_out is not None:
         application.park(kept_out[0], partition.now_ns, kept_out[1])
+        preemption.look_later_for_gang(partition, application)
         partition.outbox.touch(application)
         return 0
     ask = group.head()
@@ -77,6 +78,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     short = _no_headroom(partition, application, ask)
     if short is not None:
         leaf.block(group.bucket, *short, partition.now_ns)
+        preemption.look_later(partition, group.bucket, ask)
         partition.outbox.touch_queue(leaf)
         return 0
     if ask.told:
@@ -99,7 +101,7 @@ def _no_headroom(
         available = tracker.headroom(application.queue)
         events.no_headroom(partition, application, ask, events.BY_USER, available)
         return Refusal(Reason.USER_QUOTA, f"Not enough user quota: {sentence}"), tracker.gate
-    short = application.queue.first_without_room(amount)
+    short = application.queue.first_without_room(amount, heed_kept=not ask.has_kept_room)
     if short is not None:
         queue, sentence = short
         available = application.queue.headroom()
@@ -120,6 +122,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
     node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
     if node is None:
         partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
+        preemption.look_later(partition, bucket, ask)
         backoff.heed(partition, bucket)
     return node
 

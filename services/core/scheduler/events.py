@@ -48,6 +48,22 @@ def _say_request(partition: Partition, application: Application, ask: Ask, text:
     partition.outbox.say_event(event)
 
 
+def preempted(
+    partition: Partition, owner: Application, key: str, *, by: str, application: Application
+) -> None:
+    """Say to a victim by whom it was preempted."""
+    text = f"Preempted by {by} from application {application.id} in {application.queue.path}"
+    event = EventState(REQUEST, key, text, partition.now_ns, reference_id=owner.id)
+    partition.outbox.say_event(event)
+
+
+def preempted_by_quota(partition: Partition, owner: Application, key: str, path: str) -> None:
+    """Say to a victim that its queue may have less than before."""
+    text = f"Preempted by Quota change enforcement process in {path}"
+    event = EventState(REQUEST, key, text, partition.now_ns, reference_id=owner.id)
+    partition.outbox.say_event(event)
+
+
 def configuration_refused(partition: Partition, error: str) -> None:
     """Say that a configuration was refused, and the one before it stands."""
     text = f"the queue configuration was refused, nothing has changed: {error}"

@@ -53,6 +53,7 @@ class Partition:
     blocked_shapes: dict[Shape, None] = field(default_factory=dict)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
+    preemption_due_ns: int = 0
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
@@ -114,6 +115,8 @@ class Partition:
         if ask is not None:
             if key in application.reservations:
                 unreserve(self, application.reservations[key])
+            if ask.has_kept_room:
+                application.queue.keep_no_more(ask.shape.resource)
             self._let_go(ask.shape)
             self.outbox.asks[key] = AskState(key, application.id, removed=True)
             self.outbox.touch(application)

@@ -65,6 +65,7 @@ class Queue:
     pending: Resource = field(default_factory=dict)
     promised: Resource = field(default_factory=dict)  # to admitted gangs, not allocated yet
     preempting: Resource = field(default_factory=dict)  # released to make room, not gone yet
+    kept: Resource = field(default_factory=dict)  # for asks that have preempted, and wait
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -74,6 +75,7 @@ class Queue:
     open_buckets: BucketHeap = field(default_factory=BucketHeap)
     active_children: dict[str, "Queue"] = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
+    quota_due_ns: int = 0  # when what is over the max is to be given back; 0: nothing is
     starter: "Application | None" = None  # the one that is let start, where one at a time is
     path: str = ""
 
@@ -107,17 +109,20 @@ class Queue:
         return room
 
     def first_without_room(
-        self, amount: ResourceView, *, heed_promises: bool = False
+        self, amount: ResourceView, *, heed_promises: bool = False, heed_kept: bool = True
     ) -> tuple["Queue", str] | None:
         """Return the nearest queue on the path that cannot take an amount, with the sentence.
 
-        ``heed_promises`` counts what admitted gangs have yet to allocate as allocated.
+        ``heed_promises`` counts what admitted gangs have yet to allocate as allocated, and
+        ``heed_kept`` what is kept for those who have preempted.
         """
         for queue in self.lineage():
             limit = queue.max_resource
             if limit is None:
                 continue
             used = add(queue.allocated, queue.promised) if heed_promises else queue.allocated
+            if heed_kept and queue.kept:
+                used = add(used, queue.kept)
             for name, value in amount.items():
                 most = limit.get(name)
                 if most is None:
@@ -164,6 +169,17 @@ class Queue:
         for queue in self.lineage():
             subtract_into(queue.preempting, before)
             add_into(queue.preempting, after)
+
+    def keep(self, amount: ResourceView) -> None:
+        """Keep room for an ask that has preempted, from here to the root."""
+        for queue in self.lineage():
+            add_into(queue.kept, amount)
+
+    def keep_no_more(self, amount: ResourceView) -> None:
+        """Give kept room back, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.kept, amount)
+            queue.gate.open()
 
     def add_pending(self, amount: ResourceView) -> None:
         """Add to what waits, from here to the root."""

@@ -3,6 +3,7 @@
 Rule 1: an ask that no node has the room for is given a node of its own once it is as old as the
         reservation delay: of those that could hold it, the one whose room is the tightest. An ask
         has one reservation, a node one; asks that require a node may queue up at it.
+        So may those that have preempted there.
 Rule 2: a reserved node takes nothing but what it is reserved for, except that a real pod may take
         its own placeholder's place. Reserved asks are tried before all others, on their node and
         then on any other.
@@ -80,9 +81,10 @@ def unreserve(partition: "Partition", reservation: Reservation) -> None:
 
 
 def give_back(partition: "Partition", node: Node, *, only_ordinary: bool = False) -> None:
-    """End the reservations of a node, those of asks that require it only if all are to go."""
+    """End the reservations of a node; ``only_ordinary`` leaves those who need it or preempted."""
     for reservation in list(node.reservations.values()):
-        if not (only_ordinary and reservation.is_required):
+        is_ordinary = not (reservation.is_required or reservation.has_preempted)
+        if is_ordinary or not only_ordinary:
             unreserve(partition, reservation)
 
 
@@ -93,7 +95,9 @@ def has_room(partition: "Partition", reservation: Reservation) -> bool:
     """
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
-    short_queue = application.queue.first_without_room(amount)
+    short_queue = application.queue.first_without_room(
+        amount, heed_kept=not reservation.ask.has_kept_room
+    )
     gate = short_user[0].gate if short_user else short_queue[0].gate if short_queue else None
     if gate is None:
         return True

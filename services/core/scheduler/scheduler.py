@@ -18,6 +18,8 @@ from services.core.scheduler import (
     gang,
     intake,
     lifecycle,
+    preemption,
+    quota_preemption,
 )
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import COMPLETING_TIMEOUT_MS, Partition
@@ -232,6 +234,10 @@ class Scheduler:
         elif kind is TimerKind.RESERVATION:
             partition.reservations_due_ns = 0
             partition.shapes_to_reserve.update(partition.blocked_shapes)
+        elif kind is TimerKind.PREEMPTION:
+            preemption.look(partition)
+        elif kind is TimerKind.QUOTA:
+            quota_preemption.look(partition)
 
     def _fire_of(self, application: Application, fired: TimerFired) -> None:
         """Act on a timer of an application."""
@@ -248,7 +254,7 @@ class Scheduler:
                     self.partition.release(
                         application, key, TerminationType.TIMEOUT, "execution timeout"
                     )
-            case TimerKind.RESERVATION | TimerKind.CLEANER:
+            case _:
                 pass  # the partition's own
 
     def _on_timer_sync(self, _: Envelope) -> None:

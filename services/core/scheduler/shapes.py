@@ -59,6 +59,9 @@ class Ask:
     sequence: int
     created_ns: int = 0
     told: str = ""  # who people were told has no headroom for it
+    has_preempted: bool = False
+    preemption_checked_ns: int = 0
+    has_kept_room: bool = False  # in the queues on the path, which nobody else may take
 
     @property
     def key(self) -> str:
@@ -131,6 +134,12 @@ class Bucket:
     def shape(self) -> Shape:
         """Return the shape of the asks."""
         return self.key[0]
+
+    @property
+    def is_blocked_by_user(self) -> bool:
+        """Return whether it is a limit of a user or group that refuses."""
+        owner = self.key[1] or ()
+        return any(tracker.gate is self.blocked_at for tracker in owner)
 
     def push(self, group: AskGroup) -> None:
         """Enter a group, or renew its entry after its order changed; without asks it leaves."""

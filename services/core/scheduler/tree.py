@@ -8,6 +8,7 @@ when the tree is first built and stays.
 
 from dataclasses import dataclass, field
 
+from services.core.scheduler import quota_preemption
 from services.core.scheduler.dynamic_queues import clean_later
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.placement import PlacementRules
@@ -47,6 +48,8 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     _apply(partition.root, config.root, {})
     partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
     _order_anew(partition)
+    for queue in partition.queues.values():
+        quota_preemption.max_changed(partition, queue)
     if any(queue.status == DRAINING for queue in partition.queues.values()):
         clean_later(partition)
     partition.outbox.partition_changed = True

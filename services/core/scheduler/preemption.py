@@ -1,0 +1,185 @@
+"""Preemption by YuniKorn's laws: an ask whose queue is owed room takes it from queues over theirs.
+
+Rule 1: an ask preempts once, when it is as old as its queue's ``preemption.delay``, with at least
+        CHECK_AGAIN_NS between tries, if it may, needs no certain node, and its queue has what it
+        asks for left of its guarantee.
+Rule 2: victims are in other leaves, below the fence: the nearest queue above the ask that says
+        ``fence``, or that the ask would take over its max, or the root. Leaves that disable
+        preemption, and those not over what they are guaranteed, are left alone; no victim may take
+        its queue below that.
+Rule 3: a victim has no higher priority than the ask, offsets and fences applied, no required node,
+        and a type in common. Those that may be preempted go first, originators last, the newest
+        before older ones. They must make room on one node, and in the queues, and cover the ask.
+Rule 4: the room belongs to the ask until it starts or goes: the node is reserved for it, and in its
+        queues nobody else may take it.
+Source: contract section 6.9; cases X-01 to X-16.
+Limit: MAX_ATTEMPTS asks of a leaf at one look.
+"""
+
+from collections.abc import Iterator
+
+from services.core.scheduler import events, reservations
+from services.core.scheduler.application import Application
+from services.core.scheduler.guarantees import Ledger, left
+from services.core.scheduler.partition import Partition
+from services.core.scheduler.preemption_choice import choose_victims
+from services.core.scheduler.preemption_victims import Victim, eligible_victims
+from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.shapes import Ask, Bucket
+from shared.messages.interface import TerminationType
+from shared.messages.protocol import TimerKind
+from shared.model.reasons import Reason
+from shared.model.resources import ResourceView
+from shared.model.units import seconds
+
+CHECK_AGAIN_NS = seconds(15)
+MAX_ATTEMPTS = 10
+
+
+def look_later(partition: Partition, bucket: Bucket, ask: Ask) -> None:
+    """Have a refused ask looked at when it may preempt, if its queues have guarantees."""
+    if has_guarantee(bucket.leaf):
+        _look_at(partition, ask.created_ns + bucket.leaf.settings.preemption_delay_ns)
+
+
+def look_later_for_gang(partition: Partition, application: Application) -> None:
+    """Have a gang that waits for headroom looked at, if its queues have guarantees."""
+    if has_guarantee(application.queue):
+        _look_at(partition, partition.now_ns + application.queue.settings.preemption_delay_ns)
+
+
+def _look_at(partition: Partition, due_ns: int) -> None:
+    """Look at a moment, or at once if it has passed, unless a look is due before."""
+    due_ns = max(due_ns, partition.now_ns)
+    if not partition.preemption_enabled:
+        return
+    if partition.preemption_due_ns and partition.preemption_due_ns <= due_ns:
+        return
+    partition.preemption_due_ns = due_ns
+    partition.arm_own_timer(TimerKind.PREEMPTION, due_ns)
+
+
+def look(partition: Partition) -> None:
+    """Let the asks that are due preempt, in the order of their leaves; set the next look."""
+    partition.preemption_due_ns = 0
+    if not partition.preemption_enabled:
+        return
+    for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
+        if has_guarantee(leaf):
+            _look_in(partition, leaf)
+
+
+def has_guarantee(leaf: Queue) -> bool:
+    """Return whether a leaf, or a queue above it, is guaranteed anything."""
+    return any(queue.guaranteed_resource for queue in leaf.lineage())
+
+
+def _look_in(partition: Partition, leaf: Queue) -> None:
+    _admit_entitled_gangs(partition, leaf)
+    attempts = 0
+    for application, ask in _waiting(leaf):
+        due_ns = max(
+            ask.created_ns + leaf.settings.preemption_delay_ns,
+            ask.preemption_checked_ns + CHECK_AGAIN_NS if ask.preemption_checked_ns else 0,
+        )
+        if due_ns > partition.now_ns or attempts >= MAX_ATTEMPTS:
+            _look_at(partition, max(due_ns, partition.now_ns + 1))
+            continue
+        attempts += 1
+        ask.preemption_checked_ns = partition.now_ns
+        if not preempt_for(partition, application, ask):
+            _look_at(partition, partition.now_ns + CHECK_AGAIN_NS)
+
+
+def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
+    """Let gangs start that wait for headroom as a whole and are owed all of it.
+
+    Their members then ask one by one, and preempt one by one.
+    """
+    for application in list(leaf.applications.values()):
+        refusal = application.parked_refusal
+        if refusal is None or refusal.reason is not Reason.GANG_HEADROOM:
+            continue
+        due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
+        if due_ns > partition.now_ns:
+            _look_at(partition, due_ns)
+            continue
+        ledger = Ledger()
+        for level in leaf.lineage():
+            ledger.changes[level] = dict(level.promised)
+        ledger.add(leaf, application.outstanding())
+        if _is_owed(leaf, application.outstanding(), ledger):
+            application.admit()
+            application.unpark()
+
+
+def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
+    """Yield the asks of a leaf that wait for a queue or a node and may preempt, in order."""
+    groups = [
+        group
+        for bucket in leaf.buckets.values()
+        if bucket.refusal is not None and not bucket.is_blocked_by_user
+        for group in bucket.groups
+        if group.asks and group.application.may_schedule
+    ]
+    for group in sorted(groups, key=lambda group: group.application.order):
+        if group.application.hold(group) is not None:
+            continue
+        for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
+            is_ordinary = not ask.shape.constraints.required_node
+            if is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted:
+                yield group.application, ask
+
+
+def preempt_for(partition: Partition, application: Application, ask: Ask) -> bool:
+    """Release the victims that let an ask in, and keep the room for it; False without any."""
+    leaf = application.queue
+    victims = eligible_victims(partition, leaf, ask)
+    if not victims or not _guarantees_hold(leaf, ask, victims):
+        return False
+    found = choose_victims(partition, leaf, ask, victims)
+    if found is None:
+        return False
+    node, chosen = found
+    ask.has_preempted = True
+    for victim in chosen:
+        owner = partition.applications[victim.allocation.application_id]
+        key = victim.allocation.allocation_key
+        partition.release(
+            owner,
+            key,
+            TerminationType.PREEMPTED_BY_SCHEDULER,
+            f"preempting allocations to free up resources to run ask: {ask.key}",
+        )
+        events.preempted(partition, owner, key, by=ask.key, application=application)
+    if not ask.has_kept_room:
+        ask.has_kept_room = True
+        leaf.keep(ask.shape.resource)
+    if ask.key in application.reservations:
+        reservations.unreserve(partition, application.reservations[ask.key])
+    reservations.give_back(partition, node, only_ordinary=True)
+    held = reservations.reserve(partition, application, ask, node, is_required=False)
+    held.has_preempted = True
+    return True
+
+
+def _guarantees_hold(leaf: Queue, ask: Ask, victims: list[Victim]) -> bool:
+    """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
+    ledger = Ledger()
+    ledger.add(leaf, ask.shape.resource)
+    if _is_owed(leaf, ask.shape.resource, ledger):
+        return True
+    for victim in victims:
+        ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
+        if _is_owed(leaf, ask.shape.resource, ledger):
+            return True
+    return False
+
+
+def _is_owed(leaf: Queue, amount: ResourceView, ledger: Ledger) -> bool:
+    """Return whether a leaf keeps within what it is guaranteed, for the types of an amount."""
+    remaining = left(leaf, leaf, ledger)
+    if remaining is None:
+        return False
+    asked = [name for name in remaining if amount.get(name, 0) > 0]
+    return bool(asked) and all(remaining[name] >= 0 for name in asked)

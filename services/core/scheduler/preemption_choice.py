@@ -1,0 +1,142 @@
+"""Which of the eligible victims are taken: enough for one node and the queues, and no more.
+
+Source: contract section 6.9; cases X-01 to X-10.
+"""
+
+from services.core.scheduler.guarantees import Ledger, left
+from services.core.scheduler.nodes import Node, matches
+from services.core.scheduler.partition import Partition
+from services.core.scheduler.preemption_victims import Victim
+from services.core.scheduler.queues import Queue
+from services.core.scheduler.shapes import Ask
+from shared.model.resources import Resource, add_into, fits_room, subtract_into
+
+
+def choose_victims(
+    partition: Partition, leaf: Queue, ask: Ask, victims: list[Victim]
+) -> tuple[Node, list[Victim]] | None:
+    """Return the node and victims with the least harm: ordinary ones, few, the newest; or None."""
+    by_node: dict[str, list[Victim]] = {}
+    ordered = sorted(victims, key=lambda victim: victim.order)
+    for victim in ordered:
+        by_node.setdefault(victim.allocation.node_id, []).append(victim)
+    best: tuple[tuple[int, int, int, str], Node, list[Victim]] | None = None
+    for name, node in partition.nodes.nodes.items():
+        if not _is_candidate(node, ask):
+            continue
+        attempt = _Attempt(leaf, ask, node, _going(partition, node))
+        chosen = _choose(attempt, by_node.get(name, []), ordered)
+        if chosen is None:
+            continue
+        oldest_ns = min(victim.allocation.create_time_ns for victim in chosen)
+        harm = (max(victim.rank for victim in chosen), len(chosen), -oldest_ns, name)
+        if best is None or harm < best[0]:
+            best = (harm, node, chosen)
+    return None if best is None else (best[1], best[2])
+
+
+def _is_candidate(node: Node, ask: Ask) -> bool:
+    return (
+        node.schedulable
+        and not any(held.is_required for held in node.reservations.values())
+        and fits_room(node.capacity, ask.shape.resource)
+        and matches(ask.shape.constraints, node)
+    )
+
+
+def _going(partition: Partition, node: Node) -> Resource:
+    """Return what a node has, and what is being released there, less what is kept for others."""
+    room: Resource = dict(node.available)
+    for key, allocation in node.allocations.items():
+        owner = partition.applications.get(allocation.application_id)
+        if owner is not None and key in owner.released:
+            add_into(room, allocation.resource_per_alloc)
+    for held in node.reservations.values():
+        if held.has_preempted:
+            subtract_into(room, held.ask.shape.resource)
+    return room
+
+
+def _choose(
+    attempt: "_Attempt", here: list[Victim], everywhere: list[Victim]
+) -> list[Victim] | None:
+    """Return victims that make room on a node and in the queues and cover the ask, or None.
+
+    Those on other nodes are for the queues: the node itself must have the room without them.
+    """
+    for victim in here:
+        if attempt.is_enough():
+            break
+        attempt.take(victim)
+    if not attempt.node_fits():
+        return None
+    on_node = {victim.allocation.allocation_key for victim in here}
+    for victim in everywhere:
+        if attempt.is_enough():
+            break
+        if victim.allocation.allocation_key not in on_node:
+            attempt.take(victim)
+    return attempt.trimmed() if attempt.is_enough() and attempt.chosen else None
+
+
+class _Attempt:
+    """Victims taken so far for an ask on a node, and what that would make of room and queues."""
+
+    def __init__(self, leaf: Queue, ask: Ask, node: Node, room: Resource) -> None:
+        self._leaf = leaf
+        self._ask = ask
+        self._node = node
+        self._room = room
+        self._ledger = Ledger()
+        self.chosen: list[Victim] = []
+
+    def take(self, victim: Victim) -> None:
+        """Take a victim, unless its queue would fall below what it is guaranteed."""
+        ledger = self._ledger.copy()
+        ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
+        remaining = left(victim.leaf, self._leaf, ledger) or {}
+        taken = victim.allocation.resource_per_alloc
+        if any(remaining.get(name, 0) > 0 for name, value in taken.items() if value > 0):
+            return
+        self._ledger = ledger
+        self.chosen.append(victim)
+
+    def is_enough(self, chosen: list[Victim] | None = None) -> bool:
+        """Return whether victims make room on the node, in the queues, and cover the ask."""
+        chosen = self.chosen if chosen is None else chosen
+        return bool(self.node_fits(chosen) and self._covers(chosen) and self._queues_fit(chosen))
+
+    def node_fits(self, chosen: list[Victim] | None = None) -> bool:
+        """Return whether the node would have the room."""
+        room = dict(self._room)
+        for victim in self.chosen if chosen is None else chosen:
+            if victim.allocation.node_id == self._node.node_id:
+                add_into(room, victim.allocation.resource_per_alloc)
+        return fits_room(room, self._ask.shape.resource)
+
+    def _covers(self, chosen: list[Victim]) -> bool:
+        total: Resource = {}
+        for victim in chosen:
+            add_into(total, victim.allocation.resource_per_alloc)
+        return fits_room(total, self._ask.shape.resource)
+
+    def _queues_fit(self, chosen: list[Victim]) -> bool:
+        ledger = Ledger()
+        for victim in chosen:
+            ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
+        ledger.add(self._leaf, self._ask.shape.resource)
+        return all(
+            ledger.used(queue).get(name, 0) <= most
+            for queue in self._leaf.lineage()
+            for name, most in (queue.max_resource or {}).items()
+            if self._ask.shape.resource.get(name, 0) > 0
+        )
+
+    def trimmed(self) -> list[Victim]:
+        """Return the victims without those that are not needed, the most precious tried first."""
+        needed = list(self.chosen)
+        for victim in reversed(self.chosen):
+            fewer = [other for other in needed if other is not victim]
+            if fewer and self.is_enough(fewer):
+                needed = fewer
+        return needed
