@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from services.core.scheduler.actions import engine
+from services.core.scheduler.actions.groups import Group
 from services.core.scheduler.actions.session import (
     NO_NODE,
     UNLIMITED,
@@ -111,6 +112,8 @@ class World:
                     only_nodes=frozenset(only) if only else None,
                 )
             )
+        if spec.get("subgroups"):
+            job.tree = group_of(spec["subgroups"], spec, job.tasks)
         return job
 
     def keep(self, session: Session) -> None:
@@ -132,6 +135,24 @@ class World:
                 ):
                     state = (Status.PENDING, "")
                 self.state[task.name] = state
+
+
+def group_of(tree: dict, spec: dict, tasks: list[Task]) -> Group:
+    """Return a job's tree of task groups."""
+    members = [
+        Group(
+            podset["name"],
+            podset["min_available"],
+            tasks=[
+                task
+                for task, entry in zip(tasks, spec["tasks"], strict=True)
+                if entry.get("subgroup") == podset["name"]
+            ],
+        )
+        for podset in tree.get("podsets", [])
+    ]
+    members += [group_of(below, spec, tasks) for below in tree.get("groups", [])]
+    return Group(tree["name"], min_groups=tree.get("min_sub_group"), members=members)
 
 
 def task_name(job: dict, at: int) -> str:

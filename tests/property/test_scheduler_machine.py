@@ -45,13 +45,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         partial=st.booleans(),
         backfill=st.booleans(),
         filtered=st.booleans(),
+        kai=st.booleans(),
     )
-    def start(self, data, partial, backfill, filtered):
-        good = [config for config in self.configs if "queues: 5" not in config]
-        config = data.draw(st.sampled_from(good))
+    def start(self, data, partial, backfill, filtered, kai):
+        config = data.draw(st.sampled_from([c for c in self.configs if "queues: 5" not in c]))
         self.settings = (("gangAdmission", "partial"),) if partial else ()
         self.settings += (("backfill", "enabled"),) if backfill else ()
         self.settings += (("stateAware", "filtered"),) if filtered else ()
+        self.settings += (("policy", "kai"),) if kai else ()
         self.config = config
         self.core = Core(config, settings=self.settings)
         self.nodes: dict[str, dict] = {}
@@ -291,11 +292,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def the_last_message_comes_again(self):
         """Not through the host's window this time: the machine itself must not mind."""
-        repeatable = {
-            key: value
-            for key, value in self.last.items()
-            if key in ("releases", "ask_releases", "asks", "new_applications")
-        }
+        sections = ("releases", "ask_releases", "asks", "new_applications")
+        repeatable = {key: value for key, value in self.last.items() if key in sections}
         known = set(self.asked) | set(self.bound)
         if "asks" in repeatable:
             repeatable["asks"] = tuple(a for a in repeatable["asks"] if a.allocation_key in known)

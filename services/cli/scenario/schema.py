@@ -22,7 +22,6 @@ MAX_FILE_BYTES = 2_000_000
 _LATER = {
     "foreign": "foreign pods",
 }
-_LATER_SETTINGS = {"actions", "policy"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS_NS = {
     "ms": NANOS_PER_MILLI,
@@ -241,6 +240,10 @@ class SchedulerSettings(_Strict):
     reservationDelay: str = "2s"  # noqa: N815
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
+    policy: Literal["yunikorn", "kai"] = "yunikorn"
+    actions: list[
+        Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+    ] = []
 
     @field_validator("reservationDelay")
     @classmethod
@@ -251,7 +254,8 @@ class SchedulerSettings(_Strict):
 
     def pairs(self) -> dict[str, str]:
         """Return the settings as the resource manager tells them."""
-        return {name: str(value) for name, value in self.model_dump().items()}
+        values = {name: str(value) for name, value in self.model_dump().items()}
+        return {**values, "actions": ",".join(self.actions)}
 
 
 class Scenario(_Strict):
@@ -324,8 +328,7 @@ def _explain(path: Path, root: yaml.Node, error: ValidationError) -> str:
     errors = error.errors(include_url=False, include_context=False)
     for item in errors:
         key = str(item["loc"][-1]) if item["loc"] else ""
-        is_setting = "scheduler" in item["loc"] and key in _LATER_SETTINGS
-        if item["type"] == "extra_forbidden" and (key in _LATER or is_setting):
+        if item["type"] == "extra_forbidden" and key in _LATER:
             return f"{path}:{_line_of(root, item['loc'])}: not supported yet: {key}"
     first = errors[0]
     where = ".".join(str(part) for part in first["loc"])

@@ -12,7 +12,7 @@ from shared.messages.state import EventState
 from shared.model.names import ROOT
 from shared.model.resources import ResourceView, go_map
 
-REQUEST, QUEUE = 1, 4
+REQUEST, APP, QUEUE = 1, 2, 4
 SET = 1
 BY_QUEUE, BY_USER = "queue", "user"
 
@@ -55,6 +55,17 @@ def preempted(
     text = f"Preempted by {by} from application {application.id} in {application.queue.path}"
     event = EventState(REQUEST, key, text, partition.now_ns, reference_id=owner.id)
     partition.outbox.say_event(event)
+
+
+def pair_held(partition: Partition, one: str, other: str) -> None:
+    """Say that two applications evict each other by turns, and are kept from it for a while."""
+    text = (
+        f"applications {one} and {other} evicted each other in turn: neither takes from the other "
+        "for 10 minutes"
+    )
+    for name, reference in ((one, other), (other, one)):
+        event = EventState(APP, name, text, partition.now_ns, reference_id=reference)
+        partition.outbox.say_event(event)
 
 
 def preempted_by_quota(partition: Partition, owner: Application, key: str, path: str) -> None:

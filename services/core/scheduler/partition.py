@@ -14,6 +14,7 @@ from services.core.scheduler.queues import Queue
 from services.core.scheduler.reservations import Reservation, unreserve
 from services.core.scheduler.settings import Settings
 from services.core.scheduler.shapes import Ask, Bucket, Shape, ShapeTable
+from services.core.scheduler.thrash import EvictionWatch
 from services.core.scheduler.users import UserTable
 from services.core.scheduler.views import allocation_state, ask_state
 from shared.messages.interface import (
@@ -54,6 +55,7 @@ class Partition:
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     preemption_due_ns: int = 0
+    evictions: EvictionWatch = field(default_factory=EvictionWatch)
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)

@@ -18,13 +18,14 @@ Limit: MAX_ATTEMPTS asks of a leaf at one look.
 
 from collections.abc import Iterator
 
-from services.core.scheduler import events, reservations
+from services.core.scheduler import events, live_actions, reservations
 from services.core.scheduler.application import Application
 from services.core.scheduler.guarantees import Ledger, left
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.preemption_choice import choose_victims
 from services.core.scheduler.preemption_victims import Victim, eligible_victims
 from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.settings import KAI, PREEMPT
 from services.core.scheduler.shapes import Ask, Bucket
 from shared.messages.interface import TerminationType
 from shared.messages.protocol import TimerKind
@@ -33,18 +34,23 @@ from shared.model.resources import ResourceView
 from shared.model.units import seconds
 
 CHECK_AGAIN_NS = seconds(15)
+LOOK_NS = seconds(1)
 MAX_ATTEMPTS = 10
 
 
 def look_later(partition: Partition, bucket: Bucket, ask: Ask) -> None:
     """Have a refused ask looked at when it may preempt, if its queues have guarantees."""
-    if has_guarantee(bucket.leaf):
+    if partition.settings.policy == KAI:
+        _look_at(partition, partition.now_ns + LOOK_NS)
+    elif has_guarantee(bucket.leaf):
         _look_at(partition, ask.created_ns + bucket.leaf.settings.preemption_delay_ns)
 
 
 def look_later_for_gang(partition: Partition, application: Application) -> None:
     """Have a gang that waits for headroom looked at, if its queues have guarantees."""
-    if has_guarantee(application.queue):
+    if partition.settings.policy == KAI:
+        _look_at(partition, partition.now_ns + LOOK_NS)
+    elif has_guarantee(application.queue):
         _look_at(partition, partition.now_ns + application.queue.settings.preemption_delay_ns)
 
 
@@ -63,6 +69,13 @@ def look(partition: Partition) -> None:
     """Let the asks that are due preempt, in the order of their leaves; set the next look."""
     partition.preemption_due_ns = 0
     if not partition.preemption_enabled:
+        return
+    if partition.settings.policy == KAI:
+        live_actions.run(partition, partition.settings.actions)
+        if partition.root.pending:
+            _look_at(partition, partition.now_ns + CHECK_AGAIN_NS)
+        return
+    if PREEMPT not in partition.settings.actions:
         return
     for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
         if has_guarantee(leaf):
@@ -134,7 +147,13 @@ def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
 def preempt_for(partition: Partition, application: Application, ask: Ask) -> bool:
     """Release the victims that let an ask in, and keep the room for it; False without any."""
     leaf = application.queue
-    victims = eligible_victims(partition, leaf, ask)
+    victims = [
+        victim
+        for victim in eligible_victims(partition, leaf, ask)
+        if partition.evictions.may_evict(
+            victim.allocation.application_id, application.id, partition.now_ns
+        )
+    ]
     if not victims or not _guarantees_hold(leaf, ask, victims):
         return False
     found = choose_victims(partition, leaf, ask, victims)
@@ -152,6 +171,8 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
             f"preempting allocations to free up resources to run ask: {ask.key}",
         )
         events.preempted(partition, owner, key, by=ask.key, application=application)
+        if partition.evictions.evicted(owner.id, application.id, partition.now_ns):
+            events.pair_held(partition, owner.id, application.id)
     if not ask.has_kept_room:
         ask.has_kept_room = True
         leaf.keep(ask.shape.resource)

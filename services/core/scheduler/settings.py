@@ -8,6 +8,9 @@ from shared.model.units import seconds
 
 WHOLE_GANG = "whole"
 PARTIAL_GANG = "partial"
+YUNIKORN, KAI = "yunikorn", "kai"
+ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+PREEMPT = "preempt"
 RESERVATION_DELAY_NS = seconds(2)
 
 
@@ -21,6 +24,8 @@ class Settings:
     has the room for gets a node of its own. ``backfill``: small asks may use a reserved node
     where that takes nothing the reservation lacks. ``filters_state_aware``: a leaf sorted
     ``stateaware`` starts one new application at a time, instead of being plain fifo.
+    ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
+    mixture; ``actions`` which may be tried, in their order.
     """
 
     gang_admission: str = WHOLE_GANG
@@ -28,6 +33,8 @@ class Settings:
     reservation_delay_ns: int = RESERVATION_DELAY_NS
     backfill: bool = False
     filters_state_aware: bool = False
+    policy: str = YUNIKORN
+    actions: tuple[str, ...] = ACTIONS
 
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
@@ -42,4 +49,12 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
         backfill=values.get("backfill") == "enabled",
         filters_state_aware=values.get("stateAware") == "filtered",
+        policy=KAI if values.get("policy") == KAI else YUNIKORN,
+        actions=_actions(values.get("actions", "")),
     )
+
+
+def _actions(text: str) -> tuple[str, ...]:
+    """Return the actions of a list with commas; unknown ones are left out, none at all is all."""
+    names = [name.strip() for name in text.split(",")]
+    return tuple(name for name in names if name in ACTIONS) if text.strip() else ACTIONS

@@ -53,7 +53,7 @@ def allocate(session: Session) -> list[Decision]:
         if not place_job(statement, job, tasks):
             statement.discard()
             continue
-        decisions += statement.commit()
+        decisions += statement.commit(job.name)
         if is_ready(job):
             order.push(job)
     return decisions
@@ -70,7 +70,7 @@ def _solve_each(
         statement = solve(session, job, search) if search is not None else None
         if statement is None:
             continue
-        decisions += statement.commit()
+        decisions += statement.commit(job.name)
         if is_ready(job):
             order.push(job)
     return decisions
@@ -119,7 +119,7 @@ def evict_stale_gangs(session: Session) -> list[Decision]:
 
 
 def _is_stale(session: Session, job: Job) -> bool:
-    if job.counts[Status.SUCCEEDED] or not job.placed or job.active >= job.min_available:
+    if job.counts[Status.SUCCEEDED] or not job.placed or job.is_satisfied:
         return False
     grace_s = job.staleness_grace_s
     grace_s = session.settings.staleness_grace_s if grace_s is None else grace_s

@@ -9,7 +9,6 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from services.core.scheduler.actions.session import (
-    PLACED,
     UNLIMITED,
     Amount,
     Job,
@@ -17,6 +16,8 @@ from services.core.scheduler.actions.session import (
     Session,
     Status,
     Task,
+    is_active,
+    is_placed,
     minus,
     plus,
     request_of,
@@ -33,16 +34,23 @@ def tasks_to_allocate(job: Job, evicted: "frozenset[Task] | set[Task]" = frozens
 
     ``evicted`` are tasks that a statement has evicted and that may come back.
     """
-    waiting = [task for task in job.tasks if task.status is Status.PENDING or task in evicted]
-    waiting.sort(key=lambda task: task.order)
-    lacking = job.min_available - job.active
-    return waiting[: max(1, lacking)]
+
+    def waits(task: Task) -> bool:
+        return task.status is Status.PENDING or task in evicted
+
+    lacking = job.group.lacking(is_active, waits)
+    if lacking is None:
+        return []
+    return lacking or job.group.one_more(is_active, waits)
 
 
 def is_ready(job: Job) -> bool:
     """Return whether a job has enough tasks to start, and one that waits."""
-    alive = job.active + job.counts[Status.PENDING]
-    return job.counts[Status.PENDING] > 0 and alive >= job.min_available
+    return job.counts[Status.PENDING] > 0 and job.group.is_satisfied(_is_alive)
+
+
+def _is_alive(task: Task) -> bool:
+    return is_active(task) or task.status is Status.PENDING
 
 
 def dominant_share(session: Session, queue: Queue, allocated: Sequence[int]) -> Fraction:
@@ -153,14 +161,11 @@ class VictimOrder:
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
         self._session = session
         self._nothing = (0,) * session.width
-        self._left: dict[Job, list[Task]] = {}
+        self._left: dict[Job, dict[Task, None]] = {}
         self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
         self._popped: dict[Queue, Amount] = {}
         for job in jobs:
-            self._left[job] = sorted(
-                (task for task in job.tasks if task.status in PLACED),
-                key=lambda task: task.order,
-            )
+            self._left[job] = dict.fromkeys(task for task in job.tasks if is_placed(task))
             self._waiting.setdefault(job.queue, []).append((self._key(job), job))
         for waiting in self._waiting.values():
             heapify(waiting)
@@ -171,8 +176,9 @@ class VictimOrder:
         if job is None:
             return None
         left = self._left[job]
-        tasks = left[-1:] if len(left) > job.min_available else list(left)
-        del left[len(left) - len(tasks) :]
+        tasks = job.group.surplus(left.__contains__) or list(left)
+        for task in tasks:
+            del left[task]
         waiting = self._waiting[job.queue]
         if left:
             heapreplace(waiting, (self._key(job), job))
@@ -184,8 +190,9 @@ class VictimOrder:
         return job, tasks
 
     def _key(self, job: Job) -> JobKey:
-        active = len(self._left[job])
-        elasticity = (active > job.min_available) - (active < job.min_available)
+        left = self._left[job].__contains__
+        is_satisfied = job.group.is_satisfied(left)
+        elasticity = bool(job.group.surplus(left)) if is_satisfied else -1
         return (job.priority, -elasticity, -job.number)
 
     def _worst_of(self, queues: list[Queue]) -> Job | None:

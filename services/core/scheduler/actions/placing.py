@@ -8,7 +8,7 @@ accelerators for tasks without (resource type), then the fullest first, or the e
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.actions.session import Job, Session, Task
+from services.core.scheduler.actions.session import Job, Session, Task, is_placed
 from services.core.scheduler.actions.statement import Statement
 
 GPU = "nvidia.com/gpu"
@@ -39,7 +39,7 @@ def place_job(
             statement.pipeline(task, node)
             waits = True
         places.append((task, node))
-    if waits and not only_pipeline and job.placed < job.min_available:
+    if waits and not only_pipeline and not job.group.is_satisfied(is_placed):
         statement.rollback(checkpoint)
         for task, node in places:
             statement.pipeline(task, node)

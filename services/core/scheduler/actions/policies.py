@@ -14,8 +14,9 @@ from services.core.scheduler.actions.session import (
     Job,
     Queue,
     Session,
-    Status,
     Task,
+    is_active,
+    is_placed,
     minus,
     plus,
     request_of,
@@ -24,7 +25,7 @@ from services.core.scheduler.actions.session import (
 from services.core.scheduler.actions.solver import Search
 
 
-def is_active(job: Job) -> bool:
+def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
     return job.placed > 0
 
@@ -42,7 +43,7 @@ def may_take(job: Job, tasks: list[Task]) -> bool:
 def consolidation(_: Job) -> Search:
     """Return a search in which others only move: whoever is evicted has a new place."""
     return Search(
-        is_victim=lambda other: other.preemptible and is_active(other),
+        is_victim=lambda other: other.preemptible and has_victims(other),
         agrees=lambda left: not left,
         may_take=may_take,
     )
@@ -62,7 +63,7 @@ def preemption(job: Job) -> Search:
     def is_victim(other: Job) -> bool:
         return (
             other.preemptible
-            and is_active(other)
+            and has_victims(other)
             and other.queue is job.queue
             and other.priority < job.priority
             and _may_go(other, _min_runtime(other.queue, "preempt"))
@@ -77,7 +78,7 @@ def may_preempt(job: Job) -> bool:
 
 
 def _may_go(job: Job, min_runtime_s: int) -> bool:
-    return job.runtime_s >= min_runtime_s or job.placed > job.min_available
+    return job.runtime_s >= min_runtime_s or bool(job.group.surplus(is_placed))
 
 
 def _min_runtime(queue: Queue, kind: str) -> int:
@@ -122,7 +123,7 @@ class Reclaim:
         return Search(self._is_victim, self._agrees, may_take)
 
     def _is_victim(self, other: Job) -> bool:
-        if not other.preemptible or not is_active(other) or other.queue is self.job.queue:
+        if not other.preemptible or not has_victims(other) or other.queue is self.job.queue:
             return False
         if not _may_go(other, self._runtime_needed(other)):
             return False
@@ -214,12 +215,12 @@ def _saturation(allocated: int, fair_share: int) -> Fraction | None:
 
 def _lumps(job: Job, tasks: list[Task]) -> list[Unit]:
     """Return a victim's tasks as they are judged: surplus ones one by one, the core as a lump."""
-    stays = sum(task.status is not Status.RELEASING for task in job.tasks if _is_alive(task))
-    core = max(0, job.min_available - stays)
-    ordered = sorted(tasks, key=lambda task: task.order)
-    surplus = [(job, [task]) for task in reversed(ordered[core:])]
-    return [*surplus, (job, ordered[:core])] if core and ordered[:core] else surplus
-
-
-def _is_alive(task: Task) -> bool:
-    return task.status in (Status.RUNNING, Status.ALLOCATED, Status.PIPELINED, Status.RELEASING)
+    if job.is_satisfied:
+        ordered = sorted(tasks, key=lambda task: task.order)
+        return [(job, [task]) for task in reversed(ordered)]
+    gone = dict.fromkeys(sorted(tasks, key=lambda task: task.order))
+    core = job.group.lacking(is_active, gone.__contains__)
+    if not core:  # it was below its minimum before: all of it is one lump
+        return [(job, list(gone))]
+    surplus = [task for task in gone if task not in core]
+    return [*((job, [task]) for task in reversed(surplus)), (job, core)]

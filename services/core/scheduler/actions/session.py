@@ -19,6 +19,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.actions.groups import Group
+
 UNLIMITED = -1
 Amount = tuple[int, ...]
 
@@ -61,6 +63,16 @@ class Task:
         return (-self.priority, self.number)
 
 
+def is_active(task: Task) -> bool:
+    """Return whether a task runs, is placed or pipelined."""
+    return task.status in ACTIVE
+
+
+def is_placed(task: Task) -> bool:
+    """Return whether a task has real room."""
+    return task.status in PLACED
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """A gang: it starts with ``min_available`` tasks at once and may grow beyond."""
@@ -77,6 +89,7 @@ class Job:
     staleness_grace_s: int | None = None  # None: the default; negative: never
     waits_s: int = 0  # how much of its preemption delay is left
     runtime_s: int = 60  # how long it has run
+    tree: Group | None = None  # of its task groups; None: one set of min_available
 
     @property
     def active(self) -> int:
@@ -90,9 +103,25 @@ class Job:
         return self.counts[Status.ALLOCATED] + self.counts[Status.RUNNING]
 
     @property
+    def group(self) -> Group:
+        """Return the tree; a job without one is a single set."""
+        if self.tree is None:
+            self.tree = Group(self.name, self.min_available)
+        if not self.tree.members and not self.tree.tasks:
+            self.tree.tasks = self.tasks
+        return self.tree
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Return whether its minimum runs, is placed or pipelined."""
+        return self.group.is_satisfied(is_active)
+
+    @property
     def elasticity(self) -> int:
         """Return -1 below the minimum, 0 at it, 1 above it."""
-        return (self.active > self.min_available) - (self.active < self.min_available)
+        if not self.is_satisfied:
+            return -1
+        return 1 if self.group.surplus(is_active) else 0
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -169,6 +198,7 @@ class Session:
         self.idle = capacity.copy()
         self.releasing = np.zeros_like(capacity)
         self.settings = settings or SessionSettings()
+        self.held_pairs: frozenset[frozenset[str]] = frozenset()  # jobs that may not take turns
         self.queues: list[Queue] = []
         self.jobs: list[Job] = []
         self.total: Amount = tuple(int(value) for value in capacity.sum(axis=0))

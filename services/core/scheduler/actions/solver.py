@@ -45,7 +45,13 @@ def solve(session: Session, job: Job, search: Search) -> Statement | None:
     tasks = tasks_to_allocate(job)
     if not tasks or not search.may_take(job, tasks):
         return None
-    victims = [other for other in session.jobs if other is not job and search.is_victim(other)]
+    victims = [
+        other
+        for other in session.jobs
+        if other is not job
+        and frozenset((other.name, job.name)) not in session.held_pairs
+        and search.is_victim(other)
+    ]
     if not victims or not _could_ever_fit(session, tasks, victims):
         return None
     simulated = 0

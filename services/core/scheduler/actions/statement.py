@@ -18,7 +18,7 @@ class Decision:
     """What a statement comes to for one task.
 
     ``evicts``: it is to end where it is. ``node``: it is to go there, at once (``is_now``) or when
-    the room has been given back; "" for nowhere.
+    the room has been given back; "" for nowhere. ``by`` is the job that the statement was for.
     """
 
     task: str
@@ -26,6 +26,7 @@ class Decision:
     evicts: bool = False
     node: str = ""
     is_now: bool = False
+    by: str = ""
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class Statement:
         self.rollback(0)
         self._has_ended = True
 
-    def commit(self) -> list[Decision]:
+    def commit(self, by: str = "") -> list[Decision]:
         """Keep everything; return what is to happen, in the order in which it was first decided."""
         self._has_ended = True
         first: dict[Task, tuple[Status, int]] = {}
@@ -102,10 +103,10 @@ class Statement:
         decisions = []
         for task, (status, node) in first.items():
             if (task.status, task.node) != (status, node):
-                decisions.append(self._decision(task))
+                decisions.append(self._decision(task, by))
         return decisions
 
-    def _decision(self, task: Task) -> Decision:
+    def _decision(self, task: Task, by: str) -> Decision:
         name = self.session.node_names[task.node] if task.node != NO_NODE else ""
         is_placed = task.status in (Status.ALLOCATED, Status.PIPELINED)
         return Decision(
@@ -114,4 +115,5 @@ class Statement:
             evicts=task in self._before,
             node=name if is_placed else "",
             is_now=task.status is Status.ALLOCATED,
+            by=by,
         )

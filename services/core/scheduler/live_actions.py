@@ -1,0 +1,228 @@
+"""The actions on the live partition: a picture of it as a session, and what comes of a statement.
+
+With the policy ``kai`` asks that are refused have the actions run over a session of the partition:
+a queue's guarantee is its quota, its max its limit, an application a job, its placeholders and pods
+the tasks. What a statement decides is carried out at once: its victims are released in one message,
+and the nodes are kept for those it was done for, who start when the room is there.
+
+Placing what fits is the cycle's own work and is not done here. Accelerators and any other type that
+a node has count as vcore and memory do; ``pods`` is left to the cycle.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from services.core.scheduler import events, reservations
+from services.core.scheduler.actions import engine
+from services.core.scheduler.actions.session import (
+    NO_NODE,
+    UNLIMITED,
+    Job,
+    Session,
+    Status,
+    Task,
+)
+from services.core.scheduler.actions.session import Queue as SessionQueue
+from services.core.scheduler.actions.statement import Decision
+from services.core.scheduler.application import Application
+from services.core.scheduler.nodes import matches
+from services.core.scheduler.partition import Partition
+from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.shapes import Ask, Shape
+from shared.messages.interface import Allocation, TerminationType
+from shared.model.resources import PODS, ResourceView
+from shared.model.units import NANOS_PER_SECOND
+
+KAI_PRIORITY = 100
+
+
+def run(partition: Partition, actions: tuple[str, ...]) -> int:
+    """Run actions over the partition and carry out what they decide; return how many decisions."""
+    wanted = [name for name in actions if name != engine.ALLOCATE]
+    picture = Picture(partition)
+    decisions = engine.run(picture.session, wanted)
+    carry_out(partition, decisions)
+    return len(decisions)
+
+
+class Picture:
+    """A session of the partition as it is now."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._nodes = list(partition.nodes.nodes.values())
+        self._rows = {node.node_id: at for at, node in enumerate(self._nodes)}
+        self._only: dict[Shape, frozenset[str] | None] = {}
+        names = sorted({name for node in self._nodes for name in node.capacity} - {PODS})
+        self._names = tuple(names)
+        capacity = np.array(
+            [[node.capacity.get(name, 0) for name in names] for node in self._nodes], np.int64
+        ).reshape(len(self._nodes), len(names))
+        self.session = Session(names, list(self._rows), capacity)
+        self._promised = {
+            name
+            for queue in partition.queues.values()
+            for name in (queue.guaranteed_resource or {})
+        }
+        self.session.held_pairs = frozenset(
+            pair
+            for pair, until_ns in partition.evictions.held_until_ns.items()
+            if until_ns > partition.now_ns
+        )
+        self._add_queues()
+        for number, application in enumerate(partition.applications.values()):
+            self._add_job(application, number)
+        for at, node in enumerate(self._nodes):
+            if not node.schedulable:
+                self.session.idle[at] = 0
+
+    def _add_queues(self) -> None:
+        made: dict[Queue, SessionQueue] = {}
+        for number, queue in enumerate(depth_first(self._partition.root)):
+            above = made.get(queue.parent) if queue.parent is not None else None
+            limit = queue.max_resource if above is not None else None  # the nodes bound the root
+            made[queue] = self.session.add_queue(
+                SessionQueue(
+                    queue.path,
+                    number,
+                    above,
+                    KAI_PRIORITY,
+                    quota=[self._quota(queue, name) for name in self._names],
+                    limit=self._amounts(limit or {}, UNLIMITED),
+                    weight=[1] * len(self._names),
+                )
+            )
+        self._queues = made
+
+    def _quota(self, queue: Queue, name: str) -> int:
+        """Return what a queue is promised; a type that nobody is promised is everybody's."""
+        if queue.parent is None or name not in self._promised:
+            return UNLIMITED
+        return (queue.guaranteed_resource or {}).get(name, 0)
+
+    def _amounts(self, amounts: ResourceView, otherwise: int) -> list[int]:
+        return [amounts.get(name, otherwise) for name in self._names]
+
+    def _add_job(self, application: Application, number: int) -> None:
+        allocations = application.allocations.values()
+        asks = [ask for ask in application.asks() if self._may_start(application, ask)]
+        priorities = [item.priority for item in allocations]
+        priorities += [ask.request.priority for ask in asks]
+        if not priorities:
+            return
+        job = Job(
+            name=application.id,
+            queue=self._queues[application.queue],
+            priority=max(priorities),
+            number=number,
+            min_available=self._minimum(application),
+            preemptible=all(allocation.allow_preempt_self for allocation in allocations),
+            runtime_s=(self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND,
+        )
+        for at, allocation in enumerate(allocations):
+            job.tasks.append(self._running(application, allocation, job, at))
+        for at, ask in enumerate(asks, start=len(job.tasks)):
+            request = tuple(self._amounts(ask.shape.resource, 0))
+            task = Task(ask.key, job, request, at, ask.request.priority)
+            task.only_nodes = self._nodes_for(ask.shape)
+            job.tasks.append(task)
+        self.session.add_job(job)
+
+    def _may_start(self, application: Application, ask: Ask) -> bool:
+        """Return whether an ask waits for room: not for its gang, and for no certain node."""
+        group = application.group_of[ask.key]
+        is_waiting = application.parked_at is not None or application.may_schedule
+        return (
+            is_waiting
+            and application.hold(group) is None
+            and not ask.has_preempted
+            and not ask.shape.constraints.required_node
+        )
+
+    def _minimum(self, application: Application) -> int:
+        """Return how many must start at once: a gang that does not run yet, all of it."""
+        is_reserving = application.is_gang and application.pending_placeholders > 0
+        if not is_reserving:
+            return 1
+        held = sum(len(counts.held) for counts in application.task_groups.values())
+        return held + application.pending_placeholders
+
+    def _running(self, application: Application, allocation: Allocation, job: Job, at: int) -> Task:
+        key = allocation.allocation_key
+        status = Status.RELEASING if key in application.released else Status.RUNNING
+        if allocation.constraints.required_node or not allocation.allow_preempt_self:
+            job.preemptible = False
+        node = self._rows.get(allocation.node_id, NO_NODE)
+        request = tuple(self._amounts(allocation.resource_per_alloc, 0))
+        if node == NO_NODE:
+            status = Status.SUCCEEDED
+        return Task(key, job, request, at, allocation.priority, status, node)
+
+    def _nodes_for(self, shape: Shape) -> frozenset[str] | None:
+        if shape not in self._only:
+            open_to = [
+                node.node_id
+                for node in self._nodes
+                if node.schedulable and matches(shape.constraints, node)
+            ]
+            is_all = len(open_to) == len(self._nodes)
+            self._only[shape] = None if is_all else frozenset(open_to)
+        return self._only[shape]
+
+
+# --- carrying out -------------------------------------------------------------------------------
+
+
+def carry_out(partition: Partition, decisions: list[Decision]) -> None:
+    """Release victims, and keep the nodes for those who were placed on their room."""
+    for decision in decisions:
+        if decision.evicts:
+            _evict(partition, decision)
+    for decision in decisions:
+        if decision.node and not decision.evicts:
+            _keep_node(partition, decision)
+
+
+def _evict(partition: Partition, decision: Decision) -> None:
+    application, by = partition.applications[decision.job], decision.by
+    if decision.task not in application.allocations or decision.task in application.released:
+        return
+    what = f"to make room for application {by}" if by else "its gang has lost its minimum"
+    partition.release(
+        application,
+        decision.task,
+        TerminationType.PREEMPTED_BY_SCHEDULER,
+        f"preempting allocations {what}",
+    )
+    winner = partition.applications.get(by)
+    if winner is not None:
+        events.preempted(partition, application, decision.task, by=by, application=winner)
+        if partition.evictions.evicted(application.id, by, partition.now_ns):
+            events.pair_held(partition, application.id, by)
+
+
+def _keep_node(partition: Partition, decision: Decision) -> None:
+    application = partition.applications[decision.job]
+    node = partition.nodes.nodes[decision.node]
+    for ask in _asks_named(application, decision.task):
+        ask.has_preempted = True
+        if not ask.has_kept_room:
+            ask.has_kept_room = True
+            application.queue.keep(ask.shape.resource)
+        if ask.key in application.reservations:
+            reservations.unreserve(partition, application.reservations[ask.key])
+        reservations.give_back(partition, node, only_ordinary=True)
+        held = reservations.reserve(partition, application, ask, node, is_required=False)
+        held.has_preempted = True
+        held.retry()
+    if application.is_gang and not application.gang_admitted:
+        application.admit()
+        if application.parked_at is not None:
+            application.unpark()
+
+
+def _asks_named(application: Application, key: str) -> Iterator[Ask]:
+    group = application.group_of.get(key)
+    if group is not None:
+        yield group.asks[key]

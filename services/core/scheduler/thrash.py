@@ -1,0 +1,46 @@
+"""A watch over evictions: two applications that take turns at evicting each other are held.
+
+The rules alone keep it from happening: room belongs to whom it was freed for, and who was evicted
+does not get it back by the same rules. Should it happen all the same, by changing configurations
+or controllers that make pods anew, it is counted, stopped for HOLD_NS, and said.
+Limit: MAX_PAIRS pairs are remembered, the oldest go.
+"""
+
+from dataclasses import dataclass, field
+
+from shared.model.units import seconds
+
+WINDOW_NS = seconds(10 * 60)
+HOLD_NS = seconds(10 * 60)
+MAX_PAIRS = 10_000
+
+
+@dataclass(slots=True)
+class EvictionWatch:
+    """Who was evicted for whom, and which pairs are held until when."""
+
+    held_until_ns: dict[frozenset[str], int] = field(default_factory=dict)
+    cycles: int = 0
+    _last_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def may_evict(self, victim: str, by: str, now_ns: int) -> bool:
+        """Return whether an application may lose something to another now."""
+        return self.held_until_ns.get(frozenset((victim, by)), 0) <= now_ns
+
+    def evicted(self, victim: str, by: str, now_ns: int) -> bool:
+        """Note an eviction; return whether it closes a cycle, and the pair is held from now on."""
+        if victim == by:
+            return False
+        if len(self._last_ns) >= MAX_PAIRS:
+            del self._last_ns[next(iter(self._last_ns))]
+        self._last_ns.pop((victim, by), None)
+        self._last_ns[victim, by] = now_ns
+        back_ns = self._last_ns.get((by, victim))
+        if back_ns is None or now_ns - back_ns > WINDOW_NS:
+            return False
+        self.cycles += 1
+        pair = frozenset((victim, by))
+        self.held_until_ns[pair] = now_ns + HOLD_NS
+        if len(self.held_until_ns) > MAX_PAIRS:
+            del self.held_until_ns[next(iter(self.held_until_ns))]
+        return True
