@@ -141,13 +141,17 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRelease:
-    """An allocation ends. The side that did not start it confirms with the same type."""
+    """An allocation ends. The side that did not start it confirms with the same type.
+
+    ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
+    """
 
     application_id: str
     allocation_key: str
     termination_type: TerminationType
     partition_name: str = "default"
     message: str = ""
+    has_succeeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from services.core.scheduler.actions.session import (
     Status,
     Task,
 )
+from services.core.scheduler.actions.topology import Topology
 
 NAMES = ("vcore", "memory", "nvidia.com/gpu")
 GPU = 2
@@ -65,6 +66,10 @@ class World:
             staleness_grace_s=row.get("default_staleness_grace_s", 0),
         )
         session = Session(NAMES, names, capacity.reshape(len(names), len(NAMES)), settings)
+        session.labels = [
+            {"kai.scheduler/type": name, **node.get("labels", {})}
+            for name, node in row["nodes"].items()
+        ]
         queues: dict[str, Queue] = {}
         for number, spec in enumerate([*row.get("departments", []), *row["queues"]]):
             parent = queues.get(spec.get("parent") or "")
@@ -109,12 +114,26 @@ class World:
                     priority=int(task.get("task_priority", 0)),
                     status=status,
                     node=nodes.index(node) if node else NO_NODE,
-                    only_nodes=frozenset(only) if only else None,
+                    only_nodes=self.matching(only) if only else None,
+                    kind=json.dumps(task.get("labels", {}), sort_keys=True),
+                    near=task.get("pod_affinity_topology_key", ""),
+                    apart=task.get("pod_anti_affinity_topology_key", ""),
                 )
             )
         if spec.get("subgroups"):
-            job.tree = group_of(spec["subgroups"], spec, job.tasks)
+            job.tree = group_of(spec["subgroups"], self.row, spec, job.tasks)
+        constraint = topology_of(self.row, spec.get("topology_constraint"))
+        if constraint is not None:
+            job.group.topology = constraint
         return job
+
+    def matching(self, values: list[str]) -> frozenset[str]:
+        """Return the nodes that have one of some values as a label, or as their name."""
+        return frozenset(
+            name
+            for name, node in self.row["nodes"].items()
+            if name in values or any(v in values for v in node.get("labels", {}).values())
+        )
 
     def keep(self, session: Session) -> None:
         """Take over what came of a round, as the next one finds it."""
@@ -137,7 +156,19 @@ class World:
                 self.state[task.name] = state
 
 
-def group_of(tree: dict, spec: dict, tasks: list[Task]) -> Group:
+def topology_of(row: dict, constraint: dict | None) -> Topology | None:
+    """Return a topology constraint with the levels of its topology."""
+    for topology in row.get("topologies", []) if constraint else []:
+        if topology["name"] == constraint.get("Topology"):
+            return Topology(
+                tuple(topology["levels"]),
+                constraint.get("RequiredLevel", ""),
+                constraint.get("PreferredLevel", ""),
+            )
+    return None
+
+
+def group_of(tree: dict, row: dict, spec: dict, tasks: list[Task]) -> Group:
     """Return a job's tree of task groups."""
     members = [
         Group(
@@ -148,11 +179,17 @@ def group_of(tree: dict, spec: dict, tasks: list[Task]) -> Group:
                 for task, entry in zip(tasks, spec["tasks"], strict=True)
                 if entry.get("subgroup") == podset["name"]
             ],
+            topology=topology_of(row, podset.get("topology")),
         )
         for podset in tree.get("podsets", [])
     ]
-    members += [group_of(below, spec, tasks) for below in tree.get("groups", [])]
-    return Group(tree["name"], min_groups=tree.get("min_sub_group"), members=members)
+    members += [group_of(below, row, spec, tasks) for below in tree.get("groups", [])]
+    return Group(
+        tree["name"],
+        min_groups=tree.get("min_sub_group"),
+        members=members,
+        topology=topology_of(row, tree.get("topology")),
+    )
 
 
 def task_name(job: dict, at: int) -> str:

@@ -241,14 +241,15 @@ class SchedulerSettings(_Strict):
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
     policy: Literal["yunikorn", "kai"] = "yunikorn"
+    stalenessGracePeriod: str = "60s"  # noqa: N815
     actions: list[
         Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
     ] = []
 
-    @field_validator("reservationDelay")
+    @field_validator("reservationDelay", "stalenessGracePeriod")
     @classmethod
     def _delay(cls, value: str) -> str:
-        if parse_go_duration(value) is None:
+        if parse_go_duration(value.removeprefix("-")) is None:
             raise ValueError("a duration such as 2s or 500ms was expected")
         return value
 

@@ -72,6 +72,8 @@ class Application:
     parked_since_ns: int = 0
     parked_at: Gate | None = None
     backoff_until_ns: int = 0
+    succeeded: int = 0  # pods that ran to their end, and well
+    stale_since_ns: int = 0  # since when a gang that ran is below its minimum; 0: it is not
     reservation_start_ns: int = 0
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     order: tuple[object, ...] = ()

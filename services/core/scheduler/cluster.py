@@ -64,6 +64,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
     partition.nodes.add(node)
     partition.outbox.say("accepted_nodes", AcceptedNode(info.node_id))
     partition.capacity_changed()
+    partition.heed_domains()
     partition.node_improved(node)
 
 
@@ -78,8 +79,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
     if info.labels or info.taints:
         node.labels, node.taints = dict(info.labels), info.taints
         partition.nodes.relabelled()
-        partition.nodes.pods_changed = True
-        partition.heed_pods()
+        partition.heed_domains()
     partition.node_improved(node)
 
 
@@ -94,6 +94,7 @@ def _remove(partition: Partition, node: Node) -> None:
         application = partition.applications.get(allocation.application_id)
         if application is not None:
             _lose(partition, application, key, node)
+    partition.heed_domains()
 
 
 def _lose(partition: Partition, application: Application, key: str, node: Node) -> None:

@@ -5,7 +5,7 @@ The order of the sections is UpdateRequest's. Nothing here schedules: the cycle 
 
 from dataclasses import replace
 
-from services.core.scheduler import gang, lifecycle
+from services.core.scheduler import gang, lifecycle, live_actions
 from services.core.scheduler.application import Application
 from services.core.scheduler.dynamic_queues import (
     QueueCreationError,
@@ -345,4 +345,6 @@ def _release_one(
         gang.placeholder_gone(partition, application, key, why)
     else:
         partition.remove(application, key)
+        application.succeeded += request.has_succeeded
+        live_actions.note_staleness(partition, application)
         lifecycle.after_real_removed(partition, application)

@@ -20,6 +20,7 @@ from services.core.scheduler.actions.session import (
     UNLIMITED,
     Job,
     Session,
+    SessionSettings,
     Status,
     Task,
 )
@@ -29,6 +30,7 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.settings import KAI
 from services.core.scheduler.shapes import Ask, Shape
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import PODS, ResourceView
@@ -56,10 +58,14 @@ class Picture:
         self._only: dict[Shape, frozenset[str] | None] = {}
         names = sorted({name for node in self._nodes for name in node.capacity} - {PODS})
         self._names = tuple(names)
+        grace_ns = partition.settings.staleness_grace_ns
+        settings = SessionSettings(
+            staleness_grace_s=-1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
+        )
         capacity = np.array(
             [[node.capacity.get(name, 0) for name in names] for node in self._nodes], np.int64
         ).reshape(len(self._nodes), len(names))
-        self.session = Session(names, list(self._rows), capacity)
+        self.session = Session(names, list(self._rows), capacity, settings)
         self._promised = {
             name
             for queue in partition.queues.values()
@@ -118,6 +124,7 @@ class Picture:
             number=number,
             min_available=self._minimum(application),
             preemptible=all(allocation.allow_preempt_self for allocation in allocations),
+            stale_for_s=stale_for_s(self._partition, application),
             runtime_s=(self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND,
         )
         for at, allocation in enumerate(allocations):
@@ -144,7 +151,7 @@ class Picture:
         """Return how many must start at once: a gang that does not run yet, all of it."""
         is_reserving = application.is_gang and application.pending_placeholders > 0
         if not is_reserving:
-            return 1
+            return gang_minimum(application) if application.stale_since_ns else 1
         held = sum(len(counts.held) for counts in application.task_groups.values())
         return held + application.pending_placeholders
 
@@ -172,6 +179,41 @@ class Picture:
 
 
 # --- carrying out -------------------------------------------------------------------------------
+
+
+def gang_minimum(application: Application) -> int:
+    """Return how many real pods a gang needs to be one: as many as replaced its placeholders."""
+    return sum(counts.replaced for counts in application.task_groups.values())
+
+
+def note_staleness(partition: Partition, application: Application) -> None:
+    """Note that a gang that was whole runs below its minimum, or that it does no more.
+
+    One of which a pod has succeeded is finishing.
+    """
+    if partition.settings.policy != KAI or not application.is_gang:
+        return
+    groups = application.task_groups.values()
+    real = sum(not allocation.placeholder for allocation in application.allocations.values())
+    is_stale = (
+        all(counts.is_used_up for counts in groups)
+        and not application.succeeded
+        and 0 < real < gang_minimum(application)
+    )
+    grace_ns = partition.settings.staleness_grace_ns
+    if not is_stale:
+        application.stale_since_ns = 0
+    elif not application.stale_since_ns:
+        application.stale_since_ns = partition.now_ns
+        if grace_ns >= 0:
+            partition.look_for_preemption_at(partition.now_ns + grace_ns)
+
+
+def stale_for_s(partition: Partition, application: Application) -> int:
+    """Return for how long a gang has been below its minimum, as it is now."""
+    note_staleness(partition, application)
+    since_ns = application.stale_since_ns
+    return (partition.now_ns - since_ns) // NANOS_PER_SECOND if since_ns else 0
 
 
 def carry_out(partition: Partition, decisions: list[Decision]) -> None:

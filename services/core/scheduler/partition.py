@@ -246,6 +246,11 @@ class Partition:
             if shape.labels or shape.constraints.asks_about_pods:
                 self.open_shape(shape)
 
+    def heed_domains(self) -> None:
+        """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
+        self.nodes.pods_changed = True
+        self.heed_pods()
+
     def refuse_by_nodes(self, bucket: Bucket, refusal: Refusal) -> None:
         """Set a bucket aside because no node takes its shape; its asks may get reservations."""
         shape = bucket.shape
@@ -262,6 +267,14 @@ class Partition:
             return
         self.reservations_due_ns = due_ns
         self.arm_own_timer(TimerKind.RESERVATION, due_ns)
+
+    def look_for_preemption_at(self, due_ns: int) -> None:
+        """Have a look for who may take room from others at a moment, at once if it has passed."""
+        due_ns = max(due_ns, self.now_ns)
+        is_known = self.preemption_due_ns and self.preemption_due_ns <= due_ns
+        if self.preemption_enabled and not is_known:
+            self.preemption_due_ns = due_ns
+            self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
 
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all."""

@@ -28,7 +28,6 @@ from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.settings import KAI, PREEMPT
 from services.core.scheduler.shapes import Ask, Bucket
 from shared.messages.interface import TerminationType
-from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason
 from shared.model.resources import ResourceView
 from shared.model.units import seconds
@@ -41,28 +40,19 @@ MAX_ATTEMPTS = 10
 def look_later(partition: Partition, bucket: Bucket, ask: Ask) -> None:
     """Have a refused ask looked at when it may preempt, if its queues have guarantees."""
     if partition.settings.policy == KAI:
-        _look_at(partition, partition.now_ns + LOOK_NS)
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
     elif has_guarantee(bucket.leaf):
-        _look_at(partition, ask.created_ns + bucket.leaf.settings.preemption_delay_ns)
+        partition.look_for_preemption_at(ask.created_ns + bucket.leaf.settings.preemption_delay_ns)
 
 
 def look_later_for_gang(partition: Partition, application: Application) -> None:
     """Have a gang that waits for headroom looked at, if its queues have guarantees."""
     if partition.settings.policy == KAI:
-        _look_at(partition, partition.now_ns + LOOK_NS)
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
     elif has_guarantee(application.queue):
-        _look_at(partition, partition.now_ns + application.queue.settings.preemption_delay_ns)
-
-
-def _look_at(partition: Partition, due_ns: int) -> None:
-    """Look at a moment, or at once if it has passed, unless a look is due before."""
-    due_ns = max(due_ns, partition.now_ns)
-    if not partition.preemption_enabled:
-        return
-    if partition.preemption_due_ns and partition.preemption_due_ns <= due_ns:
-        return
-    partition.preemption_due_ns = due_ns
-    partition.arm_own_timer(TimerKind.PREEMPTION, due_ns)
+        partition.look_for_preemption_at(
+            partition.now_ns + application.queue.settings.preemption_delay_ns
+        )
 
 
 def look(partition: Partition) -> None:
@@ -73,7 +63,7 @@ def look(partition: Partition) -> None:
     if partition.settings.policy == KAI:
         live_actions.run(partition, partition.settings.actions)
         if partition.root.pending:
-            _look_at(partition, partition.now_ns + CHECK_AGAIN_NS)
+            partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
         return
     if PREEMPT not in partition.settings.actions:
         return
@@ -96,12 +86,12 @@ def _look_in(partition: Partition, leaf: Queue) -> None:
             ask.preemption_checked_ns + CHECK_AGAIN_NS if ask.preemption_checked_ns else 0,
         )
         if due_ns > partition.now_ns or attempts >= MAX_ATTEMPTS:
-            _look_at(partition, max(due_ns, partition.now_ns + 1))
+            partition.look_for_preemption_at(max(due_ns, partition.now_ns + 1))
             continue
         attempts += 1
         ask.preemption_checked_ns = partition.now_ns
         if not preempt_for(partition, application, ask):
-            _look_at(partition, partition.now_ns + CHECK_AGAIN_NS)
+            partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 
 
 def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
@@ -115,7 +105,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
             continue
         due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
-            _look_at(partition, due_ns)
+            partition.look_for_preemption_at(due_ns)
             continue
         ledger = Ledger()
         for level in leaf.lineage():

@@ -12,6 +12,7 @@ YUNIKORN, KAI = "yunikorn", "kai"
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 PREEMPT = "preempt"
 RESERVATION_DELAY_NS = seconds(2)
+STALENESS_GRACE_NS = seconds(60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Settings:
     where that takes nothing the reservation lacks. ``filters_state_aware``: a leaf sorted
     ``stateaware`` starts one new application at a time, instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
-    mixture; ``actions`` which may be tried, in their order.
+    mixture; ``actions`` which may be tried, in their order. ``staleness_grace_ns`` is how long a
+    gang may run below its minimum under ``kai``; negative is for ever.
     """
 
     gang_admission: str = WHOLE_GANG
@@ -35,6 +37,7 @@ class Settings:
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = ACTIONS
+    staleness_grace_ns: int = STALENESS_GRACE_NS
 
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
@@ -51,7 +54,16 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=KAI if values.get("policy") == KAI else YUNIKORN,
         actions=_actions(values.get("actions", "")),
+        staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
     )
+
+
+def _grace(text: str) -> int:
+    """Return a grace; one with a minus is for ever, one that does not hold is the default."""
+    if text.startswith("-"):
+        return -1
+    grace_ns = parse_go_duration(text)
+    return STALENESS_GRACE_NS if grace_ns is None else grace_ns
 
 
 def _actions(text: str) -> tuple[str, ...]:

@@ -32,7 +32,12 @@ from services.shim_adapter.mirror.calls import (
 )
 from services.shim_adapter.mirror.recovery import everything, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
+from services.shim_adapter.records import (
+    ApplicationPhase,
+    ApplicationRecord,
+    PodPhase,
+    PodRecord,
+)
 from services.shim_adapter.translation.placeholders import placeholder_pod
 from shared.messages.envelope import CORE, Outgoing
 from shared.messages.interface import (
@@ -322,7 +327,13 @@ class ClusterMirror:
 
     def _release(self, pod: PodRecord, why: TerminationType, message: str) -> None:
         self._asked.pop(pod.uid, None)
-        release = AllocationRelease(pod.spec.application_id, pod.uid, why, message=message)
+        release = AllocationRelease(
+            pod.spec.application_id,
+            pod.uid,
+            why,
+            message=message,
+            has_succeeded=pod.phase is PodPhase.SUCCEEDED,
+        )
         self._send(releases=(release,))
 
     def _release_ask(self, pod: PodRecord) -> None:

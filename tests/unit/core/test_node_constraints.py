@@ -250,6 +250,19 @@ def test_spread_is_looked_at_again_when_a_pod_comes_to_the_smallest_domain():
     assert "x2" in cluster.core.partition.applications["app"].allocations
 
 
+def test_spread_is_looked_at_again_when_the_smallest_domain_goes():
+    """Found by the state machine: a node goes, and with it the domain that held everybody back."""
+    cluster = Cluster("a")
+    cluster.add("n2", "b", vcore=500)
+    even = (SpreadConstraint(ZONE, 1, selector=APP_X),)
+    assert cluster.pod("x1", {"app": "x"}, spread=even) == "n1"
+    assert cluster.pod("x2", {"app": "x"}, spread=even) is None
+    gone = NodeInfo("n2", NodeAction.DECOMISSION)
+    placed = section(cluster.core.update(nodes=(gone,)), "new_allocations")
+    assert [(item.allocation_key, item.node_id) for item in placed] == [("x2", "n1")]
+    cluster.core.check()
+
+
 def test_min_domains_counts_missing_ones_as_empty():
     cluster = Cluster("a", "b")
     wide = (SpreadConstraint(ZONE, 1, selector=APP_X, min_domains=3),)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from services.core.scheduler.actions.topology import Topology
+
 if TYPE_CHECKING:
     from services.core.scheduler.actions.session import Task
 
@@ -29,6 +31,7 @@ class Group:
     min_groups: int | None = None
     members: list["Group"] = field(default_factory=list)
     tasks: list["Task"] = field(default_factory=list)
+    topology: Topology | None = None
 
     @property
     def needed(self) -> int:

@@ -56,6 +56,9 @@ class Task:
     node: int = NO_NODE
     ghost: int = NO_NODE
     only_nodes: frozenset[str] | None = None
+    kind: str = ""  # what other tasks' affinity sees of it
+    near: str = ""  # the label of nodes by which it is kept near tasks of its kind
+    apart: str = ""  # and away from them
 
     @property
     def order(self) -> tuple[int, int]:
@@ -198,6 +201,7 @@ class Session:
         self.idle = capacity.copy()
         self.releasing = np.zeros_like(capacity)
         self.settings = settings or SessionSettings()
+        self.labels: list[dict[str, str]] = [{} for _ in self.node_names]
         self.held_pairs: frozenset[frozenset[str]] = frozenset()  # jobs that may not take turns
         self.queues: list[Queue] = []
         self.jobs: list[Job] = []
@@ -266,6 +270,14 @@ class Session:
                         queue.allocated_fixed[at] += sign * value
 
     # --- looking --------------------------------------------------------------------------------
+
+    def of_kind(self, task: Task) -> Iterator[Task]:
+        """Yield the other tasks of a task's kind that are on a node."""
+        for job in self.jobs:
+            for other in job.tasks:
+                is_there = other.status in (*ACTIVE, Status.RELEASING)
+                if other is not task and other.kind == task.kind and is_there:
+                    yield other
 
     def roots(self) -> list[Queue]:
         """Return the queues that have none above them."""
