@@ -234,10 +234,20 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
     if not request.allocation_key:
         keys = [ask.key for ask in application.asks()] + list(application.replacing_ask)
     for key in keys:
-        drop_ask(partition, application, key)
+        if not drop_ask(partition, application, key) and key in application.allocations:
+            _release_crossed(partition, application, key)
     application.enter()
     application.keep_promise()
     lifecycle.after_asks_removed(partition, application)
+
+
+def _release_crossed(partition: Partition, application: Application, key: str) -> None:
+    """End an allocation whose ask the resource manager took back while it was being decided."""
+    why = TerminationType.STOPPED_BY_RM
+    message = "the ask was released while it was being allocated"
+    _release_one(
+        partition, application, key, AllocationRelease(application.id, key, why, message=message)
+    )
 
 
 # --- allocations --------------------------------------------------------------------------------

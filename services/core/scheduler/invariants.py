@@ -142,11 +142,7 @@ def _reservations(partition: Partition) -> Iterator[str]:
 
 def _reserved_nodes(partition: Partition) -> Iterator[str]:
     for node in partition.nodes.nodes.values():
-        ordinary = [
-            held
-            for held in node.reservations.values()
-            if not (held.is_required or held.has_preempted)
-        ]
+        ordinary = [held for held in node.reservations.values() if held.is_ordinary]
         if len(ordinary) > 1 or (ordinary and len(node.reservations) > 1):
             yield f"node {node.node_id} is reserved for {list(node.reservations)}"
         for key, held in node.reservations.items():

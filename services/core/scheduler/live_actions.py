@@ -30,6 +30,7 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.settings import KAI
 from services.core.scheduler.shapes import Ask, Shape
 from shared.messages.interface import Allocation, TerminationType
@@ -42,6 +43,8 @@ KAI_PRIORITY = 100
 def run(partition: Partition, actions: tuple[str, ...]) -> int:
     """Run actions over the partition and carry out what they decide; return how many decisions."""
     wanted = [name for name in actions if name != engine.ALLOCATE]
+    if not partition.nodes.nodes:
+        return 0
     picture = Picture(partition)
     decisions = engine.run(picture.session, wanted)
     carry_out(partition, decisions)
@@ -58,6 +61,7 @@ class Picture:
         self._only: dict[Shape, frozenset[str] | None] = {}
         names = sorted({name for node in self._nodes for name in node.capacity} - {PODS})
         self._names = tuple(names)
+        self._known = {*names, PODS}
         grace_ns = partition.settings.staleness_grace_ns
         settings = SessionSettings(
             staleness_grace_s=-1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
@@ -113,8 +117,9 @@ class Picture:
     def _add_job(self, application: Application, number: int) -> None:
         allocations = application.allocations.values()
         asks = [ask for ask in application.asks() if self._may_start(application, ask)]
+        kept = [held for held in application.reservations.values() if not held.is_ordinary]
         priorities = [item.priority for item in allocations]
-        priorities += [ask.request.priority for ask in asks]
+        priorities += [ask.request.priority for ask in (*asks, *(held.ask for held in kept))]
         if not priorities:
             return
         job = Job(
@@ -134,7 +139,16 @@ class Picture:
             task = Task(ask.key, job, request, at, ask.request.priority)
             task.only_nodes = self._nodes_for(ask.shape)
             job.tasks.append(task)
+        for at, held in enumerate(kept, start=len(job.tasks)):
+            job.tasks.append(self._waiting_at_its_node(held, job, at))
         self.session.add_job(job)
+
+    def _waiting_at_its_node(self, held: Reservation, job: Job, at: int) -> Task:
+        """Return an ask for which a node is kept: its room is nobody else's."""
+        request = tuple(self._amounts(held.ask.shape.resource, 0))
+        priority = held.ask.request.priority
+        node = self._rows[held.node.node_id]
+        return Task(held.ask.key, job, request, at, priority, Status.PIPELINED, node)
 
     def _may_start(self, application: Application, ask: Ask) -> bool:
         """Return whether an ask waits for room: not for its gang, and for no certain node."""
@@ -145,6 +159,7 @@ class Picture:
             and application.hold(group) is None
             and not ask.has_preempted
             and not ask.shape.constraints.required_node
+            and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
         )
 
     def _minimum(self, application: Application) -> int:

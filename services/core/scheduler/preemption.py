@@ -86,7 +86,7 @@ def _look_in(partition: Partition, leaf: Queue) -> None:
             ask.preemption_checked_ns + CHECK_AGAIN_NS if ask.preemption_checked_ns else 0,
         )
         if due_ns > partition.now_ns or attempts >= MAX_ATTEMPTS:
-            partition.look_for_preemption_at(max(due_ns, partition.now_ns + 1))
+            partition.look_for_preemption_at(max(due_ns, partition.now_ns + LOOK_NS))
             continue
         attempts += 1
         ask.preemption_checked_ns = partition.now_ns

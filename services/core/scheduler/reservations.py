@@ -43,6 +43,11 @@ class Reservation:
     has_preempted: bool = False
     waits_at: Gate | None = None
 
+    @property
+    def is_ordinary(self) -> bool:
+        """Return whether it was made for age alone: not by need of the node, nor by preemption."""
+        return not (self.is_required or self.has_preempted)
+
     def retry(self) -> None:
         """Have the reservation tried in the next cycle."""
         self.waits_at = None
@@ -83,8 +88,7 @@ def unreserve(partition: "Partition", reservation: Reservation) -> None:
 def give_back(partition: "Partition", node: Node, *, only_ordinary: bool = False) -> None:
     """End the reservations of a node; ``only_ordinary`` leaves those who need it or preempted."""
     for reservation in list(node.reservations.values()):
-        is_ordinary = not (reservation.is_required or reservation.has_preempted)
-        if is_ordinary or not only_ordinary:
+        if reservation.is_ordinary or not only_ordinary:
             unreserve(partition, reservation)
 
 

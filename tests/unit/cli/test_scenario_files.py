@@ -57,8 +57,8 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
             ":3: steps.0.pods: .affinity.podAffinity: a map was expected",
         ),
         (
-            "name: x\nscheduler: {actions: []}\nsteps:\n  - advance: 1s\n",
-            ":2: not supported yet: actions",
+            "name: x\nscheduler: {actions: [defragment]}\nsteps:\n  - advance: 1s\n",
+            ":2: scheduler.actions.0: Input should be 'allocate'",
         ),
         (
             "name: x\nnodes:\n  - {name: n, capacity: {cpu: many}}\nsteps:\n  - advance: 1s\n",

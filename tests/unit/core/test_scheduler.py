@@ -5,6 +5,7 @@ import pytest
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
+    AllocationAskRelease,
     AllocationRelease,
     NodeAction,
     NodeInfo,
@@ -206,4 +207,18 @@ def test_a_decision_costs_no_scan_of_those_who_wait():
         releases=(AllocationRelease("app-0", key, TerminationType.STOPPED_BY_RM),)
     )
     assert len(section(responses, "new_allocations")) == 1
+    core.check()
+
+
+def test_an_ask_release_that_crosses_the_allocation_ends_it():
+    """Found on RabbitMQ: a pod is deleted in the moment in which the core decides where it goes."""
+    core = Core(config_of("{name: a}"))
+    core.node("n1", **NODE)
+    core.application("app", "root.a")
+    core.asks("app", ["x", "y"], ONE)
+    release = AllocationAskRelease("app", "x", TerminationType.STOPPED_BY_RM)
+    responses = core.update(ask_releases=(release,))
+    (gone,) = section(responses, "released_allocations")
+    assert (gone.allocation_key, gone.termination_type) == ("x", TerminationType.STOPPED_BY_RM)
+    assert list(core.partition.applications["app"].allocations) == ["y"]
     core.check()

@@ -121,7 +121,8 @@ def _placement(
 ) -> NDArray[np.float64]:
     gpu = session.names.index(GPU) if GPU in session.names else None
     wants_gpu = gpu is not None and task.request[gpu] > 0
-    at = gpu if wants_gpu and gpu is not None else session.names.index(CPU)
+    cpu = session.names.index(CPU) if CPU in session.names else 0
+    at = gpu if wants_gpu and gpu is not None else cpu
     marks = np.zeros(rows.size, dtype=np.float64)
     if gpu is not None and not wants_gpu:
         marks += (session.capacity[rows, gpu] == 0) * _TYPE_MARKS

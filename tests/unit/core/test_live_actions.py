@@ -1,0 +1,102 @@
+"""The policy kai on the live partition: what the picture must not overlook."""
+
+from services.core.scheduler.live_actions import Picture
+from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
+from tests.builders import Core, config_of, section
+
+GPU = "nvidia.com/gpu"
+KAI = (("policy", "kai"),)
+
+
+def leaf(name: str, gpus: int) -> str:
+    return "{name: %s, resources: {guaranteed: {%s: %d}}}" % (name, GPU, gpus)
+
+
+def cluster(nodes: int = 2, gpus: int = 2) -> Core:
+    """Return a cluster that queue one has filled, of which queue two is owed half."""
+    half = nodes * gpus // 2
+    core = Core(config_of(leaf("one", half), leaf("two", half)), settings=KAI)
+    for at in range(nodes):
+        core.node(f"n{at}", **{"vcore": 10_000, GPU: gpus, "pods": 100})
+    core.application("greedy", "root.one")
+    keys = [f"g{at}" for at in range(nodes * gpus)]
+    core.asks("greedy", keys, {"vcore": 100, GPU: 1, "pods": 1})
+    core.application("owed", "root.two")
+    return core
+
+
+def want(core: Core, key: str, **resource: int) -> None:
+    core.asks("owed", [key], {"pods": 1, **resource})
+
+
+def look(core: Core) -> list[str]:
+    if "preemption" not in core.partition.timers:
+        return []
+    responses = core.fire_own("preemption")
+    core.check()
+    return [item.allocation_key for item in section(responses, "released_allocations")]
+
+
+def test_room_that_is_kept_is_nobody_elses():
+    core = cluster()
+    want(core, "o1", vcore=100, **{GPU: 1})
+    first = look(core)
+    assert len(first) == 1
+    want(core, "o2", vcore=100, **{GPU: 1})
+    second = look(core)  # the first victim has not gone yet: its room is o1's
+    assert len(second) == 1
+    assert first != second
+    for key in first + second:
+        release = AllocationRelease("greedy", key, TerminationType.PREEMPTED_BY_SCHEDULER)
+        core.update(releases=(release,))
+    assert set(core.partition.applications["owed"].allocations) == {"o1", "o2"}
+    for _ in range(5):
+        assert look(core) == []
+
+
+def test_a_type_that_no_node_has_evicts_nobody():
+    core = cluster()
+    want(core, "o1", **{GPU: 1, "example.com/fpga": 1})
+    assert look(core) == []
+
+
+def test_a_cordoned_node_gives_nothing():
+    core = cluster()
+    nodes = tuple(NodeInfo(f"n{at}", NodeAction.DRAIN_NODE) for at in range(2))
+    core.update(nodes=nodes)
+    want(core, "o1", vcore=100, **{GPU: 1})
+    assert look(core) == []
+
+
+def test_nodes_without_cpu_and_no_nodes_at_all():
+    core = Core(config_of("{name: a}", "{name: b}"), settings=KAI)
+    core.application("app", "root.a")
+    core.asks("app", ["k"], {"memory": 5})
+    assert look(core) == []
+    core.node("n1", memory=9)
+    core.asks("app", ["k2"], {"memory": 5})
+    core.application("high", "root.a")
+    core.asks("high", ["h"], {"memory": 9}, priority=5)
+    assert look(core) == ["k"]
+
+
+def test_those_that_may_not_be_preempted_are_no_victims():
+    core = Core(config_of(leaf("one", 1), leaf("two", 1)), settings=KAI)
+    core.node("n0", **{"vcore": 10_000, GPU: 2, "pods": 100})
+    core.application("greedy", "root.one")
+    core.asks("greedy", ["g0", "g1"], {"vcore": 1, GPU: 1}, allow_preempt_self=False)
+    core.application("owed", "root.two")
+    want(core, "o1", vcore=1, **{GPU: 1})
+    assert look(core) == []
+
+
+def test_a_picture_has_what_the_partition_has():
+    core = cluster()
+    want(core, "o1", vcore=100, **{GPU: 1})
+    session = Picture(core.partition).session
+    at = session.names.index(GPU)
+    assert int(session.idle[:, at].sum()) == 0
+    queues = {queue.name: queue for queue in session.queues}
+    assert queues["root.one"].allocated[at] == 4
+    assert queues["root.one"].quota[at] == queues["root.two"].quota[at] == 2
+    assert queues["root"].allocated[at] == 4
