@@ -1,4 +1,4 @@
-"""YuniKorn's own metrics from the read model, in Prometheus' form (contract section 7.3).
+"""YuniKorn's own metrics, and Muster's of the same kind, from the read model (contract 7.3).
 
 Those of queues, applications and nodes; what a Go runtime or a scheduling loop of YuniKorn's shape
 would measure has no counterpart here.
@@ -38,6 +38,7 @@ class _Metrics(Collector):
         yield _by_state(states)
         yield from self._queues(states)
         yield self._nodes()
+        yield self._cycles()
 
     def _states(self) -> Counter[tuple[str, str]]:
         """Return how many applications are in a state, by queue."""
@@ -82,6 +83,14 @@ class _Metrics(Collector):
                     resources.add_metric([path, what, name], value)
         yield applications
         yield resources
+
+    def _cycles(self) -> CounterMetricFamily:
+        family = CounterMetricFamily(
+            "muster_eviction_cycles_total", "Pairs of applications that evicted each other by turns"
+        )
+        partition = self._model.partition
+        family.add_metric([], partition.eviction_cycles if partition is not None else 0)
+        return family
 
     def _nodes(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily("yunikorn_scheduler_node", "Nodes by state", labels=["state"])

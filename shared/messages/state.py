@@ -45,6 +45,7 @@ class PartitionState:
     state_time_ns: int
     config_warnings: tuple[str, ...] = ()
     quota_preemption_enabled: bool = False
+    eviction_cycles: int = 0  # pairs of applications that evicted each other by turns
     placement_rules: tuple["PlacementRuleState", ...] = ()
 
 

@@ -63,6 +63,7 @@ def pair_held(partition: Partition, one: str, other: str) -> None:
         f"applications {one} and {other} evicted each other in turn: neither takes from the other "
         "for 10 minutes"
     )
+    partition.outbox.partition_changed = True
     for name, reference in ((one, other), (other, one)):
         event = EventState(APP, name, text, partition.now_ns, reference_id=reference)
         partition.outbox.say_event(event)

@@ -55,6 +55,7 @@ def partition_state(partition: "Partition") -> PartitionState:
         state_time_ns=partition.config_time_ns,
         config_warnings=partition.config_warnings,
         quota_preemption_enabled=partition.quota_preemption_enabled,
+        eviction_cycles=partition.evictions.cycles,
         placement_rules=tuple(
             PlacementRuleState(tuple(map(_rule_state, chain(rule))))
             for rule in partition.rules.all()

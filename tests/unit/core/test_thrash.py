@@ -57,3 +57,5 @@ def test_a_closed_cycle_is_an_event_of_both():
         if "evicted each other in turn" in event.message
     ]
     assert [event.object_id for event in events] == ["leaf1", "leaf2"]
+    told = [p for a in core.answers[before:] for p in getattr(a.message, "partitions", ())]
+    assert told[-1].eviction_cycles == 1

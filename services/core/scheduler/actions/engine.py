@@ -82,7 +82,7 @@ def consolidate(session: Session) -> list[Decision]:
     if most == 0:
         return []
     jobs = [job for job in session.jobs if policies.may_consolidate(job)]
-    return _solve_each(session, jobs, policies.consolidation)
+    return _solve_each(session, jobs, lambda _: policies.consolidation(most))
 
 
 def reclaim(session: Session) -> list[Decision]:

@@ -40,12 +40,13 @@ def may_take(job: Job, tasks: list[Task]) -> bool:
 # --- consolidation --------------------------------------------------------------------------------
 
 
-def consolidation(_: Job) -> Search:
+def consolidation(max_victims: int) -> Search:
     """Return a search in which others only move: whoever is evicted has a new place."""
     return Search(
         is_victim=lambda other: other.preemptible and has_victims(other),
         agrees=lambda left: not left,
         may_take=may_take,
+        max_victims=max_victims,
     )
 
 

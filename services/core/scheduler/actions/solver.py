@@ -25,7 +25,7 @@ from services.core.scheduler.actions.ordering import (
     tasks_to_allocate,
 )
 from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.actions.session import Job, Session, Status, Task
+from services.core.scheduler.actions.session import UNLIMITED, Job, Session, Status, Task
 from services.core.scheduler.actions.statement import Statement
 
 MAX_SCENARIOS = 5_000
@@ -33,11 +33,15 @@ MAX_SCENARIOS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What an action looks for: who may be a victim, and which outcome it agrees to."""
+    """What an action looks for: who may be a victim, and which outcome it agrees to.
+
+    ``max_victims`` bounds how many of them are accumulated for one job; negative is no bound.
+    """
 
     is_victim: Callable[[Job], bool]
     agrees: Callable[[list[Unit]], bool]
     may_take: Callable[[Job, list[Task]], bool]
+    max_victims: int = UNLIMITED
 
 
 def solve(session: Session, job: Job, search: Search) -> Statement | None:
@@ -57,7 +61,7 @@ def solve(session: Session, job: Job, search: Search) -> Statement | None:
     simulated = 0
     seen: set[frozenset[Task]] = set()
     for scenarios in (_of_one_node, _of_several_nodes):
-        for units in scenarios(session, tasks, victims):
+        for units in scenarios(session, tasks, _accumulated(session, victims, search)):
             evicted = frozenset(task for _, group in units for task in group)
             if evicted in seen:
                 continue
@@ -74,10 +78,13 @@ def solve(session: Session, job: Job, search: Search) -> Statement | None:
 # --- scenarios ------------------------------------------------------------------------------------
 
 
-def _accumulated(session: Session, victims: list[Job]) -> Iterator[list[Unit]]:
+def _accumulated(session: Session, victims: list[Job], search: Search) -> Iterator[list[Unit]]:
+    """Yield the victims taken so far, the same list that grows, up to as many as may be."""
     order = VictimOrder(session, victims)
     units: list[Unit] = []
     while (unit := order.pop()) is not None:
+        if len(units) == search.max_victims:
+            return
         units.append(unit)
         yield units
 
@@ -117,11 +124,13 @@ class _Freed:
         return bool((here >= self.smallest).all())
 
 
-def _of_one_node(session: Session, tasks: list[Task], victims: list[Job]) -> Iterator[list[Unit]]:
+def _of_one_node(
+    session: Session, tasks: list[Task], accumulated: Iterator[list[Unit]]
+) -> Iterator[list[Unit]]:
     """Yield, after every victim, those on each node that it is on."""
     units_on: dict[int, list[Unit]] = {}
     freed = _Freed(session, tasks)
-    for units in _accumulated(session, victims):
+    for units in accumulated:
         latest = units[-1]
         nodes = freed.add(latest)
         for node in nodes:
@@ -132,11 +141,11 @@ def _of_one_node(session: Session, tasks: list[Task], victims: list[Job]) -> Ite
 
 
 def _of_several_nodes(
-    session: Session, tasks: list[Task], victims: list[Job]
+    session: Session, tasks: list[Task], accumulated: Iterator[list[Unit]]
 ) -> Iterator[list[Unit]]:
     """Yield, after every victim, growing numbers of the nodes that victims are on."""
     freed = _Freed(session, tasks)
-    for units in _accumulated(session, victims):
+    for units in accumulated:
         freed.add(units[-1])
         if not freed.is_enough():
             continue
