@@ -263,16 +263,7 @@ def _keep_node(partition: Partition, decision: Decision) -> None:
     application = partition.applications[decision.job]
     node = partition.nodes.nodes[decision.node]
     for ask in _asks_named(application, decision.task):
-        ask.has_preempted = True
-        if not ask.has_kept_room:
-            ask.has_kept_room = True
-            application.queue.keep(ask.shape.resource)
-        if ask.key in application.reservations:
-            reservations.unreserve(partition, application.reservations[ask.key])
-        reservations.give_back(partition, node, only_ordinary=True)
-        held = reservations.reserve(partition, application, ask, node, is_required=False)
-        held.has_preempted = True
-        held.retry()
+        reservations.keep_freed_room(partition, application, ask, node).retry()
     if application.is_gang and not application.gang_admitted:
         application.admit()
         if application.parked_at is not None:

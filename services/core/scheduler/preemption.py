@@ -150,7 +150,6 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
     if found is None:
         return False
     node, chosen = found
-    ask.has_preempted = True
     for victim in chosen:
         owner = partition.applications[victim.allocation.application_id]
         key = victim.allocation.allocation_key
@@ -163,14 +162,7 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
         events.preempted(partition, owner, key, by=ask.key, application=application)
         if partition.evictions.evicted(owner.id, application.id, partition.now_ns):
             events.pair_held(partition, owner.id, application.id)
-    if not ask.has_kept_room:
-        ask.has_kept_room = True
-        leaf.keep(ask.shape.resource)
-    if ask.key in application.reservations:
-        reservations.unreserve(partition, application.reservations[ask.key])
-    reservations.give_back(partition, node, only_ordinary=True)
-    held = reservations.reserve(partition, application, ask, node, is_required=False)
-    held.has_preempted = True
+    reservations.keep_freed_room(partition, application, ask, node)
     return True
 
 

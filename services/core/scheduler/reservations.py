@@ -70,6 +70,25 @@ def reserve(
     return reservation
 
 
+def keep_freed_room(
+    partition: "Partition", application: "Application", ask: Ask, node: Node
+) -> Reservation:
+    """Keep for an ask the room that others give up for it: on the node, and in its queues.
+
+    It stays so until the ask starts or goes, or loses the node; then it may preempt once more.
+    """
+    ask.has_preempted = True
+    if not ask.has_kept_room:
+        ask.has_kept_room = True
+        application.queue.keep(ask.shape.resource)
+    if ask.key in application.reservations:
+        unreserve(partition, application.reservations[ask.key])
+    give_back(partition, node, only_ordinary=True)
+    held = reserve(partition, application, ask, node, is_required=False)
+    held.has_preempted = True
+    return held
+
+
 def unreserve(partition: "Partition", reservation: Reservation) -> None:
     """End a reservation; the node is there for everybody again once it has no other."""
     key, node = reservation.ask.key, reservation.node
@@ -79,6 +98,9 @@ def unreserve(partition: "Partition", reservation: Reservation) -> None:
     if reservation.waits_at is not None:
         reservation.waits_at.reservations.pop(reservation, None)
     node.reservations.pop(key, None)
+    if reservation.has_preempted and reservation.ask.has_kept_room:
+        reservation.ask.has_kept_room = reservation.ask.has_preempted = False
+        reservation.application.queue.keep_no_more(reservation.ask.shape.resource)
     if node.node_id in partition.nodes.nodes:
         partition.nodes.refresh(node)
         partition.node_improved(node)

@@ -5,7 +5,13 @@ import pytest
 from services.core.scheduler.preemption_victims import eligible_victims
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.quota_preemption import preemptable
-from shared.messages.interface import AllocationRelease, TerminationType, UpdateConfiguration
+from shared.messages.interface import (
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+    UpdateConfiguration,
+)
 from shared.messages.protocol import TimerKind
 from tests.builders import Core, config_of, section
 
@@ -250,6 +256,19 @@ def test_kept_room_is_given_back_with_the_ask():
     core.update(releases=(AllocationRelease("leaf2", "wants", TerminationType.STOPPED_BY_RM),))
     assert core.partition.root.kept == {}
     assert core.confirm("leaf1", "v2") == ["again"]
+
+
+def test_who_loses_the_node_that_was_freed_for_it_may_preempt_once_more():
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), nodes={"n1": 5, "n2": 5})
+    core.run("leaf1", "v1", 5)
+    core.run("leaf1", "v2", 5)
+    core.run("leaf2", "wants", 5)
+    assert core.look() == ["v2"]
+    core.update(nodes=(NodeInfo("n2", NodeAction.DECOMISSION),))
+    core.check()
+    assert core.partition.root.kept == {}
+    assert core.look() == ["v1"]
+    assert core.confirm("leaf1", "v1") == ["wants"]
 
 
 def test_a_gang_that_is_owed_its_room_takes_it():
