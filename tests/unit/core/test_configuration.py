@@ -4,6 +4,7 @@ import pytest
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
+from shared.queueconfig import load_configuration
 
 HEAD = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n"
 
@@ -83,3 +84,14 @@ def test_a_bad_configuration_is_refused_with_where_and_why(text, message):
     with pytest.raises(ConfigurationError) as caught:
         parse_configuration(text)
     assert message in str(caught.value)
+
+
+def test_n_11_a_second_partition_gets_a_root_of_its_own_and_a_warning():
+    text = (
+        "partitions: [{name: default, queues: [{name: root}]}, "
+        "{name: gpu, queues: [{name: production}, {name: test}]}]"
+    )
+    gpu = load_configuration(text).partitions[1]
+    assert [queue.name for queue in gpu.queues] == ["root"]
+    assert [queue.name for queue in gpu.queues[0].queues] == ["production", "test"]
+    assert "partition gpu is read and not scheduled" in " ".join(parse_configuration(text).warnings)

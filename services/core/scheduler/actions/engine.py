@@ -12,9 +12,11 @@ from services.core.scheduler.actions.capacity import over_capacity
 from services.core.scheduler.actions.fair_share import set_fair_shares
 from services.core.scheduler.actions.ordering import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.actions.session import Job, Session, Status, request_of
+from services.core.scheduler.actions.plugins import Plugin, Plugins, registered
+from services.core.scheduler.actions.session import Job, Session, Status
 from services.core.scheduler.actions.solver import Search, solve
 from services.core.scheduler.actions.statement import Decision, Statement
+from services.core.scheduler.actions.topology import near_others
 
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
@@ -25,7 +27,24 @@ class UnknownActionError(ValueError):
     """There is no such action; the message names those that there are."""
 
 
-def run(session: Session, actions: Sequence[str] = DEFAULT_ACTIONS) -> list[Decision]:
+def queue_capacity(plugins: Plugins) -> None:
+    """Limits of queues for everybody, quotas for what may not be preempted."""
+    plugins.capacity.append(over_capacity)
+
+
+def pod_affinity(plugins: Plugins) -> None:
+    """Tasks that are kept near others of their kind, or away from them."""
+    plugins.feasible.append(near_others)
+
+
+DEFAULT_PLUGINS: tuple[Plugin, ...] = (queue_capacity, pod_affinity)
+
+
+def run(
+    session: Session,
+    actions: Sequence[str] = DEFAULT_ACTIONS,
+    plugins: Sequence[Plugin] = DEFAULT_PLUGINS,
+) -> list[Decision]:
     """Run actions one after another; return every decision in order. Raises UnknownActionError."""
     known: dict[str, Callable[[Session], list[Decision]]] = {
         ALLOCATE: allocate,
@@ -37,6 +56,7 @@ def run(session: Session, actions: Sequence[str] = DEFAULT_ACTIONS) -> list[Deci
     for name in actions:
         if name not in known:
             raise UnknownActionError(f"no action {name!r}; there are {', '.join(known)}")
+    session.plugins = registered(plugins)
     set_fair_shares(session)
     return [decision for name in actions for decision in known[name](session)]
 
@@ -47,7 +67,7 @@ def allocate(session: Session) -> list[Decision]:
     order = JobOrder(session, [job for job in session.jobs if is_ready(job)])
     while (job := order.pop()) is not None:
         tasks = tasks_to_allocate(job)
-        if over_capacity(job, request_of(tasks, session.width)):
+        if not policies.may_take(session, job, tasks):
             continue
         statement = Statement(session)
         if not place_job(statement, job, tasks):
@@ -99,7 +119,7 @@ def preempt(session: Session) -> list[Decision]:
     """Take from lower priorities of the same queue."""
 
     def search_of(job: Job) -> Search | None:
-        return policies.preemption(job) if policies.may_preempt(job) else None
+        return policies.preemption(job) if policies.may_preempt(session, job) else None
 
     return _solve_each(session, [job for job in session.jobs if is_ready(job)], search_of)
 

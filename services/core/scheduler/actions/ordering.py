@@ -25,7 +25,7 @@ from services.core.scheduler.actions.session import (
 )
 
 QueueKey = tuple[Any, ...]
-JobKey = tuple[int, int, int]
+JobKey = tuple[Any, ...]
 NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
 
 
@@ -112,14 +112,18 @@ class JobOrder:
         self._tasks_of = tasks_of
         self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
         for job in jobs:
-            self._waiting.setdefault(job.queue, []).append((job.order, job))
+            self._waiting.setdefault(job.queue, []).append((self._key(job), job))
         for waiting in self._waiting.values():
             heapify(waiting)
         self._tops: list[Queue] = session.roots()
 
     def push(self, job: Job) -> None:
         """Put a job back."""
-        heappush(self._waiting.setdefault(job.queue, []), (job.order, job))
+        heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
+
+    def _key(self, job: Job) -> JobKey:
+        first = [key(job) for key in self._session.plugins.job_order]
+        return (*first, *job.order)
 
     def pop(self) -> Job | None:
         """Take the next job, or None when there is none."""

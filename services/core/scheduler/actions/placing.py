@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from services.core.scheduler.actions.groups import Group
 from services.core.scheduler.actions.session import Job, Session, Status, Task, is_placed
 from services.core.scheduler.actions.statement import Statement
-from services.core.scheduler.actions.topology import Domain, domains, near_others, same_domain
+from services.core.scheduler.actions.topology import Domain, domains, same_domain
 
 GPU = "nvidia.com/gpu"
 CPU = "vcore"
@@ -103,9 +103,10 @@ def best_node(session: Session, task: Task, where: Domain) -> tuple[int, bool] |
     fits = where.rows & np.all(free[:, needed] >= request[needed], axis=1)
     if task.only_nodes is not None:
         fits &= np.array([name in task.only_nodes for name in session.node_names])
-    others = near_others(session, task)
-    if others is not None:
-        fits &= others
+    for feasible in session.plugins.feasible:
+        open_rows = feasible(session, task)
+        if open_rows is not None:
+            fits &= open_rows
     rows = np.flatnonzero(fits)
     if not rows.size:
         return None

@@ -6,7 +6,7 @@ Source: contract kai.md, 1.3 to 1.6.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from services.core.scheduler.actions.capacity import leveled, over_capacity, over_fair_share
+from services.core.scheduler.actions.capacity import leveled, over_fair_share
 from services.core.scheduler.actions.ordering import Unit, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.session import (
     UNLIMITED,
@@ -30,11 +30,9 @@ def has_victims(job: Job) -> bool:
     return job.placed > 0
 
 
-def may_take(job: Job, tasks: list[Task]) -> bool:
-    """Return whether the queues on the path may take tasks of a job."""
-    if not tasks:
-        return False
-    return not over_capacity(job, request_of(tasks, len(tasks[0].request)))
+def may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
+    """Return whether nothing but room keeps a job from taking tasks."""
+    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
 
 
 # --- consolidation --------------------------------------------------------------------------------
@@ -45,7 +43,7 @@ def consolidation(max_victims: int) -> Search:
     return Search(
         is_victim=lambda other: other.preemptible and has_victims(other),
         agrees=lambda left: not left,
-        may_take=may_take,
+        action="consolidation",
         max_victims=max_victims,
     )
 
@@ -70,12 +68,12 @@ def preemption(job: Job) -> Search:
             and _may_go(other, _min_runtime(other.queue, "preempt"))
         )
 
-    return Search(is_victim=is_victim, agrees=lambda _: True, may_take=may_take)
+    return Search(is_victim=is_victim, agrees=lambda _: True, action="preempt")
 
 
-def may_preempt(job: Job) -> bool:
+def may_preempt(session: Session, job: Job) -> bool:
     """Return whether a job may look for victims in its own queue."""
-    return is_ready(job) and job.waits_s <= 0 and may_take(job, tasks_to_allocate(job))
+    return is_ready(job) and job.waits_s <= 0 and may_take(session, job, tasks_to_allocate(job))
 
 
 def _may_go(job: Job, min_runtime_s: int) -> bool:
@@ -121,7 +119,7 @@ class Reclaim:
 
     def search(self) -> Search:
         """Return the search."""
-        return Search(self._is_victim, self._agrees, may_take)
+        return Search(self._is_victim, self._agrees, "reclaim")
 
     def _is_victim(self, other: Job) -> bool:
         if not other.preemptible or not has_victims(other) or other.queue is self.job.queue:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.actions.groups import Group
+from services.core.scheduler.actions.plugins import Plugins
 
 UNLIMITED = -1
 Amount = tuple[int, ...]
@@ -202,6 +203,7 @@ class Session:
         self.releasing = np.zeros_like(capacity)
         self.settings = settings or SessionSettings()
         self.labels: list[dict[str, str]] = [{} for _ in self.node_names]
+        self.plugins = Plugins()  # those that an engine runs with
         self.held_pairs: frozenset[frozenset[str]] = frozenset()  # jobs that may not take turns
         self.queues: list[Queue] = []
         self.jobs: list[Job] = []
@@ -259,6 +261,8 @@ class Session:
             self.releasing[task.ghost] += amount
         if status in ACTIVE:
             self._count_queues(task, sign)
+            for moved in self.plugins.moved:
+                moved(task, sign)
 
     def _count_queues(self, task: Task, sign: int) -> None:
         is_fixed = not task.job.preemptible

@@ -25,7 +25,14 @@ from services.core.scheduler.actions.ordering import (
     tasks_to_allocate,
 )
 from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.actions.session import UNLIMITED, Job, Session, Status, Task
+from services.core.scheduler.actions.session import (
+    UNLIMITED,
+    Job,
+    Session,
+    Status,
+    Task,
+    request_of,
+)
 from services.core.scheduler.actions.statement import Statement
 
 MAX_SCENARIOS = 5_000
@@ -40,14 +47,14 @@ class Search:
 
     is_victim: Callable[[Job], bool]
     agrees: Callable[[list[Unit]], bool]
-    may_take: Callable[[Job, list[Task]], bool]
+    action: str
     max_victims: int = UNLIMITED
 
 
 def solve(session: Session, job: Job, search: Search) -> Statement | None:
     """Return a statement that lets a job start, or None; the session is as before then."""
     tasks = tasks_to_allocate(job)
-    if not tasks or not search.may_take(job, tasks):
+    if not _may_take(session, job, tasks):
         return None
     victims = [
         other
@@ -55,6 +62,7 @@ def solve(session: Session, job: Job, search: Search) -> Statement | None:
         if other is not job
         and frozenset((other.name, job.name)) not in session.held_pairs
         and search.is_victim(other)
+        and session.plugins.may_take_from(search.action, other, job)
     ]
     if not victims or not _could_ever_fit(session, tasks, victims):
         return None
@@ -191,13 +199,19 @@ def _simulate(session: Session, job: Job, units: list[Unit], search: Search) -> 
     for _, tasks in units:
         for task in tasks:
             statement.evict(task)
-    if _place_again(statement, job, units, search) and search.agrees(_still_evicted(units)):
-        return statement
+    if _place_again(statement, job, units):
+        left = _still_evicted(units)
+        if search.agrees(left) and session.plugins.agree(search.action, job, left):
+            return statement
     statement.discard()
     return None
 
 
-def _place_again(statement: Statement, job: Job, units: list[Unit], search: Search) -> bool:
+def _may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
+    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
+
+
+def _place_again(statement: Statement, job: Job, units: list[Unit]) -> bool:
     """Place the job and the victims in the order of fairness; return whether the job got its room.
 
     The order is that of all who wait, though only the job and the victims are tried: where another
@@ -223,7 +237,9 @@ def _place_again(statement: Statement, job: Job, units: list[Unit], search: Sear
             if tasks and _wait_for_room(statement, candidate, tasks):
                 to_try[candidate] = None
                 order.push(candidate)
-        elif not search.may_take(job, tasks) or not _wait_for_room(statement, job, tasks):
+        elif not _may_take(statement.session, job, tasks) or not _wait_for_room(
+            statement, job, tasks
+        ):
             return False
     return True
 
