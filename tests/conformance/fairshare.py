@@ -9,8 +9,11 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # also when it is run by its path
+
 from services.core.scheduler.actions.fair_share import Claim, divide
 from services.core.scheduler.actions.session import UNLIMITED
+from tests.conformance.kai import read_rows
 
 
 def amount(value):
@@ -62,10 +65,8 @@ def main() -> int:
     parser.add_argument("--output", choices=["text", "json"], default="text")
     options = parser.parse_args()
     results = []
-    for line in options.file.read_text().splitlines():
-        if line.strip():
-            row = json.loads(line)
-            results.append({"id": row["id"], "title": row["title"], "wrong": differences(row)})
+    for row in read_rows(options.file):
+        results.append({"id": row["id"], "title": row["title"], "wrong": differences(row)})
     if options.output == "json":
         print(json.dumps(results, indent=2))
     else:

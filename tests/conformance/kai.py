@@ -316,6 +316,16 @@ def run_row(row: dict) -> list[tuple[str, str]]:
     return []
 
 
+def read_rows(file: Path) -> list[dict]:
+    """Return the rows of a file; one that cannot be read ends the run with status 2."""
+    try:
+        lines = file.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        print(f"{file}: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
 def main() -> int:
     """Run a file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -324,10 +334,7 @@ def main() -> int:
     parser.add_argument("--tier", choices=["core", "ext"])
     options = parser.parse_args()
     results = []
-    for line in options.file.read_text().splitlines():
-        if not line.strip():
-            continue
-        row = json.loads(line)
+    for row in read_rows(options.file):
         if options.tier and row["tier"] != options.tier:
             continue
         try:
@@ -350,9 +357,8 @@ def show(results: list[dict], *, as_json: bool) -> None:
         totals[result["action"]] += 1
         held[result["action"]] += not result["wrong"]
         kind = result["wrong"][0][0] if result["wrong"] else "ok"
-        print(f"{kind:<13} {result['id']}")
-        for _, sentence in result["wrong"]:
-            print(f"              {sentence}")
+        said = "; ".join(sentence for _, sentence in result["wrong"])
+        print(f"{kind:<13} {result['id']}" + (f": {said}" if said else ""))
     for action, total in totals.items():
         print(f"{action}: {held[action]} of {total}")
 
