@@ -267,7 +267,7 @@ def _strict(name: str, hint: Any) -> Any:
         return Annotated[hint, Field(strict=True)]
     if get_origin(hint) in (Mapping, dict) and get_args(hint) == (str, int):
         return dict[str, _INT64]
-    if isinstance(hint, type(Mapping[str, int] | None)):
+    if hint == Mapping[str, int] | None:
         return dict[str, _INT64] | None
     return hint
 

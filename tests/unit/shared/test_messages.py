@@ -27,6 +27,7 @@ from shared.messages.sections import (
     contents_by_application,
     story_of,
 )
+from shared.messages.state import QueueState, StateDelta, TemplateState
 from shared.model.ids import child_traceparent, is_traceparent
 from shared.model.quantity import QuantityError, parse_config_quantity, parse_pod_quantity
 from shared.model.states import (
@@ -232,3 +233,19 @@ def test_a_traceparent_keeps_its_trace_and_gets_a_span_of_its_own():
 def test_an_answer_goes_to_whom_it_names():
     assert reply_address("api.one#7").routing_key == "api.one"
     assert reply_address("") is None
+
+
+def test_a_record_that_may_be_missing_survives_the_wire():
+    """Found by a scenario: a queue with a child template never reached the API."""
+    template = TemplateState({"vcore": 2000}, None, 1, {"priority.offset": "4"})
+    queues = tuple(
+        QueueState(
+            path=f"root.{at}", parent="root", is_leaf=False, is_managed=True, status="Active",
+            max_resource=None, guaranteed_resource={"vcore": 1}, allocated={}, pending={},
+            properties={}, max_running_apps=0, running_apps=0, allocating_accepted_apps=(),
+            sort_policy="fifo", priority_sorting=True, current_priority=0, template=found,
+        )
+        for at, found in enumerate((template, None, template))
+    )  # fmt: skip
+    delta = StateDelta(queues=queues)
+    assert codec.decode("StateDelta", codec.encode(delta)) == delta
