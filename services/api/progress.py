@@ -36,13 +36,14 @@ def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
     }
 
 
-def _reasons(model: Model, view: ApplicationView) -> list[dict[str, Any]]:
-    """Return each reason that asks wait for, with how many do and the numbers behind it."""
+def _reasons(model: Model, *views: ApplicationView) -> list[dict[str, Any]]:
+    """Return what asks wait for, the commonest first: each reason with its numbers and how many."""
     counts: Counter[tuple[str, str]] = Counter()
-    for ask in view.asks.values():
-        waiting = model.why(view, ask)
-        if waiting is not None:
-            counts[waiting.reason, waiting.message] += 1
+    for view in views:
+        for ask in view.asks.values():
+            waiting = model.why(view, ask)
+            if waiting is not None:
+                counts[waiting.reason, waiting.message] += 1
     return [
         {"reason": reason, "message": message, "asks": count}
         for (reason, message), count in counts.most_common(_MOST_REASONS)
@@ -100,32 +101,15 @@ def outstanding(model: Model) -> list[dict[str, Any]]:
     ]
 
 
-def queue_waits(model: Model, path: str) -> list[dict[str, Any]]:
-    """Return what holds a leaf's asks back: each reason once, those with most asks first.
-
-    Above a leaf, those of every leaf below it.
-    """
-    counts: Counter[tuple[str, str]] = Counter()
-    for view in model.applications.values():
-        queue = view.summary.queue_name
-        if queue != path and not queue.startswith(f"{path}."):
-            continue
-        for ask in view.asks.values():
-            waiting = model.why(view, ask)
-            if waiting is not None:
-                counts[waiting.reason, waiting.message] += 1
-    return [
-        {"reason": reason, "message": message, "asks": count}
-        for (reason, message), count in counts.most_common(_MOST_REASONS)
-    ]
-
-
 def queue_tree(model: Model) -> dict[str, Any]:
     """Return the tree as YuniKorn's answer has it, with what holds each leaf back."""
+    by_leaf: dict[str, list[ApplicationView]] = {}
+    for view in model.applications.values():
+        by_leaf.setdefault(view.summary.queue_name, []).append(view)
 
     def add_waits(info: dict[str, Any]) -> dict[str, Any]:
         children = [add_waits(child) for child in info.get("children", [])]
-        own = queue_waits(model, info["queuename"]) if info["isLeaf"] else []
+        own = _reasons(model, *by_leaf.get(info["queuename"], ())) if info["isLeaf"] else []
         return {**info, "children": children, "waiting": own}
 
     return add_waits(queue_info(model, ROOT, subtree=True, partition="default"))

@@ -11,7 +11,7 @@ Source: contract section 6.9; cases X-02, X-10, X-11.
 from dataclasses import dataclass, field
 
 from services.core.scheduler.queues import Queue
-from shared.model.resources import Resource, ResourceView, add_into, subtract_into
+from shared.model.resources import Resource, ResourceView, add_into, smaller_of, subtract_into
 
 
 @dataclass(slots=True)
@@ -64,12 +64,4 @@ def left(queue: Queue | None, asking: Queue, ledger: Ledger) -> Resource | None:
         asking_left = own_left(asking, ledger)
         if any(asking_left.values()):
             return None
-    return smallest(own, above or {})
-
-
-def smallest(one: ResourceView, other: ResourceView) -> Resource:
-    """Return the smaller of two amounts, type by type; a type in one alone is kept."""
-    result = dict(one)
-    for name, value in other.items():
-        result[name] = min(value, result[name]) if name in result else value
-    return result
+    return smaller_of(own, above or {})

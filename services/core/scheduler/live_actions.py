@@ -9,11 +9,9 @@ Placing what fits is the cycle's own work and is not done here. Accelerators and
 a node has count as vcore and memory do; ``pods`` is left to the cycle.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from services.core.scheduler import events, reservations
+from services.core.scheduler import reservations
 from services.core.scheduler.actions import engine
 from services.core.scheduler.actions.session import (
     NO_NODE,
@@ -33,6 +31,7 @@ from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.settings import KAI
 from services.core.scheduler.shapes import Ask, Shape
+from services.core.scheduler.victims import evict
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import PODS, ResourceView
 from shared.model.units import NANOS_PER_SECOND
@@ -246,31 +245,23 @@ def _evict(partition: Partition, decision: Decision) -> None:
     if decision.task not in application.allocations or decision.task in application.released:
         return
     what = f"to make room for application {by}" if by else "its gang has lost its minimum"
-    partition.release(
-        application,
-        decision.task,
-        TerminationType.PREEMPTED_BY_SCHEDULER,
-        f"preempting allocations {what}",
-    )
+    message = f"preempting allocations {what}"
     winner = partition.applications.get(by)
     if winner is not None:
-        events.preempted(partition, application, decision.task, by=by, application=winner)
-        if partition.evictions.evicted(application.id, by, partition.now_ns):
-            events.pair_held(partition, application.id, by)
+        evict(partition, application, decision.task, winner, by=by, message=message)
+    else:
+        ended_by = TerminationType.PREEMPTED_BY_SCHEDULER
+        partition.release(application, decision.task, ended_by, message)
 
 
 def _keep_node(partition: Partition, decision: Decision) -> None:
     application = partition.applications[decision.job]
     node = partition.nodes.nodes[decision.node]
-    for ask in _asks_named(application, decision.task):
+    group = application.group_of.get(decision.task)
+    if group is not None:
+        ask = group.asks[decision.task]
         reservations.keep_freed_room(partition, application, ask, node).retry()
     if application.is_gang and not application.gang_admitted:
         application.admit()
         if application.parked_at is not None:
             application.unpark()
-
-
-def _asks_named(application: Application, key: str) -> Iterator[Ask]:
-    group = application.group_of.get(key)
-    if group is not None:
-        yield group.asks[key]

@@ -18,7 +18,7 @@ Limit: MAX_ATTEMPTS asks of a leaf at one look.
 
 from collections.abc import Iterator
 
-from services.core.scheduler import events, live_actions, reservations
+from services.core.scheduler import live_actions, reservations
 from services.core.scheduler.application import Application
 from services.core.scheduler.guarantees import Ledger, left
 from services.core.scheduler.partition import Partition
@@ -27,7 +27,7 @@ from services.core.scheduler.preemption_victims import Victim, eligible_victims
 from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.settings import KAI, PREEMPT
 from services.core.scheduler.shapes import Ask, Bucket
-from shared.messages.interface import TerminationType
+from services.core.scheduler.victims import evict
 from shared.model.reasons import Reason
 from shared.model.resources import ResourceView
 from shared.model.units import seconds
@@ -39,20 +39,19 @@ MAX_ATTEMPTS = 10
 
 def look_later(partition: Partition, bucket: Bucket, ask: Ask) -> None:
     """Have a refused ask looked at when it may preempt, if its queues have guarantees."""
-    if partition.settings.policy == KAI:
-        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
-    elif has_guarantee(bucket.leaf):
-        partition.look_for_preemption_at(ask.created_ns + bucket.leaf.settings.preemption_delay_ns)
+    _look_for_one_since(partition, bucket.leaf, ask.created_ns)
 
 
 def look_later_for_gang(partition: Partition, application: Application) -> None:
     """Have a gang that waits for headroom looked at, if its queues have guarantees."""
+    _look_for_one_since(partition, application.queue, partition.now_ns)
+
+
+def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
     if partition.settings.policy == KAI:
         partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
-    elif has_guarantee(application.queue):
-        partition.look_for_preemption_at(
-            partition.now_ns + application.queue.settings.preemption_delay_ns
-        )
+    elif has_guarantee(leaf):
+        partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
 
 
 def look(partition: Partition) -> None:
@@ -153,15 +152,8 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
     for victim in chosen:
         owner = partition.applications[victim.allocation.application_id]
         key = victim.allocation.allocation_key
-        partition.release(
-            owner,
-            key,
-            TerminationType.PREEMPTED_BY_SCHEDULER,
-            f"preempting allocations to free up resources to run ask: {ask.key}",
-        )
-        events.preempted(partition, owner, key, by=ask.key, application=application)
-        if partition.evictions.evicted(owner.id, application.id, partition.now_ns):
-            events.pair_held(partition, owner.id, application.id)
+        message = f"preempting allocations to free up resources to run ask: {ask.key}"
+        evict(partition, owner, key, application, by=ask.key, message=message)
     reservations.keep_freed_room(partition, application, ask, node)
     return True
 

@@ -9,6 +9,7 @@ from services.core.scheduler.partition import Partition
 from services.core.scheduler.preemption_victims import Victim
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import Ask
+from services.core.scheduler.victims import room_to_come
 from shared.model.resources import Resource, add_into, fits_room, subtract_into
 
 
@@ -46,11 +47,7 @@ def _is_candidate(node: Node, ask: Ask) -> bool:
 
 def _going(partition: Partition, node: Node) -> Resource:
     """Return what a node has, and what is being released there, less what is kept for others."""
-    room: Resource = dict(node.available)
-    for key, allocation in node.allocations.items():
-        owner = partition.applications.get(allocation.application_id)
-        if owner is not None and key in owner.released:
-            add_into(room, allocation.resource_per_alloc)
+    room = room_to_come(partition, node)
     for held in node.reservations.values():
         if held.has_preempted:
             subtract_into(room, held.ask.shape.resource)

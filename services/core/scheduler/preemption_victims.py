@@ -11,6 +11,7 @@ from services.core.scheduler.partition import Partition
 from services.core.scheduler.queue_settings import DISABLED, FENCE
 from services.core.scheduler.queues import HIGHEST_PRIORITY, Queue
 from services.core.scheduler.shapes import Ask
+from services.core.scheduler.victims import have_type_in_common, rank_of
 from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView, add, subtract_into
 
@@ -25,9 +26,7 @@ class Victim:
     @property
     def rank(self) -> int:
         """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator."""
-        if self.allocation.originator:
-            return 2
-        return 0 if self.allocation.allow_preempt_self else 1
+        return rank_of(self.allocation)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -102,7 +101,7 @@ class _Search:
                     and allocation.priority <= priority
                     and not allocation.constraints.required_node
                     and allocation.node_id in nodes
-                    and _has_type_in_common(allocation.resource_per_alloc, wanted)
+                    and have_type_in_common(allocation.resource_per_alloc, wanted)
                 ):
                     yield Victim(allocation, leaf)
 
@@ -110,10 +109,6 @@ class _Search:
 def _seen_from_above(queue: Queue, priority: int) -> int:
     offset = queue.settings.priority_offset
     return offset if queue.settings.priority_fence else priority + offset
-
-
-def _has_type_in_common(one: ResourceView, other: ResourceView) -> bool:
-    return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
 
 
 def _would_be_over(queue: Queue, amount: ResourceView) -> bool:

@@ -14,6 +14,7 @@ Source: contract section 6.10; cases X-17, X-19, X-20.
 from services.core.scheduler import events
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue, depth_first
+from services.core.scheduler.victims import have_type_in_common, rank_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.resources import Resource, add, fits_room, is_zero
@@ -85,10 +86,14 @@ def _candidates(queue: Queue, wanted: Resource) -> list[Allocation]:
         for key, allocation in application.allocations.items()
         if key not in application.released
         and not allocation.constraints.required_node
-        and any(allocation.resource_per_alloc.get(name, 0) > 0 for name in wanted)
+        and have_type_in_common(allocation.resource_per_alloc, wanted)
     ]
 
 
 def _order(allocation: Allocation) -> tuple[int, int, int, str]:
-    rank = 2 if allocation.originator else 0 if allocation.allow_preempt_self else 1
-    return (rank, allocation.priority, -allocation.create_time_ns, allocation.allocation_key)
+    return (
+        rank_of(allocation),
+        allocation.priority,
+        -allocation.create_time_ns,
+        allocation.allocation_key,
+    )

@@ -17,9 +17,10 @@ from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.shapes import Ask, Bucket
+from services.core.scheduler.victims import have_type_in_common, rank_of, room_to_come
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import Reason, Refusal
-from shared.model.resources import Resource, ResourceView, add_into, fits_room, go_map, is_zero
+from shared.model.resources import add_into, fits_room, go_map
 
 
 def node_for(partition: Partition, application: Application, ask: Ask) -> Node | Refusal:
@@ -85,11 +86,7 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
 def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     """Return the fewest allocations, in order, whose end makes the room; none if it cannot be."""
     wanted = ask.shape.resource
-    room: Resource = dict(node.available)
-    for held in node.allocations.values():  # what is going already will be room
-        application = partition.applications.get(held.application_id)
-        if application is not None and held.allocation_key in application.released:
-            add_into(room, held.resource_per_alloc)
+    room = room_to_come(partition, node)
     chosen: list[Allocation] = []
     for candidate in sorted(_candidates(partition, node, ask), key=_order):
         if fits_room(room, wanted):
@@ -109,19 +106,14 @@ def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
             and held.allocation_key not in application.released
             and not held.constraints.required_node
             and held.priority <= ask.request.priority
-            and not is_zero(_common(held.resource_per_alloc, ask.shape.resource))
+            and have_type_in_common(held.resource_per_alloc, ask.shape.resource)
         ):
             found.append(held)
     return found
 
 
-def _common(left: ResourceView, right: ResourceView) -> Resource:
-    return {name: value for name, value in left.items() if value > 0 and right.get(name, 0) > 0}
-
-
 def _order(victim: Allocation) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:
     """Return what orders victims: the first go first."""
-    rank = 2 if victim.originator else 0 if victim.allow_preempt_self else 1
     size = tuple(sorted(victim.resource_per_alloc.items()))
     newest = -(victim.create_time_ns)
-    return (rank, victim.priority, newest, size, victim.allocation_key)
+    return (rank_of(victim), victim.priority, newest, size, victim.allocation_key)

@@ -1,0 +1,49 @@
+"""What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
+
+from services.core.scheduler import events
+from services.core.scheduler.application import Application
+from services.core.scheduler.nodes import Node
+from services.core.scheduler.partition import Partition
+from shared.messages.interface import Allocation, TerminationType
+from shared.model.resources import Resource, ResourceView, add_into
+
+
+def rank_of(allocation: Allocation) -> int:
+    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first."""
+    if allocation.originator:
+        return 2
+    return 0 if allocation.allow_preempt_self else 1
+
+
+def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
+    """Return whether two amounts have something of the same type."""
+    return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
+
+
+def room_to_come(partition: Partition, node: Node) -> Resource:
+    """Return what a node has left, and what is being released there."""
+    room: Resource = dict(node.available)
+    for key, allocation in node.allocations.items():
+        owner = partition.applications.get(allocation.application_id)
+        if owner is not None and key in owner.released:
+            add_into(room, allocation.resource_per_alloc)
+    return room
+
+
+def evict(
+    partition: Partition,
+    owner: Application,
+    key: str,
+    winner: Application,
+    *,
+    by: str,
+    message: str,
+) -> None:
+    """Release a victim for another application, say so, and watch whether the two take turns.
+
+    ``by`` is what it goes for, as the event names it.
+    """
+    partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, message)
+    events.preempted(partition, owner, key, by=by, application=winner)
+    if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
+        events.pair_held(partition, owner.id, winner.id)
