@@ -25,6 +25,7 @@ from services.core.scheduler.actions.session import (
     Task,
 )
 from services.core.scheduler.actions.topology import Topology
+from services.core.scheduler.settings import ACTIONS
 
 NAMES = ("vcore", "memory", "nvidia.com/gpu")
 GPU = 2
@@ -299,9 +300,9 @@ def run_row(row: dict) -> list[tuple[str, str]]:
         session = world.session()
         decisions = engine.run(session, row["actions"])
         return wrong(row, session) + too_many(row, decisions)
-    actions = row.get("actions") or engine.DEFAULT_ACTIONS
+    actions = row.get("actions") or ACTIONS
     if actions in ("rounds", ["rounds"]):
-        actions = engine.DEFAULT_ACTIONS
+        actions = ACTIONS
     until = row.get("rounds_until_match", 2)
     after = row.get("rounds_after_match", 5)
     for number in range(1, until + after + 1):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.core.scheduler.actions import engine
+from services.core.scheduler.settings import ACTIONS
 from tests.conformance import fairshare, kai
 
 TABLES = Path(__file__).parents[3] / "shared" / "conformance"
@@ -77,7 +78,7 @@ def test_an_unknown_action_names_those_that_there_are():
 def test_five_more_rounds_change_nothing():
     row = {
         **ROW,
-        "actions": engine.DEFAULT_ACTIONS,
+        "actions": ACTIONS,
         "mode": "rounds",
         "rounds_until_match": 2,
         "rounds_after_match": 5,

@@ -75,7 +75,11 @@ def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
         queue.set_max(limit)
     if guaranteed is not None:
         queue.guaranteed_resource = guaranteed
-    if applications.isascii() and applications.isdecimal() and len(applications) <= len("2" * 19):
+    if (
+        applications.isascii()
+        and applications.isdecimal()
+        and len(applications) <= len(str(INT64_MAX))
+    ):
         queue.max_applications = int(applications)
         queue.gate.open()
 

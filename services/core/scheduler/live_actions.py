@@ -29,7 +29,7 @@ from services.core.scheduler.nodes import matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.reservations import Reservation
-from services.core.scheduler.settings import KAI
+from services.core.scheduler.settings import ALLOCATE, KAI
 from services.core.scheduler.shapes import Ask, Shape
 from services.core.scheduler.victims import evict
 from shared.messages.interface import Allocation, TerminationType
@@ -41,7 +41,7 @@ KAI_PRIORITY = 100
 
 def run(partition: Partition, actions: tuple[str, ...]) -> int:
     """Run actions over the partition and carry out what they decide; return how many decisions."""
-    wanted = [name for name in actions if name != engine.ALLOCATE]
+    wanted = [name for name in actions if name != ALLOCATE]
     if not partition.nodes.nodes:
         return 0
     picture = Picture(partition)

@@ -9,8 +9,9 @@ from shared.model.units import seconds
 WHOLE_GANG = "whole"
 PARTIAL_GANG = "partial"
 YUNIKORN, KAI = "yunikorn", "kai"
-ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
-PREEMPT = "preempt"
+ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
+PREEMPT, STALE = "preempt", "stalegangeviction"
+ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
 RESERVATION_DELAY_NS = seconds(2)
 STALENESS_GRACE_NS = seconds(60)
 

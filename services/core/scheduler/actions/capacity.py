@@ -8,9 +8,17 @@ from services.core.scheduler.actions.session import (
     Amount,
     Job,
     Queue,
+    Session,
+    Task,
     plus,
+    request_of,
     within,
 )
+
+
+def may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
+    """Return whether nothing but room keeps a job from taking tasks."""
+    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
 
 
 def over_capacity(job: Job, request: Amount) -> str:

@@ -8,19 +8,23 @@ eviction ends gangs that have lost their minimum.
 from collections.abc import Callable, Sequence
 
 from services.core.scheduler.actions import policies
-from services.core.scheduler.actions.capacity import over_capacity
+from services.core.scheduler.actions.capacity import may_take, over_capacity
 from services.core.scheduler.actions.fair_share import set_fair_shares
 from services.core.scheduler.actions.ordering import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.plugins import Plugin, Plugins, registered
-from services.core.scheduler.actions.session import Job, Session, Status
+from services.core.scheduler.actions.session import Job, Session, Status, is_placed
 from services.core.scheduler.actions.solver import Search, solve
 from services.core.scheduler.actions.statement import Decision, Statement
 from services.core.scheduler.actions.topology import near_others
-
-ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
-PREEMPT, STALE = "preempt", "stalegangeviction"
-DEFAULT_ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
+from services.core.scheduler.settings import (
+    ACTIONS,
+    ALLOCATE,
+    CONSOLIDATION,
+    PREEMPT,
+    RECLAIM,
+    STALE,
+)
 
 
 class UnknownActionError(ValueError):
@@ -42,7 +46,7 @@ DEFAULT_PLUGINS: tuple[Plugin, ...] = (queue_capacity, pod_affinity)
 
 def run(
     session: Session,
-    actions: Sequence[str] = DEFAULT_ACTIONS,
+    actions: Sequence[str] = ACTIONS,
     plugins: Sequence[Plugin] = DEFAULT_PLUGINS,
 ) -> list[Decision]:
     """Run actions one after another; return every decision in order. Raises UnknownActionError."""
@@ -67,7 +71,7 @@ def allocate(session: Session) -> list[Decision]:
     order = JobOrder(session, [job for job in session.jobs if is_ready(job)])
     while (job := order.pop()) is not None:
         tasks = tasks_to_allocate(job)
-        if not policies.may_take(session, job, tasks):
+        if not may_take(session, job, tasks):
             continue
         statement = Statement(session)
         if not place_job(statement, job, tasks):
@@ -132,7 +136,7 @@ def evict_stale_gangs(session: Session) -> list[Decision]:
             continue
         statement = Statement(session)
         for task in job.tasks:
-            if task.status in (Status.RUNNING, Status.ALLOCATED):
+            if is_placed(task):
                 statement.evict(task)
         decisions += statement.commit()
     return decisions

@@ -83,7 +83,7 @@ def queue_key(
         share != UNLIMITED and value > share for value, share in zip(allocated, shares, strict=True)
     )
     with_job = plus(allocated, request)
-    allocatable = tuple(queue.allocatable(at) for at in range(session.width))
+    allocatable = queue.all_allocatable
     uses_unpromised = any(
         value > 0 and share == 0 for value, share in zip(allocated, allocatable, strict=True)
     )

@@ -102,7 +102,7 @@ def best_node(session: Session, task: Task, where: Domain) -> tuple[int, bool] |
     needed = request > 0
     fits = where.rows & np.all(free[:, needed] >= request[needed], axis=1)
     if task.only_nodes is not None:
-        fits &= np.array([name in task.only_nodes for name in session.node_names])
+        fits &= session.rows_of(task.only_nodes)
     for feasible in session.plugins.feasible:
         open_rows = feasible(session, task)
         if open_rows is not None:

@@ -6,7 +6,7 @@ Source: contract kai.md, 1.3 to 1.6.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from services.core.scheduler.actions.capacity import leveled, over_fair_share
+from services.core.scheduler.actions.capacity import leveled, may_take, over_fair_share
 from services.core.scheduler.actions.ordering import Unit, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.session import (
     UNLIMITED,
@@ -28,11 +28,6 @@ from services.core.scheduler.actions.solver import Search
 def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
     return job.placed > 0
-
-
-def may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
-    """Return whether nothing but room keeps a job from taking tasks."""
-    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
 
 
 # --- consolidation --------------------------------------------------------------------------------
@@ -134,15 +129,12 @@ class Reclaim:
                 for at in range(self.session.width)
                 if self.request[at] > 0
             )
-        return not within(allocated, self._allocatable(theirs))
+        return not within(allocated, theirs.all_allocatable)
 
     def _runtime_needed(self, other: Job) -> int:
         """Return how long a victim must have run: set nearest to where the two queues part."""
         _, theirs = leveled(self.job.queue, other.queue)
         return _min_runtime(theirs, "reclaim")
-
-    def _allocatable(self, queue: Queue) -> Amount:
-        return tuple(queue.allocatable(at) for at in range(self.session.width))
 
     def _agrees(self, left: list[Unit]) -> bool:
         """Return whether every victim that is left may be taken, and siblings stay fairer off."""
@@ -158,7 +150,7 @@ class Reclaim:
         return self._is_fair(remaining, {victim.queue for victim, _ in units}, units)
 
     def _may_take_from(self, mine: Queue, theirs: Queue, remaining: Amount) -> bool:
-        if not within(remaining, self._allocatable(theirs)):
+        if not within(remaining, theirs.all_allocatable):
             return True
         stays = within(plus(self._allocated[mine], self.request), mine.quota)
         return stays and not within(remaining, theirs.quota)

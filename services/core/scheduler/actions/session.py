@@ -170,6 +170,11 @@ class Queue:
             return share
         return limit if share == UNLIMITED else min(share, limit)
 
+    @property
+    def all_allocatable(self) -> Amount:
+        """Return what is allocatable of every resource."""
+        return tuple(self.allocatable(at) for at in range(len(self.limit)))
+
 
 @dataclass(slots=True, eq=False)
 class SessionSettings:
@@ -209,6 +214,7 @@ class Session:
         self.jobs: list[Job] = []
         self.total: Amount = tuple(int(value) for value in capacity.sum(axis=0))
         self.width = len(self.names)
+        self._rows_of: dict[frozenset[str], NDArray[np.bool_]] = {}
 
     # --- building -------------------------------------------------------------------------------
 
@@ -282,6 +288,12 @@ class Session:
                 is_there = other.status in (*ACTIVE, Status.RELEASING)
                 if other is not task and other.kind == task.kind and is_there:
                     yield other
+
+    def rows_of(self, nodes: frozenset[str]) -> NDArray[np.bool_]:
+        """Return which rows have one of some names; found once for every set of names."""
+        if nodes not in self._rows_of:
+            self._rows_of[nodes] = np.array([name in nodes for name in self.node_names])
+        return self._rows_of[nodes]
 
     def roots(self) -> list[Queue]:
         """Return the queues that have none above them."""

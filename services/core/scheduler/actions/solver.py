@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.actions.capacity import may_take
 from services.core.scheduler.actions.ordering import (
     JobOrder,
     Unit,
@@ -31,6 +32,7 @@ from services.core.scheduler.actions.session import (
     Session,
     Status,
     Task,
+    is_placed,
     request_of,
 )
 from services.core.scheduler.actions.statement import Statement
@@ -54,7 +56,7 @@ class Search:
 def solve(session: Session, job: Job, search: Search) -> Statement | None:
     """Return a statement that lets a job start, or None; the session is as before then."""
     tasks = tasks_to_allocate(job)
-    if not _may_take(session, job, tasks):
+    if not may_take(session, job, tasks):
         return None
     victims = [
         other
@@ -102,7 +104,7 @@ class _Freed:
 
     def __init__(self, session: Session, tasks: list[Task]) -> None:
         self.session = session
-        self.demand = _sum(session, tasks)
+        self.demand = np.array(request_of(tasks, session.width), dtype=np.int64)
         self.smallest = np.array(tasks[-1].request, dtype=np.int64)
         self.free = (session.idle + session.releasing).sum(axis=0)
         self.by_node: dict[int, NDArray[np.int64]] = {}
@@ -168,21 +170,14 @@ def _of_several_nodes(
         yield list(units)
 
 
-def _sum(session: Session, tasks: list[Task]) -> NDArray[np.int64]:
-    amount = np.zeros(session.width, dtype=np.int64)
-    for task in tasks:
-        amount += np.array(task.request, dtype=np.int64)
-    return amount
-
-
 def _could_ever_fit(session: Session, tasks: list[Task], victims: list[Job]) -> bool:
     """Return whether the room would be there if every victim went."""
     room = session.idle + session.releasing
     for job in victims:
         for task in job.tasks:
-            if task.status in (Status.RUNNING, Status.ALLOCATED):
+            if is_placed(task):
                 room[task.node] += np.array(task.request, dtype=np.int64)
-    if not np.all(room.sum(axis=0) >= _sum(session, tasks)):
+    if not np.all(room.sum(axis=0) >= np.array(request_of(tasks, session.width))):
         return False
     return all(
         bool(np.any(np.all(room >= np.array(task.request, dtype=np.int64), axis=1)))
@@ -205,10 +200,6 @@ def _simulate(session: Session, job: Job, units: list[Unit], search: Search) -> 
             return statement
     statement.discard()
     return None
-
-
-def _may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
-    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
 
 
 def _place_again(statement: Statement, job: Job, units: list[Unit]) -> bool:
@@ -237,7 +228,7 @@ def _place_again(statement: Statement, job: Job, units: list[Unit]) -> bool:
             if tasks and _wait_for_room(statement, candidate, tasks):
                 to_try[candidate] = None
                 order.push(candidate)
-        elif not _may_take(statement.session, job, tasks) or not _wait_for_room(
+        elif not may_take(statement.session, job, tasks) or not _wait_for_room(
             statement, job, tasks
         ):
             return False
