@@ -12,6 +12,7 @@ from typing import Any
 from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.state import AllocationState, AskState, QueueState, TemplateState
 from shared.model.duration import go_duration
+from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG
 from shared.model.resources import Resource, ResourceView, without_zeros
 from shared.model.states import ApplicationState
 from shared.model.units import NANOS_PER_SECOND
@@ -156,6 +157,7 @@ def node_info(node: NodeView) -> Answer:
             "available": without_zeros(state.available),
             "utilized": percent_of(state.allocated, state.capacity),
             "allocations": [allocation_info(item) for item in node.allocations.values()],
+            "foreignAllocations": [foreign_info(item) for item in node.foreign.values()],
             "schedulable": state.schedulable,
             "isReserved": bool(state.reservations),
             "reservations": list(state.reservations),
@@ -180,6 +182,22 @@ def allocation_info(allocation: AllocationState) -> Answer:
             "placeholderUsed": allocation.placeholder_used,
             "taskGroupName": allocation.task_group_name,
             "originator": allocation.originator,
+        },
+        always=("allocationKey",),
+    )
+
+
+def foreign_info(allocation: AllocationState) -> Answer:
+    """Return ForeignAllocationDAOInfo."""
+    return pruned(
+        {
+            "allocationKey": allocation.allocation_key,
+            "allocationTags": dict(allocation.tags),
+            "allocationTime": allocation.allocation_time_ns,
+            "resource": dict(allocation.resource),
+            "priority": str(allocation.priority),
+            "nodeId": allocation.node_id,
+            "preemptable": allocation.tags.get(FOREIGN_TAG) != FOREIGN_STATIC,
         },
         always=("allocationKey",),
     )

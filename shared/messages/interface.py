@@ -19,6 +19,7 @@ class TerminationType(StrEnum):
     TIMEOUT = "TIMEOUT"
     PREEMPTED_BY_SCHEDULER = "PREEMPTED_BY_SCHEDULER"
     PLACEHOLDER_REPLACED = "PLACEHOLDER_REPLACED"
+    SCHEDULING_FAILED_ON_RM = "SCHEDULING_FAILED_ON_RM"  # could not be bound: it waits again
 
 
 class NodeAction(StrEnum):
@@ -112,7 +113,10 @@ class AllocationAsk:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """An ask with a node. From the resource manager: one that exists already.
+    """An ask with a node. From the resource manager: one that exists already, or was resized.
+
+    With the tag ``foreign`` (``default`` or ``static``) and no application it is a pod that
+    another scheduler placed.
 
     ``released`` says that its release has been decided and is not confirmed; ``releases`` names
     the placeholders that it takes the place of. ``allocated_ns`` is when it was bound (0: just
@@ -142,6 +146,8 @@ class Allocation:
 @dataclass(frozen=True, slots=True)
 class AllocationRelease:
     """An allocation ends. The side that did not start it confirms with the same type.
+
+    Without an application it is a foreign pod's, and is not confirmed.
 
     ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
     """

@@ -190,7 +190,10 @@ class AskState:
 
 @dataclass(frozen=True, slots=True)
 class AllocationState:
-    """An allocation, placeholders included; ``removed`` when it ended."""
+    """An allocation, placeholders included; ``removed`` when it ended.
+
+    That of a foreign pod has no application.
+    """
 
     allocation_key: str
     application_id: str
@@ -206,6 +209,11 @@ class AllocationState:
     tags: Mapping[str, str] = field(default_factory=dict)
     released: bool = False
     removed: bool = False
+
+    @property
+    def is_foreign(self) -> bool:
+        """Return whether another scheduler placed it."""
+        return not self.application_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 import re
 
 ROOT = "root"
+FOREIGN_TAG = "foreign"  # on the allocation of a pod that another scheduler placed
+FOREIGN_DEFAULT, FOREIGN_STATIC = "default", "static"
 USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
 GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$")
 ACL_USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?$")

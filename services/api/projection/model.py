@@ -34,10 +34,11 @@ class ApplicationView:
 
 @dataclass(slots=True)
 class NodeView:
-    """A node with its allocations, by allocation key."""
+    """A node with its allocations, and the foreign ones, by allocation key."""
 
     state: NodeState
     allocations: dict[str, AllocationState] = field(default_factory=dict)
+    foreign: dict[str, AllocationState] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

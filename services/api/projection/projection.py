@@ -184,7 +184,7 @@ class Projection:
         node = self.model.nodes.get(allocation.node_id)
         for allocations in (
             view.allocations if view is not None else None,
-            node.allocations if node is not None else None,
+            _shelf(node, allocation) if node is not None else None,
         ):
             if allocations is None:
                 continue
@@ -208,3 +208,8 @@ class Projection:
         """Return an application's records in the order in which things happened."""
         records = self.stories.get(application_id, ())
         return sorted(records, key=lambda record: record.published_ns + record.queued_ns)
+
+
+def _shelf(node: NodeView, allocation: AllocationState) -> dict[str, AllocationState]:
+    """Return where a node keeps an allocation: those of other schedulers apart."""
+    return node.foreign if allocation.is_foreign else node.allocations

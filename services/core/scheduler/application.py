@@ -55,6 +55,7 @@ class Application:
     placeholder_used: set[str] = field(default_factory=set)
     released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
+    positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
     task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
@@ -346,10 +347,7 @@ class Application:
             self.counts_of(allocation).held[allocation.allocation_key] = None
         else:
             add_into(self.allocated, allocation.resource_per_alloc)
-            for name, value in self.allocated.items():
-                if value > self.max_allocated.get(name, 0):
-                    self.max_allocated[name] = value
-        self._usage_changed()
+        self.usage_changed()
 
     def remove_allocation(self, key: str) -> Allocation | None:
         """Count an allocation out, or return None when there is none of that key."""
@@ -357,13 +355,14 @@ class Application:
         if allocation is None:
             return None
         self.released.pop(key, None)
+        self.positions.pop(key, None)
         self.placeholder_used.discard(key)
         if allocation.placeholder:
             subtract_into(self.allocated_placeholder, allocation.resource_per_alloc)
             self.counts_of(allocation).held.pop(key, None)
         else:
             subtract_into(self.allocated, allocation.resource_per_alloc)
-        self._usage_changed()
+        self.usage_changed()
         return allocation
 
     def mark_released(self, key: str, why: str) -> None:
@@ -383,7 +382,11 @@ class Application:
         counts.count += 1
         counts.min_resource = dict(resource)
 
-    def _usage_changed(self) -> None:
+    def usage_changed(self) -> None:
+        """Note what was used at most, and find the place that the present use gives."""
+        for name, value in self.allocated.items():
+            if value > self.max_allocated.get(name, 0):
+                self.max_allocated[name] = value
         if self.queue.settings.sort_policy == FAIR:
             self.reorder()
             self.enter()

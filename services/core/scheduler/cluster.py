@@ -3,7 +3,7 @@
 Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 """
 
-from services.core.scheduler import gang, lifecycle
+from services.core.scheduler import foreign, gang, lifecycle
 from services.core.scheduler.application import Application
 from services.core.scheduler.intake import add_ask
 from services.core.scheduler.nodes import Node
@@ -90,6 +90,7 @@ def _remove(partition: Partition, node: Node) -> None:
     partition.capacity_changed()
     partition.outbox.nodes.pop(node.node_id, None)
     partition.outbox.nodes_gone.append(node_state(node, removed=True))
+    foreign.forget_all_on(partition, node)
     for key, allocation in list(node.allocations.items()):
         application = partition.applications.get(allocation.application_id)
         if application is not None:

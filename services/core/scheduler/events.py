@@ -8,12 +8,14 @@ Source: contract sections 7.1 and 7.2; case U-07.
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.shapes import Ask
+from shared.messages.interface import Allocation
 from shared.messages.state import EventState
-from shared.model.names import ROOT
+from shared.model.names import FOREIGN_TAG, ROOT
 from shared.model.resources import ResourceView, go_map
 
-REQUEST, APP, QUEUE = 1, 2, 4
-SET = 1
+REQUEST, APP, NODE, QUEUE = 1, 2, 3, 4
+SET, ADD, REMOVE = 1, 2, 3
+NODE_ALLOC = 303
 BY_QUEUE, BY_USER = "queue", "user"
 
 
@@ -54,6 +56,28 @@ def preempted(
     """Say to a victim by whom it was preempted."""
     text = f"Preempted by {by} from application {application.id} in {application.queue.path}"
     event = EventState(REQUEST, key, text, partition.now_ns, reference_id=owner.id)
+    partition.outbox.say_event(event)
+
+
+def not_bound(partition: Partition, application: Application, key: str, reason: str) -> None:
+    """Say that an allocation could not be bound, and why; its ask waits again."""
+    text = f"Request '{key}' could not be bound and waits again: {reason}"
+    event = EventState(REQUEST, key, text, partition.now_ns, reference_id=application.id)
+    partition.outbox.say_event(event)
+
+
+def node_allocation(partition: Partition, allocation: Allocation, *, is_added: bool) -> None:
+    """Say that a foreign pod came to a node, or left it; the message says that it is foreign."""
+    event = EventState(
+        NODE,
+        allocation.node_id,
+        f"foreign: {allocation.allocation_tags[FOREIGN_TAG]}",
+        partition.now_ns,
+        change_type=ADD if is_added else REMOVE,
+        change_detail=NODE_ALLOC,
+        reference_id=allocation.allocation_key,
+        resource=allocation.resource_per_alloc,
+    )
     partition.outbox.say_event(event)
 
 

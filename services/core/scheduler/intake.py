@@ -5,7 +5,7 @@ The order of the sections is UpdateRequest's. Nothing here schedules: the cycle 
 
 from dataclasses import replace
 
-from services.core.scheduler import gang, lifecycle, live_actions
+from services.core.scheduler import allocations, foreign, gang, lifecycle, live_actions
 from services.core.scheduler.application import Application
 from services.core.scheduler.dynamic_queues import (
     QueueCreationError,
@@ -13,7 +13,6 @@ from services.core.scheduler.dynamic_queues import (
     get_or_create,
 )
 from services.core.scheduler.lifecycle import drop_ask
-from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.placement import PlacementError, is_forced, place
 from services.core.scheduler.pod_topology import MAX_LABEL_KEYS
@@ -23,11 +22,9 @@ from services.core.scheduler.views import application_summary
 from shared.messages.interface import (
     AcceptedApplication,
     AddApplicationRequest,
-    Allocation,
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
-    RejectedAllocation,
     RejectedApplication,
     RemoveApplicationRequest,
     TerminationType,
@@ -37,10 +34,8 @@ from shared.messages.protocol import TimerKind
 from shared.model.names import USER
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
-from shared.model.units import milliseconds
 
 _ENDING = (ApplicationState.FAILING,)
-_GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
 def applications(partition: Partition, request: UpdateRequest) -> None:
@@ -48,7 +43,7 @@ def applications(partition: Partition, request: UpdateRequest) -> None:
     for new in request.new_applications:
         add_application(partition, new)
     for existing in request.allocations:
-        add_existing(partition, existing)
+        allocations.add_existing(partition, existing)
     for ask in request.asks:
         add_ask(partition, ask)
     _enter_all(partition, request)
@@ -192,19 +187,21 @@ def add_ask(partition: Partition, request: AllocationAsk) -> None:
     application = partition.applications.get(request.application_id)
     reason = _ask_rejection(partition, application, request)
     if application is None or reason:
-        _reject(partition, request, reason)
+        allocations.reject(partition, request, reason)
         return
     key = request.allocation_key
     if key in application.allocations or key in application.replacing_ask:
         return
     known = application.group_of.get(key)
+    sequence = 0
     if known is not None:
         if known.asks[key].request == request:
             return
+        sequence = known.asks[key].sequence
         partition.take_ask(application, key)
     elif request.placeholder:
         application.count_placeholder(request.task_group_name, request.resource_per_alloc)
-    partition.add_ask(application, request)
+    partition.add_ask(application, request, sequence)
     if application.state in (ApplicationState.NEW, ApplicationState.COMPLETING):
         partition.fire(application, ApplicationEvent.RUN)
 
@@ -212,6 +209,8 @@ def add_ask(partition: Partition, request: AllocationAsk) -> None:
 def _ask_rejection(
     partition: Partition, application: Application | None, request: AllocationAsk
 ) -> str:
+    if foreign.is_foreign(request):
+        return foreign.refusal(partition, request)
     if application is None:
         return f"failed to find application {request.application_id}"
     if is_zero(request.resource_per_alloc):
@@ -253,77 +252,11 @@ def _release_crossed(partition: Partition, application: Application, key: str) -
 # --- allocations --------------------------------------------------------------------------------
 
 
-def add_existing(partition: Partition, allocation: Allocation) -> None:
-    """Take in an allocation that exists already (recovery); limits do not apply to it."""
-    application = partition.applications.get(allocation.application_id)
-    node = partition.nodes.nodes.get(allocation.node_id)
-    if application is None:
-        _reject(partition, allocation, f"failed to find application {allocation.application_id}")
-    elif node is None:
-        _reject(partition, allocation, f"failed to find node {allocation.node_id}")
-    elif is_negative(allocation.resource_per_alloc):
-        _reject(partition, allocation, "allocation contains negative resources")
-    elif allocation.allocation_key not in application.allocations:
-        partition.take_ask(application, allocation.allocation_key)
-        _count_existing(partition, application, allocation, node)
-        partition.arm_execution(application, allocation)
-        _recover_state(partition, application, allocation)
-
-
-def _count_existing(
-    partition: Partition, application: Application, allocation: Allocation, node: Node
-) -> None:
-    """Count an allocation in whatever the limits say; one that is being released stays so."""
-    partition.nodes.pods.learn(allocation.constraints)
-    if allocation.placeholder:
-        application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
-    partition.count_in(application, allocation, node)
-    if allocation.released:
-        application.mark_released(allocation.allocation_key, TerminationType.TIMEOUT)
-        partition.tell(application, allocation)
-
-
-def _reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:
-    partition.outbox.say(
-        "rejected_allocations", RejectedAllocation(item.allocation_key, item.application_id, reason)
-    )
-
-
-def _recover_state(partition: Partition, application: Application, allocation: Allocation) -> None:
-    """Bring an application to the state that an existing allocation shows it to be in."""
-    if application.state is ApplicationState.NEW:
-        partition.fire(application, ApplicationEvent.RUN)
-    if not allocation.placeholder:
-        partition.fire(application, ApplicationEvent.RUN)
-    elif not allocation.released:
-        application.admit()
-        _recover_reservation(partition, application)
-
-
-def _recover_reservation(partition: Partition, application: Application) -> None:
-    """See whether a gang that is being recovered is whole."""
-    if application.state is not ApplicationState.ACCEPTED:
-        return
-    for queue in application.queue.lineage():
-        queue.allocating_accepted[application.id] = None
-    if application.allocated_placeholder == application.request.placeholder_ask:
-        partition.fire(application, ApplicationEvent.RUN)
-    application.keep_promise()
-
-
-def recover_timer(partition: Partition, application: Application) -> None:
-    """Arm a recovered application's placeholder timeout from its first start."""
-    has_placeholders = any(counts.held for counts in application.task_groups.values())
-    if not has_placeholders or application.state in _GIVEN_UP:
-        return
-    start = application.reservation_start_ns or partition.now_ns
-    application.reservation_start_ns = start
-    due_ns = start + milliseconds(application.placeholder_timeout_ms(start))
-    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
-
-
 def release_allocation(partition: Partition, request: AllocationRelease) -> None:
     """End an allocation: the resource manager stopped it, or confirms that we did."""
+    if not request.application_id:
+        foreign.release(partition, request.allocation_key)
+        return
     application = partition.applications.get(request.application_id)
     if application is None:
         return
@@ -345,6 +278,12 @@ def _release_one(
             application.enter()
             lifecycle.after_asks_removed(partition, application)
         return
+    if why is TerminationType.SCHEDULING_FAILED_ON_RM:
+        decided = application.released.get(key)
+        if decided is None:
+            allocations.roll_back(partition, application, request)
+            return
+        why = TerminationType(decided)
     if why is TerminationType.STOPPED_BY_RM:
         partition.outbox.say(
             "released_allocations",

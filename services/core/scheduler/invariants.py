@@ -172,8 +172,15 @@ def _nodes(partition: Partition) -> Iterator[str]:
     for node in partition.nodes.nodes.values():
         total = total_of(a.resource_per_alloc for a in node.allocations.values())
         yield from _differs(f"node {node.node_id} allocated", node.allocated, total)
+        others = total_of(a.resource_per_alloc for a in node.foreign.values())
+        yield from _differs(f"node {node.node_id} occupied", node.occupied, others)
+        for key in node.foreign:
+            if partition.foreign.get(key) != node.node_id:
+                yield f"foreign pod {key} is on {node.node_id}, not {partition.foreign.get(key)}"
         rest = subtract(subtract(node.capacity, node.allocated), node.occupied)
         yield from _differs(f"node {node.node_id} available", node.available, rest)
+    if len(partition.foreign) != sum(len(n.foreign) for n in partition.nodes.nodes.values()):
+        yield "a foreign pod is known that is on no node"
     yield from _differs(
         "the sum of the nodes",
         partition.nodes.total,

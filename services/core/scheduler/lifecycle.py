@@ -43,6 +43,7 @@ def cancel_swap(partition: Partition, application: Application, ask_key: str) ->
     if placeholder_key is None:
         return None
     swap = application.replacing.pop(placeholder_key)
+    application.positions.pop(ask_key, None)
     if swap.is_on_other_node:
         partition.free_node(swap.allocation)
     return swap.ask

@@ -25,7 +25,7 @@ from services.core.scheduler.actions.session import (
 from services.core.scheduler.actions.session import Queue as SessionQueue
 from services.core.scheduler.actions.statement import Decision
 from services.core.scheduler.application import Application
-from services.core.scheduler.nodes import matches
+from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.reservations import Reservation
@@ -66,7 +66,7 @@ class Picture:
             staleness_grace_s=-1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
         )
         capacity = np.array(
-            [[node.capacity.get(name, 0) for name in names] for node in self._nodes], np.int64
+            [[_open_to_us(node, name) for name in names] for node in self._nodes], np.int64
         ).reshape(len(self._nodes), len(names))
         self.session = Session(names, list(self._rows), capacity, settings)
         self._promised = {
@@ -190,6 +190,11 @@ class Picture:
             is_all = len(open_to) == len(self._nodes)
             self._only[shape] = None if is_all else frozenset(open_to)
         return self._only[shape]
+
+
+def _open_to_us(node: Node, name: str) -> int:
+    """Return how much of a node other schedulers have left."""
+    return max(0, node.capacity.get(name, 0) - node.occupied.get(name, 0))
 
 
 # --- carrying out -------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparis
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One node. ``allocated`` is the sum of ``allocations``, ``occupied`` what others placed."""
+    """One node. ``allocated`` is the sum of ``allocations``, ``occupied`` that of ``foreign``."""
 
     node_id: str
     row: int
@@ -55,6 +55,7 @@ class Node:
     occupied: Resource = field(default_factory=dict)
     available: Resource = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
+    foreign: dict[str, Allocation] = field(default_factory=dict)
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
 
 
@@ -140,18 +141,31 @@ class NodeTable:
         """Put an allocation on a node's ledger."""
         node.allocations[allocation.allocation_key] = allocation
         add_into(node.allocated, allocation.resource_per_alloc)
-        self.refresh(node)
-        if self.pods.placed(node, allocation, 1):
-            self.pods_changed = True
+        self._count(node, allocation, 1)
 
     def free(self, node: Node, key: str) -> Allocation:
         """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
         allocation = node.allocations.pop(key)
         subtract_into(node.allocated, allocation.resource_per_alloc)
-        self.refresh(node)
-        if self.pods.placed(node, allocation, -1):
-            self.pods_changed = True
+        self._count(node, allocation, -1)
         return allocation
+
+    def occupy(self, node: Node, foreign: Allocation) -> None:
+        """Count what another scheduler placed on a node; it may be more than the node holds."""
+        node.foreign[foreign.allocation_key] = foreign
+        add_into(node.occupied, foreign.resource_per_alloc)
+        self._count(node, foreign, 1)
+
+    def vacate(self, node: Node, key: str) -> None:
+        """Count a foreign pod out of a node. Raises KeyError when it is not there."""
+        foreign = node.foreign.pop(key)
+        subtract_into(node.occupied, foreign.resource_per_alloc)
+        self._count(node, foreign, -1)
+
+    def _count(self, node: Node, allocation: Allocation, change: int) -> None:
+        self.refresh(node)
+        if self.pods.placed(node, allocation, change):
+            self.pods_changed = True
 
     def refresh(self, node: Node) -> None:
         """Bring a node's row up to date with its ledgers."""

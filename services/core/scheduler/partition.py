@@ -17,6 +17,7 @@ from services.core.scheduler.shapes import Ask, Bucket, Shape, ShapeTable
 from services.core.scheduler.thrash import EvictionWatch
 from services.core.scheduler.users import UserTable
 from services.core.scheduler.views import allocation_state, ask_state
+from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
@@ -48,6 +49,7 @@ class Partition:
     root: Queue = field(default_factory=lambda: Queue(ROOT, is_leaf=False))
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
+    foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
@@ -78,19 +80,23 @@ class Partition:
 
     # --- asks and allocations -------------------------------------------------------------------
 
-    def add_ask(self, application: Application, request: AllocationAsk) -> None:
-        """Let an ask wait in its application."""
-        if self.nodes.pods.learn(request.constraints):
-            self._shape_anew()
+    def add_ask(self, application: Application, request: AllocationAsk, sequence: int = 0) -> None:
+        """Let an ask wait in its application, at its old place where ``sequence`` says it."""
+        self.learn(request.constraints)
         labels = self.nodes.pods.labels_of(request.allocation_tags)
         shape = self.shapes.shape_of(request, labels)
         created_ns = request.create_time_ns or self.now_ns
-        ask = Ask(request, shape, self.next_sequence(), created_ns)
+        ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
         application.add_ask(ask)
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.outbox.asks[ask.key] = ask_state(ask, application.owner)
         self.outbox.touch(application)
+
+    def learn(self, constraints: Constraints) -> None:
+        """Take in which pods' labels constraints look at."""
+        if self.nodes.pods.learn(constraints):
+            self._shape_anew()
 
     def _shape_anew(self) -> None:
         """Give every ask that waits its shape again: there are labels that count from now on."""
@@ -127,6 +133,7 @@ class Partition:
     def take_head(self, application: Application, ask: Ask) -> None:
         """Take an ask out because it is being placed; what comes after it takes its turn."""
         order, group = application.order, application.group_of[ask.key]
+        application.positions[ask.key] = ask.sequence
         self.take_ask(application, ask.key)
         application.requeue(group, order)
 

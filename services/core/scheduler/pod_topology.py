@@ -174,7 +174,7 @@ class PodIndex:
         for selection in self._counts:
             self._counts[selection] = np.zeros(self._size, dtype=np.int64)
         for node in self._rows:
-            for allocation in node.allocations.values():
+            for allocation in (*node.allocations.values(), *node.foreign.values()):
                 self.placed(node, allocation, 1)
 
     # --- what a shape may and would rather do ----------------------------------------------------

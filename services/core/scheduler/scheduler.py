@@ -10,6 +10,7 @@ epoch that is not lower starts a new partition; lower epochs are refused.
 from collections.abc import Callable
 
 from services.core.scheduler import (
+    allocations,
     backoff,
     cluster,
     cycle,
@@ -150,7 +151,7 @@ class Scheduler:
         partition = self.partition
         for application in list(partition.applications.values()):
             _resume_state(partition, application)
-            intake.recover_timer(partition, application)
+            allocations.recover_timer(partition, application)
             application.enter()
             partition.replaceable[application] = None
         partition.outbox.forget_timers()
@@ -334,6 +335,11 @@ class Scheduler:
                 )
                 for app in applications
                 for key, allocation in app.allocations.items()
+            )
+            + tuple(
+                allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
+                for node in partition.nodes.nodes.values()
+                for allocation in node.foreign.values()
             ),
         )
 
