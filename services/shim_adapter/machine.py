@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from services.shim_adapter.backends.base import Backend, CommandRefusedError
 from services.shim_adapter.mirror import ClusterMirror
-from services.shim_adapter.mirror.calls import BindPod, Call, News
+from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord
 from services.shim_adapter.translation.manifests import TranslatedDocument, translate
@@ -20,6 +20,7 @@ from shared.messages.commands import (
     DeleteApplication,
     DeletePods,
     HoldConfirmations,
+    PlaceForeignPods,
     PodName,
     RefusedDocument,
     SubmitApplication,
@@ -69,6 +70,7 @@ class ShimMachine:
         self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SubmitApplication: self._submit_application,
             SubmitPods: self._submit_pods,
+            PlaceForeignPods: self._place_foreign,
             DeletePods: self._delete_pods,
             DeleteApplication: self._delete_application,
             ChangeNodes: self._change_nodes,
@@ -111,28 +113,14 @@ class ShimMachine:
         while heard:
             calls, said = self.mirror.on_news(heard.popleft())
             outgoing += said
-            self._carry_out(calls, heard, outgoing, now_ns)
+            for call in calls:
+                heard.extend(self.cluster.carry_out(call, now_ns))
         return outgoing
-
-    def _carry_out(
-        self, calls: list[Call], heard: deque[News], outgoing: list[Outgoing], now_ns: int
-    ) -> None:
-        waiting = deque(calls)
-        while waiting:
-            call = waiting.popleft()
-            pod = self.world.pods.get(call.uid)
-            was_bound = pod is not None and bool(pod.node)
-            heard.extend(self.cluster.carry_out(call, now_ns))
-            if isinstance(call, BindPod) and pod is not None and pod.node and not was_bound:
-                more, said = self.mirror.bound(pod, now_ns)
-                waiting.extend(more)
-                outgoing += said
 
     def _react(self, reaction: tuple[list[Call], list[Outgoing]], now_ns: int) -> list[Outgoing]:
         calls, outgoing = reaction
-        heard: deque[News] = deque()
-        self._carry_out(calls, heard, outgoing, now_ns)
-        return outgoing + self._settle(list(heard), now_ns)
+        news = [news for call in calls for news in self.cluster.carry_out(call, now_ns)]
+        return outgoing + self._settle(news, now_ns)
 
     # --- the core -------------------------------------------------------------------------------
 
@@ -224,6 +212,13 @@ class ShimMachine:
         news = self.cluster.create_pods(wanted.pods, envelope.message_id, now_ns)
         return self._settle(news, now_ns)
 
+    def _place_foreign(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        wanted = envelope.message
+        assert isinstance(wanted, PlaceForeignPods)
+        cause = envelope.message_id
+        news = self.cluster.place_foreign(wanted.node, wanted.pods, cause, now_ns)
+        return self._settle(news, now_ns)
+
     def _delete_pods(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, DeletePods)
@@ -266,7 +261,8 @@ class ShimMachine:
         """Create what the documents describe; every document is answered, taken or refused."""
         wanted = envelope.message
         assert isinstance(wanted, SubmitManifests)
-        translation = translate(wanted.documents, self._default_run_ns)
+        run_ns = self._default_run_ns if wanted.run_ns < 0 else wanted.run_ns
+        translation = translate(wanted.documents, run_ns)
         refused = [
             RefusedDocument(document.source, document.index, error.field_path, error.message)
             for document, error in translation.refused

@@ -61,7 +61,8 @@ class PodRecord:
     """A pod. ``node`` "" is not bound; ``deletion_ns`` 0 is not being deleted.
 
     ``release`` is the termination type with which the core asked for its deletion, to be
-    confirmed when it is gone ("": the deletion was not the core's wish).
+    confirmed when it is gone ("": the deletion was not the core's wish). A pod with ``gates`` is
+    not to be scheduled yet.
     """
 
     uid: str
@@ -75,6 +76,7 @@ class PodRecord:
     deletion_ns: int = 0
     reason: str = ""
     message: str = ""
+    gates: tuple[str, ...] = ()
     release: str = ""  # ours
 
     @property
@@ -100,6 +102,8 @@ class ApplicationRecord:
     task_groups: tuple[TaskGroupSpec, ...] = ()
     created_ns: int = 0
     priority: int = 0
+    priority_class: str = ""
+    gang_annotations: Mapping[str, str] = field(default_factory=dict)
     phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below
     core_state: str = ""
     core_state_ns: int = 0

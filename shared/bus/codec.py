@@ -31,8 +31,8 @@ MAX_MESSAGE_BYTES = 12 * 1024 * 1024  # below RabbitMQ 4's default of 16 MiB
 MAX_ITEMS_PER_SECTION = 100_000
 _INT64 = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 _NAME = Annotated[str, Field(strict=True, min_length=1, max_length=512)]
-_IDENTITIES = {"allocation_key", "application_id", "node_id", "timer_id", "task_group_name"}
-_MAY_BE_EMPTY = {"task_group_name"}
+# Names that are never empty. Of others, such as a foreign pod's application, the reader judges.
+_IDENTITIES = {"allocation_key", "timer_id"}
 
 
 @lru_cache(maxsize=1024)
@@ -261,7 +261,7 @@ def _strict(name: str, hint: Any) -> Any:
     """Return the type that a value of this field must have on the wire, strictly."""
     if hint is int:
         return _INT64
-    if hint is str and name in _IDENTITIES - _MAY_BE_EMPTY:
+    if hint is str and name in _IDENTITIES:
         return _NAME
     if hint in (str, bool):
         return Annotated[hint, Field(strict=True)]

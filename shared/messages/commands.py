@@ -21,9 +21,13 @@ class ManifestDocument:
 
 @dataclass(frozen=True, slots=True)
 class SubmitManifests:
-    """Create what the documents describe."""
+    """Create what the documents describe.
+
+    ``run_ns`` is how long a simulated pod runs that does not say so itself; -1: as set up.
+    """
 
     documents: tuple[ManifestDocument, ...] = ()
+    run_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,10 @@ class SubmitApplication:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """A pod as the resource manager keeps it. ``run_ns`` 0: it runs until it is deleted."""
+    """A pod as the resource manager keeps it. ``run_ns`` 0: it runs until it is deleted.
+
+    ``foreign`` is ``default`` or ``static`` for a pod of another scheduler; it has no application.
+    """
 
     name: str
     application_id: str
@@ -109,12 +116,22 @@ class PodSpec:
     execution_timeout_seconds: int = 0
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
+    priority_class: str = ""
+    foreign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitPods:
     """Create pods that are already translated."""
 
+    pods: tuple[PodSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceForeignPods:
+    """Have another scheduler place pods on a node, or resize those that are there."""
+
+    node: str
     pods: tuple[PodSpec, ...] = ()
 
 

@@ -23,6 +23,7 @@ KINDS: dict[str, type] = {
         commands.SubmitResult,
         commands.SubmitApplication,
         commands.SubmitPods,
+        commands.PlaceForeignPods,
         commands.DeletePods,
         commands.DeleteApplication,
         commands.ChangeNodes,

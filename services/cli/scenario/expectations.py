@@ -207,10 +207,12 @@ def _count(cluster: LocalCluster, entry: "CountEntry") -> list[str]:
             pod.node,
         )
         for pod in cluster.shim_machine.world.all_pods()
+        if not pod.spec.foreign
     ]
     pods += [
         (pod.application_id, pod.task_group_name, pod.placeholder, pod.state, "")
         for pod in _gone(cluster)
+        if pod.application_id
     ]
     wanted = (entry.app, entry.taskGroup, entry.placeholder, entry.state, entry.node)
     found = sum(

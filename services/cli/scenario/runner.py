@@ -12,20 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from services.api.documents import DocumentsError, read_documents
 from services.api.machine import NoAnswerError
 from services.cli.launcher import LocalCluster
-from services.cli.scenario import expectations
+from services.cli.scenario import expectations, messages
 from services.cli.scenario.schema import (
     DeleteStep,
     ExpectStep,
-    NodeEntry,
-    NodeStep,
+    ManifestsStep,
     PodsStep,
     Scenario,
     ScenarioError,
     Step,
     SubmitStep,
-    TaskGroupEntry,
     config_text,
 )
 from services.core.configuration import parse_configuration
@@ -40,18 +39,13 @@ from shared.messages.commands import (
     DeleteApplication,
     DeletePods,
     HoldConfirmations,
-    NodeSpec,
     PodName,
-    PodSpec,
-    SubmitApplication,
-    SubmitPods,
-    TaskGroupSpec,
+    SubmitManifests,
+    SubmitResult,
 )
-from shared.messages.constraints import Taint
 from shared.messages.envelope import Envelope, Outgoing
 from shared.messages.interface import UpdateConfiguration, UpdateResponse
 from shared.messages.sections import items_of
-from shared.model.resources import PODS
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.clock import VirtualClock
 from shared.runtime.host import HostOptions, Machine
@@ -139,9 +133,11 @@ class ScenarioRunner:
         self._speed = speed
         self._handlers: dict[str, Callable[[Any], Coroutine[Any, Any, None]]] = {
             "submit": self._submit,
-            "pods": lambda value: self._do(self._pods(value)),
+            "pods": self._pods,
+            "foreign": lambda value: self._do(messages.foreign(value)),
+            "manifests": self._manifests,
             "delete": self._delete,
-            "node": lambda value: self._do(ChangeNodes((_node_spec(value),))),
+            "node": lambda value: self._do(ChangeNodes((messages.node(value),))),
             "hold": lambda value: self._do(HoldConfirmations(value.confirmations)),
             "config": self._reload,
             "restart": self._restart,
@@ -236,6 +232,11 @@ class ScenarioRunner:
         await self.settle()
 
     async def _ask(self, message: object) -> CommandResult:
+        answer = await self._answer(message)
+        assert isinstance(answer, CommandResult)
+        return answer
+
+    async def _answer(self, message: object) -> object:
         asking = asyncio.create_task(self.cluster.ask(message))
         try:
             answer = await asking
@@ -244,7 +245,6 @@ class ScenarioRunner:
         finally:
             with suppress(asyncio.CancelledError):
                 asking.cancel()
-        assert isinstance(answer, CommandResult)
         await self.settle()
         return answer
 
@@ -254,63 +254,44 @@ class ScenarioRunner:
             raise StepError(answer.message)
 
     async def _add_nodes(self) -> None:
-        specs = tuple(spec for entry in self.scenario.nodes for spec in _node_entries(entry))
+        specs = tuple(spec for entry in self.scenario.nodes for spec in messages.nodes(entry))
         if specs:
             await self._do(ChangeNodes(specs))
 
+    async def _pods(self, step: PodsStep) -> None:
+        await self._do(messages.pods(step, self._namespaces.get(step.app)))
+
     async def _submit(self, step: SubmitStep) -> None:
         self._namespaces[step.app] = step
-        message = SubmitApplication(
-            application_id=step.app,
-            queue_name=step.queue,
-            namespace=step.namespace,
-            user=step.user,
-            groups=tuple(step.groups),
-            tags=step.tags,
-            style=step.style,
-            placeholder_timeout_seconds=step.placeholderTimeoutInSeconds,
-            task_groups=tuple(_task_group(group) for group in step.taskGroups),
-        )
-        answer = await self._ask(message)
+        answer = await self._ask(messages.application(step))
         if not answer.done:
             self.observed.rejected[step.app] = answer.message
-
-    def _pods(self, step: PodsStep) -> SubmitPods:
-        submitted = self._namespaces.get(step.app)
-        names = (
-            [step.name] if step.count is None else [f"{step.name}-{at}" for at in range(step.count)]
-        )
-        return SubmitPods(
-            tuple(
-                PodSpec(
-                    name=name,
-                    application_id=step.app,
-                    resource={PODS: 1, **step.requests},
-                    namespace=submitted.namespace if submitted is not None else "default",
-                    queue_name=submitted.queue if submitted is not None else "",
-                    user=submitted.user if submitted is not None else "nobody",
-                    groups=tuple(submitted.groups) if submitted is not None else (),
-                    task_group_name=step.taskGroup,
-                    priority=step.priority,
-                    run_ns=round(step.runSeconds * NANOS_PER_SECOND),
-                    constraints=step.constraints(),
-                    labels=step.labels,
-                    allow_preempt_self=step.allowPreemption,
-                    allow_preempt_other=step.preemptionPolicy != "Never",
-                )
-                for name in names
-            )
-        )
 
     async def _delete(self, wanted: DeleteStep) -> None:
         if wanted.app:
             await self._do(DeleteApplication(wanted.app))
         if wanted.pods:
             world = self.cluster.shim_machine.world
-            names = {pod.spec.name: pod.spec.namespace for pod in world.all_pods()}
-            await self._do(
-                DeletePods(tuple(PodName(p, names.get(p, "default")) for p in wanted.pods))
-            )
+            namespaces = {pod.spec.name: pod.spec.namespace for pod in world.all_pods()}
+            pods = (PodName(name, namespaces.get(name, "default")) for name in wanted.pods)
+            await self._do(DeletePods(tuple(pods)))
+        if wanted.foreign:
+            others = (PodName(name, messages.FOREIGN_NAMESPACE) for name in wanted.foreign)
+            await self._do(DeletePods(tuple(others)))
+
+    async def _manifests(self, step: ManifestsStep) -> None:
+        """Submit a file as `muster submit` does; what is refused of it can then be expected."""
+        path = self.path.parent / step.file
+        try:
+            documents = read_documents(path.read_bytes(), path.name)
+        except (OSError, DocumentsError) as error:
+            raise StepError(f"{path}: {error}") from error
+        run_ns = round(step.runSeconds * NANOS_PER_SECOND)
+        answer = await self._answer(SubmitManifests(tuple(documents), run_ns))
+        assert isinstance(answer, SubmitResult)
+        refused = [f"{item.index}: {item.field_path}: {item.message}" for item in answer.refused]
+        if refused:
+            self.observed.rejected["manifests"] = "; ".join(refused)
 
     async def _reload(self, config: dict[str, Any] | str) -> None:
         text = config_text(config, self.path.parent)
@@ -331,30 +312,6 @@ class ScenarioRunner:
 def _present(value: Any) -> Any:
     assert value is not None
     return value
-
-
-def _node_entries(entry: NodeEntry) -> list[NodeSpec]:
-    names = (
-        [entry.name] if entry.count is None else [f"{entry.name}-{at}" for at in range(entry.count)]
-    )
-    taints = tuple(Taint(t.key, t.value, t.effect) for t in entry.taints)
-    return [NodeSpec(name, "add", entry.capacity, entry.labels, taints) for name in names]
-
-
-def _node_spec(step: NodeStep) -> NodeSpec:
-    taints = tuple(Taint(t.key, t.value, t.effect) for t in step.taints)
-    return NodeSpec(step.name, step.action, step.capacity, step.labels, taints)
-
-
-def _task_group(entry: TaskGroupEntry) -> TaskGroupSpec:
-    return TaskGroupSpec(
-        name=entry.name,
-        min_member=entry.minMember,
-        min_resource=entry.minResource,
-        constraints=entry.constraints(),
-        labels=entry.labels,
-        annotations=entry.annotations,
-    )
 
 
 def check_config(path: Path, config: str) -> None:

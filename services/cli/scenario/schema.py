@@ -1,7 +1,6 @@
 """The scenario file's format, checked key by key: every mistake has a file, a line and a key.
 
-Unknown keys are errors everywhere. Keys whose feature comes with a later release are told apart
-from mistakes: ``not supported yet: KEY``.
+Unknown keys are errors everywhere.
 """
 
 import re
@@ -19,9 +18,6 @@ from shared.model.quantity import QuantityError, pod_resources
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
 MAX_FILE_BYTES = 2_000_000
-_LATER = {
-    "foreign": "foreign pods",
-}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS_NS = {
     "ms": NANOS_PER_MILLI,
@@ -163,10 +159,28 @@ class PodsStep(_Placed):
     preemptionPolicy: Literal["", "Never", "PreemptLowerPriority"] = ""  # noqa: N815
 
 
+class ForeignStep(_Placed):
+    """A pod that another scheduler bound to a node; again, with other requests, is a resize."""
+
+    name: str = Field(min_length=1)
+    node: str = Field(min_length=1)
+    requests: dict[str, int]
+    static: bool = False
+    priority: int = Field(default=0, ge=-(2**31), lt=2**31)
+
+
+class ManifestsStep(_Strict):
+    """A file of Kubernetes manifests, as ``muster submit -f`` takes it."""
+
+    file: str = Field(min_length=1)
+    runSeconds: float = Field(default=30, ge=0)  # noqa: N815
+
+
 class DeleteStep(_Strict):
-    """Pods, or a whole application, that are deleted."""
+    """Pods, foreign ones, or a whole application, that are deleted."""
 
     pods: list[str] = []
+    foreign: list[str] = []
     app: str = ""
 
 
@@ -213,6 +227,8 @@ class Step(_Strict):
 
     submit: SubmitStep | None = None
     pods: PodsStep | None = None
+    foreign: ForeignStep | None = None
+    manifests: ManifestsStep | None = None
     delete: DeleteStep | None = None
     node: NodeStep | None = None
     config: dict[str, Any] | str | None = None
@@ -325,13 +341,8 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
 
 
 def _explain(path: Path, root: yaml.Node, error: ValidationError) -> str:
-    """Return the first mistake as a sentence; a key of a later release goes before others."""
-    errors = error.errors(include_url=False, include_context=False)
-    for item in errors:
-        key = str(item["loc"][-1]) if item["loc"] else ""
-        if item["type"] == "extra_forbidden" and key in _LATER:
-            return f"{path}:{_line_of(root, item['loc'])}: not supported yet: {key}"
-    first = errors[0]
+    """Return the first mistake as a sentence."""
+    first = error.errors(include_url=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":

@@ -41,7 +41,7 @@ def take_in(partition: Partition, info: NodeInfo) -> None:
 
 
 def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
-    reason = ""
+    reason = "" if info.node_id else "a node needs an ID"
     if existing is not None:
         reason = (
             f"partition {partition.name} has an existing node {info.node_id}, "

@@ -125,6 +125,8 @@ def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
 
 def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
     name = request.application_id
+    if not name:
+        return "an application needs an ID"
     if name in partition.applications:
         return (
             f"adding application {name} to partition {partition.name}, "

@@ -28,6 +28,11 @@ class Backend(Protocol):
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
         """Create pods that people submitted."""
 
+    def place_foreign(
+        self, node: str, pods: tuple[PodSpec, ...], cause: str, now_ns: int
+    ) -> list[News]:
+        """Have another scheduler place pods on a node, or resize those that are there."""
+
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
         """Delete pods by name."""
 

@@ -13,6 +13,7 @@ from shared.messages.interface import (
     NodeInfo,
     UserGroupInformation,
 )
+from shared.model.names import FOREIGN_TAG
 from shared.model.units import NANOS_PER_SECOND
 
 _HOST_NAME = "si.io/hostname"
@@ -60,6 +61,20 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         submission_time_ns=application.created_ns,
         state=application.core_state,
         state_since_ns=application.core_state_ns,
+    )
+
+
+def foreign_allocation(pod: PodRecord) -> Allocation:
+    """Return a foreign pod as an allocation (contract section 2.8): it has no application."""
+    return Allocation(
+        allocation_key=pod.uid,
+        application_id="",
+        node_id=pod.node,
+        resource_per_alloc=pod.spec.resource,
+        priority=pod.spec.priority,
+        create_time_ns=pod.created_ns,
+        allocation_tags={**_tags(pod), FOREIGN_TAG: pod.spec.foreign},
+        constraints=_constraints(pod),
     )
 
 

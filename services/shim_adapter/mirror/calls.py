@@ -59,6 +59,20 @@ class PodAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PodBound:
+    """A pod has been bound to its node."""
+
+    pod: PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged:
+    """A pod's size or its scheduling gates have changed."""
+
+    pod: PodRecord
+
+
+@dataclass(frozen=True, slots=True)
 class PodEnded:
     """A pod ran to its end, or failed."""
 
@@ -74,10 +88,10 @@ class PodGone:
 
 @dataclass(frozen=True, slots=True)
 class BindRefused:
-    """A pod could not be bound; it is still pending."""
+    """A pod could not be bound; it is pending, and on no node."""
 
     pod: PodRecord
     reason: str
 
 
-News = NodeNews | PodAdded | PodEnded | PodGone | BindRefused
+News = NodeNews | PodAdded | PodBound | PodChanged | PodEnded | PodGone | BindRefused

@@ -15,22 +15,25 @@ from services.shim_adapter.mirror.asks import (
     NODE_ACTIONS,
     application_request,
     ask_of,
+    foreign_allocation,
     node_info,
 )
 from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
     Call,
-    CreatePod,
     DeletePod,
     FailPod,
     News,
     NodeNews,
     PodAdded,
+    PodBound,
+    PodChanged,
     PodEnded,
     PodGone,
 )
-from services.shim_adapter.mirror.recovery import everything, is_to_be_asked, waiting_pods
+from services.shim_adapter.mirror.gangs import BoundPlaceholders, missing_placeholders
+from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
     ApplicationPhase,
@@ -38,7 +41,6 @@ from services.shim_adapter.records import (
     PodPhase,
     PodRecord,
 )
-from services.shim_adapter.translation.placeholders import placeholder_pod
 from shared.messages.envelope import CORE, Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
@@ -54,7 +56,6 @@ from shared.messages.interface import (
     UpdateRequest,
     UpdateResponse,
 )
-from shared.model.ids import derived_id
 from shared.model.states import ApplicationState
 
 Reaction = tuple[list[Call], list[Outgoing]]
@@ -68,10 +69,10 @@ class ClusterMirror:
         self.rm_id = rm_id
         self.refused_decisions = 0
         self._asked: dict[str, None] = {}  # pods that the core has an ask for
-        self._bound: dict[tuple[str, str], int] = {}  # (application, group) -> placeholders bound
+        self.refused_binds = 0
+        self._bound = BoundPlaceholders(world)
         self._calls: list[Call] = []
         self._outgoing: list[Outgoing] = []
-        self._count_bound()
 
     # --- the way in -----------------------------------------------------------------------------
 
@@ -82,6 +83,10 @@ class ClusterMirror:
                 self._on_node(news)
             case PodAdded():
                 self._on_pod(news.pod)
+            case PodBound():
+                self._on_bound(news.pod)
+            case PodChanged():
+                self._on_changed(news.pod)
             case PodEnded():
                 self._on_pod_ended(news.pod)
             case PodGone():
@@ -130,18 +135,23 @@ class ClusterMirror:
         self._asked.update(dict.fromkeys(pod.uid for pod in waiting))
         return [self._to_core(message) for message in everything(world, self.rm_id, waiting)]
 
-    def _count_bound(self) -> None:
-        for pod in self.world.all_pods():
-            if pod.spec.placeholder and pod.node and not pod.has_ended:
-                self._count(pod, 1)
-
     # --- from the resource manager --------------------------------------------------------------
 
     def _on_node(self, news: NodeNews) -> None:
         info = node_info(news.node, NODE_ACTIONS[news.action], self.rm_id)
-        self._send(nodes=(info,))
+        pods = self.world.pods_on(news.node.name) if news.action == "add" else []
+        allocations = tuple(self._held(pod) for pod in pods)
+        self._send(nodes=(info,), allocations=allocations)
+
+    def _held(self, pod: PodRecord) -> Allocation:
+        return foreign_allocation(pod) if pod.spec.foreign else existing(self.world, pod)
 
     def _on_pod(self, pod: PodRecord) -> None:
+        if pod.spec.foreign:
+            self._on_foreign(pod)
+            return
+        if pod.gates:
+            return
         application = self.world.applications.get(pod.spec.application_id)
         if application is None or not application.is_live:
             application = self.world.application_of(pod)
@@ -149,9 +159,28 @@ class ClusterMirror:
         if is_to_be_asked(application, pod):
             self._send(asks=(self._ask(pod),))
 
+    def _on_foreign(self, pod: PodRecord) -> None:
+        """Count a pod of another scheduler, or its new size; without its node it has to wait."""
+        if pod.node in self.world.nodes and not pod.has_ended:
+            self._send(allocations=(foreign_allocation(pod),))
+
+    def _foreign_ended(self, pod: PodRecord) -> None:
+        why = TerminationType.STOPPED_BY_RM
+        self._send(releases=(AllocationRelease("", pod.uid, why, message="pod terminated"),))
+
+    def _on_changed(self, pod: PodRecord) -> None:
+        """Tell a pod's new size, or ask for one that may be scheduled now."""
+        if pod.spec.foreign or not pod.node:
+            self._asked.pop(pod.uid, None)
+            self._on_pod(pod)
+        elif not pod.has_ended:
+            self._send(allocations=(existing(self.world, pod),))
+
     def _on_pod_ended(self, pod: PodRecord) -> None:
-        if pod.node:
-            self._forget_bound(pod)
+        if pod.spec.foreign:
+            self._foreign_ended(pod)
+        elif pod.node:
+            self._bound.forget(pod)
             self._release(pod, TerminationType.STOPPED_BY_RM, "task completed")
         else:
             self._release_ask(pod)
@@ -159,17 +188,23 @@ class ClusterMirror:
     def _on_pod_gone(self, pod: PodRecord) -> None:
         if pod.has_ended and not pod.release:
             return
-        if pod.node:
-            self._forget_bound(pod)
+        if pod.spec.foreign:
+            self._foreign_ended(pod)
+        elif pod.node:
+            self._bound.forget(pod)
             why = TerminationType(pod.release) if pod.release else TerminationType.STOPPED_BY_RM
             self._release(pod, why, "pod terminated")
         else:
             self._release_ask(pod)
 
     def _on_bind_refused(self, news: BindRefused) -> None:
-        """Give an allocation back and ask anew: the node went, or would not take the pod."""
-        self._release(news.pod, TerminationType.STOPPED_BY_RM, news.reason)
-        self._send(asks=(self._ask(news.pod),))
+        """Give an allocation back: it waits again, at the place that it had."""
+        pod, why = news.pod, TerminationType.SCHEDULING_FAILED_ON_RM
+        self.refused_binds += 1
+        self._bound.forget(pod)
+        release = AllocationRelease(pod.spec.application_id, pod.uid, why, message=news.reason)
+        self._send(releases=(release,))
+        self._asked[pod.uid] = None
 
     # --- from the core --------------------------------------------------------------------------
 
@@ -178,27 +213,14 @@ class ClusterMirror:
         if application is None or application.phase is not ApplicationPhase.NEW:
             return
         is_gang = bool(application.task_groups) and not application.is_gang_over
-        application.phase = ApplicationPhase.RESERVING if is_gang else ApplicationPhase.RUNNING
+        reserves = is_gang and not self._bound.has_started(application)
+        application.phase = ApplicationPhase.RESERVING if reserves else ApplicationPhase.RUNNING
         self.world.touch_application(application)
-        if is_gang:
-            self._make_placeholders(application)
+        if reserves:
+            self._ask_for_pods(application)
+            self._calls += missing_placeholders(self.world, application)
         else:
-            self._ask_for_real_pods(application)
-
-    def _make_placeholders(self, application: ApplicationRecord) -> None:
-        """Create what is missing of every group's placeholders, in the order of the groups."""
-        name = application.application_id
-        existing: dict[str, int] = {}
-        for pod in self.world.pods_of(name):
-            if pod.spec.placeholder and not pod.has_ended:
-                made = pod.spec.task_group_name
-                existing[made] = existing.get(made, 0) + 1
-        for group in application.task_groups:
-            for _ in range(existing.get(group.name, 0), group.min_member):
-                application.placeholders_made += 1
-                cause = f"{name}/{application.submission}/{application.placeholders_made}"
-                spec = placeholder_pod(application, group, cause)
-                self._calls.append(CreatePod(derived_id(cause, 0), spec))
+            self._ask_for_pods(application)
 
     def _on_rejected(self, rejected: RejectedApplication) -> None:
         application = self.world.applications.get(rejected.application_id)
@@ -221,21 +243,25 @@ class ClusterMirror:
             return
         if pod.deletion_ns:
             return  # its end is on the way to the core
-        self._calls.append(BindPod(pod.uid, allocation.node_id))
+        shortage = self.world.shortage(allocation.node_id, pod.spec.resource)
+        if shortage:
+            self._on_bind_refused(BindRefused(pod, shortage))
+        else:
+            self._calls.append(BindPod(pod.uid, allocation.node_id))
 
-    def bound(self, pod: PodRecord, now_ns: int) -> Reaction:
+    def _on_bound(self, pod: PodRecord) -> None:
         """Take in that a pod was bound; the last placeholder of a gang lets its real pods go."""
         application = self.world.applications.get(pod.spec.application_id)
         if application is not None and pod.spec.placeholder:
-            self._count(pod, 1)
+            self._bound.note(pod)
             if not application.reservation_start_ns:
-                application.reservation_start_ns = now_ns
+                application.reservation_start_ns = pod.bound_ns
                 self.world.touch_application(application)
-            if application.phase is ApplicationPhase.RESERVING and self._is_whole(application):
+            is_reserving = application.phase is ApplicationPhase.RESERVING
+            if is_reserving and self._bound.is_whole(application):
                 application.phase = ApplicationPhase.RUNNING
                 self.world.touch_application(application)
-                self._ask_for_real_pods(application)
-        return self._taken()
+                self._ask_for_pods(application)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
         pod = self.world.pods.get(release.allocation_key)
@@ -271,7 +297,7 @@ class ClusterMirror:
         elif updated.state == ApplicationState.ACCEPTED:
             if application.phase is ApplicationPhase.RESUMING:
                 application.phase = ApplicationPhase.RUNNING
-                self._ask_for_real_pods(application)
+                self._ask_for_pods(application)
         elif updated.state == ApplicationState.FAILING:
             application.phase = ApplicationPhase.FAILING
             application.message = updated.message
@@ -295,7 +321,8 @@ class ClusterMirror:
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _ask_for_real_pods(self, application: ApplicationRecord) -> None:
+    def _ask_for_pods(self, application: ApplicationRecord) -> None:
+        """Ask for the pods whose turn it is: placeholders while reserving, real ones after."""
         asks = tuple(
             self._ask(pod)
             for pod in self.world.pods_of(application.application_id)
@@ -307,12 +334,6 @@ class ClusterMirror:
     def _ask(self, pod: PodRecord) -> AllocationAsk:
         self._asked[pod.uid] = None
         return ask_of(pod, originator=self.world.is_originator(pod))
-
-    def _is_whole(self, application: ApplicationRecord) -> bool:
-        return all(
-            self._bound.get((application.application_id, group.name), 0) >= group.min_member
-            for group in application.task_groups
-        )
 
     # --- releasing ------------------------------------------------------------------------------
 
@@ -340,18 +361,6 @@ class ClusterMirror:
         if self._asked.pop(pod.uid, pod) is None:
             why = TerminationType.STOPPED_BY_RM
             self._send(ask_releases=(AllocationAskRelease(pod.spec.application_id, pod.uid, why),))
-
-    def _forget_bound(self, pod: PodRecord) -> None:
-        if pod.spec.placeholder:
-            self._count(pod, -1)
-
-    def _count(self, pod: PodRecord, change: int) -> None:
-        key = (pod.spec.application_id, pod.spec.task_group_name)
-        count = self._bound.get(key, 0) + change
-        if count > 0:
-            self._bound[key] = count
-        else:
-            self._bound.pop(key, None)
 
     # --- sending --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from services.shim_adapter.mirror.asks import (
     allocation_of,
     application_request,
     ask_of,
+    foreign_allocation,
     node_info,
 )
 from services.shim_adapter.mirror.world import World
@@ -39,12 +40,18 @@ def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[o
         rm_id, nodes=nodes, new_applications=tuple(_request(world, a) for a in applications)
     )
     allocations = tuple(
-        _existing(world, pod)
+        existing(world, pod)
         for application in applications
         for pod in world.pods_of(application.application_id)
         if pod.node and not pod.has_ended
     )
-    yield UpdateRequest(rm_id, allocations=allocations)
+    foreign = tuple(
+        foreign_allocation(pod)
+        for node in world.nodes
+        for pod in world.pods_on(node)
+        if pod.spec.foreign
+    )
+    yield UpdateRequest(rm_id, allocations=allocations + foreign)
     asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
     yield UpdateRequest(rm_id, asks=asks)
     yield SyncEnd(len(nodes), len(allocations), len(asks))
@@ -75,14 +82,14 @@ def waiting_pods(world: World) -> list[PodRecord]:
 
 def is_to_be_asked(application: ApplicationRecord, pod: PodRecord) -> bool:
     """Return whether a pod is to be asked for now: placeholders first, real pods after them."""
-    if pod.node or pod.has_ended or pod.deletion_ns or not application.is_live:
+    if pod.node or pod.has_ended or pod.deletion_ns or pod.gates or not application.is_live:
         return False
     if pod.spec.placeholder:
         return application.phase is ApplicationPhase.RESERVING
     return application.phase is ApplicationPhase.RUNNING
 
 
-def _existing(world: World, pod: PodRecord) -> Allocation:
+def existing(world: World, pod: PodRecord) -> Allocation:
     """Return a bound pod as an allocation.
 
     A placeholder that makes way for a real pod is not called released: the core will decide the

@@ -1,9 +1,12 @@
 """The world: every node, pod and application that the resource manager has, with its indexes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
+from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
+from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 MAX_APPLICATIONS = 20_000  # beyond it the ended ones go, the oldest first
 
@@ -18,6 +21,7 @@ class World:
         self.epoch = 0
         self.config = ""
         self.scheduler_settings: dict[str, str] = {}
+        self.namespace_tags: dict[str, Mapping[str, str]] = {}  # what a namespace says of its queue
         self.submissions = 0
         self.pods_made = 0
         self.changed_nodes: dict[str, None] = {}
@@ -27,6 +31,8 @@ class World:
         self._by_application: dict[str, dict[str, PodRecord]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
         self._originators: dict[str, str] = {}
+        self._on_node: dict[str, dict[str, PodRecord]] = {}
+        self._used: dict[str, Resource] = {}
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -41,6 +47,25 @@ class World:
     def pod_named(self, namespace: str, name: str) -> PodRecord | None:
         """Return a pod by name, or None."""
         return self.pods.get(self._by_name.get((namespace, name), ""))
+
+    def pods_on(self, node: str) -> list[PodRecord]:
+        """Return the pods on a node that have not ended, foreign ones too, in order of arrival."""
+        return list(self._on_node.get(node, {}).values())
+
+    def shortage(self, node_name: str, wanted: ResourceView) -> str:
+        """Return why a node cannot take a pod now, in the kubelet's words ("": it can)."""
+        node = self.nodes.get(node_name)
+        if node is None:
+            return f'nodes "{node_name}" not found'
+        used = self._used.get(node_name, {})
+        for name, value in wanted.items():
+            taken, capacity = used.get(name, 0), node.capacity.get(name, 0)
+            if value > 0 and taken + value > capacity:
+                return (
+                    f"OutOf{name}: Node didn't have enough resource: {name}, requested: {value}, "
+                    f"used: {taken}, capacity: {capacity}"
+                )
+        return ""
 
     def is_originator(self, pod: PodRecord) -> bool:
         """Return whether a pod is its application's first real one."""
@@ -63,15 +88,49 @@ class World:
         spec = pod.spec
         self.pods[pod.uid] = pod
         self._by_name[spec.namespace, spec.name] = pod.uid
-        self._by_application.setdefault(spec.application_id, {})[pod.uid] = pod
-        if not spec.placeholder:
-            self._originators.setdefault(spec.application_id, pod.uid)
+        if not spec.foreign:
+            self._by_application.setdefault(spec.application_id, {})[pod.uid] = pod
+            if not spec.placeholder:
+                self._originators.setdefault(spec.application_id, pod.uid)
+        if pod.node and not pod.has_ended:
+            self._count(pod)
         self.changed_pods[pod.uid] = None
+
+    def assign(self, pod: PodRecord, node: str) -> None:
+        """Put a pod on a node; with "" take it back from where it was."""
+        self.vacate(pod)
+        pod.node = node
+        if node:
+            self._count(pod)
+        self.changed_pods[pod.uid] = None
+
+    def vacate(self, pod: PodRecord) -> None:
+        """Count a pod that has ended or gone out of its node; again changes nothing."""
+        there = self._on_node.get(pod.node, {})
+        if there.pop(pod.uid, None) is not None:
+            subtract_into(self._used[pod.node], pod.spec.resource)
+        if not there and self._on_node.pop(pod.node, None) is not None:
+            del self._used[pod.node]
+
+    def resize(self, pod: PodRecord, resource: ResourceView) -> None:
+        """Change what a pod takes."""
+        node = pod.node if pod.uid in self._on_node.get(pod.node, {}) else ""
+        if node:
+            self.vacate(pod)
+        pod.spec = replace(pod.spec, resource=resource)
+        if node:
+            self._count(pod)
+        self.changed_pods[pod.uid] = None
+
+    def _count(self, pod: PodRecord) -> None:
+        self._on_node.setdefault(pod.node, {})[pod.uid] = pod
+        add_into(self._used.setdefault(pod.node, {}), pod.spec.resource)
 
     def drop_pod(self, pod: PodRecord) -> None:
         """Forget a pod that is no more."""
         spec = pod.spec
         self.pods.pop(pod.uid, None)
+        self.vacate(pod)
         if self._by_name.get((spec.namespace, spec.name)) == pod.uid:
             del self._by_name[spec.namespace, spec.name]
         siblings = self._by_application.get(spec.application_id, {})
@@ -119,9 +178,9 @@ class World:
 
     def application_of(self, pod: PodRecord) -> ApplicationRecord:
         """Make the application that a pod announces: its first pod says what it is."""
-        return self.add_application(
-            application_from_pod(pod.spec, self.next_submission(), pod.created_ns)
-        )
+        application = application_from_pod(pod.spec, self.next_submission(), pod.created_ns)
+        application.tags = self.namespace_tags.get(application.namespace, {})
+        return self.add_application(application)
 
 
 def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> ApplicationRecord:
@@ -139,5 +198,11 @@ def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> App
         task_groups=spec.task_groups,
         created_ns=created_ns,
         priority=spec.priority,
+        priority_class=spec.priority_class,
+        gang_annotations={
+            key: spec.annotations[key]
+            for key in (TASK_GROUPS, POLICY_PARAMETERS)
+            if key in spec.annotations
+        },
         message=spec.task_groups_error,
     )

@@ -43,7 +43,9 @@ def placeholder_pod(application: ApplicationRecord, group: TaskGroupSpec, cause:
         },
         annotations={
             **group.annotations,
+            **application.gang_annotations,
             PLACEHOLDER: "true",
             TASK_GROUP_NAME: group.name,
         },
+        priority_class=application.priority_class,
     )

@@ -51,7 +51,7 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
         ),
         ("name: x\nsteps:\n  - advance: soon\n", ":3: steps.0.advance: a duration such as 31s"),
         ("name: x\nsteps:\n  - jump: 1\n", ":3: steps.0.jump: no such key"),
-        ("name: x\nsteps:\n  - foreign: {name: a}\n", ":3: not supported yet: foreign"),
+        ("name: x\nsteps:\n  - foreign: {name: a}\n", ":3: steps.0.foreign.node: Field required"),
         (
             "name: x\nsteps:\n  - pods: {app: a, name: b, requests: {}, affinity: {podAffinity: 1}}\n",
             ":3: steps.0.pods: .affinity.podAffinity: a map was expected",

@@ -1,5 +1,6 @@
 """The shim adapter's machine: commands, decisions, recovery, and the file that keeps its world."""
 
+from services.shim_adapter.mirror.calls import PodChanged
 from services.shim_adapter.service import ShimOptions, ShimService
 from shared.messages.commands import (
     ChangeNodes,
@@ -7,6 +8,7 @@ from shared.messages.commands import (
     DeleteApplication,
     DeletePods,
     NodeSpec,
+    PlaceForeignPods,
     PodName,
     PodSpec,
     SubmitApplication,
@@ -20,6 +22,7 @@ from shared.messages.interface import (
     AllocationRelease,
     TerminationType,
     UpdatedApplication,
+    UpdateRequest,
     UpdateResponse,
 )
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd, SyncRequest
@@ -185,3 +188,94 @@ def test_a_restart_loses_no_pod(tmp_path):
     assert after.applications == before.applications
     assert after.epoch == before.epoch
     shim.service.close()
+
+
+# --- foreign pods, binds that fail, gates, resize -----------------------------------------------
+
+
+def foreign(name, vcore, kind="default"):
+    return PodSpec(name, "", {"vcore": vcore, "pods": 1}, namespace="kube-system", foreign=kind)
+
+
+def sent(messages, section):
+    updates = [m for m in messages if isinstance(m, UpdateRequest)]
+    return [item for m in updates for item in getattr(m, section)]
+
+
+def test_f_07_a_foreign_pod_is_an_allocation_without_an_application_and_so_is_its_release():
+    shim = Shim()
+    messages = shim.send(
+        PlaceForeignPods("node-0000", (foreign("a", 1), foreign("b", 2, "static")))
+    )
+    told = sent(messages, "allocations")
+    assert [(a.application_id, a.allocation_tags["foreign"]) for a in told] == [
+        ("", "default"),
+        ("", "static"),
+    ]
+    messages = shim.send(PlaceForeignPods("node-0000", (foreign("a", 3),)))
+    (again,) = sent(messages, "allocations")
+    assert (again.allocation_key, again.resource_per_alloc["vcore"]) == (told[0].allocation_key, 3)
+    (release,) = sent(shim.send(DeletePods((PodName("a", "kube-system"),))), "releases")
+    assert (release.application_id, release.allocation_key) == ("", told[0].allocation_key)
+    assert (release.termination_type, release.message) == ("STOPPED_BY_RM", "pod terminated")
+
+
+def test_a_foreign_pod_waits_for_its_node_and_comes_with_it():
+    shim = Shim()
+    early = shim.send(PlaceForeignPods("late", (foreign("a", 1),)))
+    assert sent(early, "allocations") == []
+    messages = shim.send(ChangeNodes((NodeSpec("late", "add", {"vcore": 9}),)))
+    assert [a.node_id for a in sent(messages, "allocations")] == ["late"]
+    assert [a.node_id for a in sent(shim.send(SyncRequest("core")), "allocations")] == ["late"]
+
+
+def test_a_foreign_pod_that_took_the_room_first_makes_the_bind_a_refusal_and_nobody_is_killed():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(PlaceForeignPods("node-0000", (foreign("a", 3500),)))
+    decision = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    (release,) = sent(shim.send(decision), "releases")
+    assert release.termination_type is TerminationType.SCHEDULING_FAILED_ON_RM
+    assert release.message == (
+        "OutOfvcore: Node didn't have enough resource: vcore, requested: 1000, used: 3500, "
+        "capacity: 4000"
+    )
+    assert shim.world.pods[key].node == ""
+    assert len(shim.world.pods) == 2
+    assert shim.machine.mirror.refused_binds == 1
+    gone = UpdateResponse(new_allocations=(Allocation(key, "app", "elsewhere", ONE),))
+    (release,) = sent(shim.send(gone), "releases")
+    assert release.message == 'nodes "elsewhere" not found'
+
+
+def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
+    shim = Shim()
+    news = shim.machine.cluster.create_pods((pod("p"),), "c", 1)
+    record = news[0].pod
+    record.gates = ("example.com/wait",)
+    calls, said = shim.machine.mirror.on_news(news[0])
+    assert (calls, said) == ([], [])
+    record.gates = ()
+    _, said = shim.machine.mirror.on_news(PodChanged(record))
+    assert [a.application_id for a in said[0].message.new_applications] == ["app"]
+
+
+def test_a_pod_that_is_resized_is_told_as_an_ask_or_as_an_allocation():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    record = shim.world.pods[key]
+    shim.world.resize(record, {"vcore": 1500, "pods": 1})
+    _, said = shim.machine.mirror.on_news(PodChanged(record))
+    assert [ask.resource_per_alloc["vcore"] for ask in said[0].message.asks] == [1500]
+    shim.send(UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),)))
+    shim.world.resize(record, {"vcore": 2000, "pods": 1})
+    _, said = shim.machine.mirror.on_news(PodChanged(record))
+    assert [a.resource_per_alloc["vcore"] for a in said[0].message.allocations] == [2000]
+    assert shim.world.shortage("node-0000", {"vcore": 2000}) == ""
+    assert "OutOfvcore" in shim.world.shortage("node-0000", {"vcore": 2001})

@@ -14,7 +14,6 @@ from heapq import heappop, heappush
 from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.mirror.calls import (
     BindPod,
-    BindRefused,
     Call,
     CreatePod,
     DeletePod,
@@ -22,6 +21,8 @@ from services.shim_adapter.mirror.calls import (
     News,
     NodeNews,
     PodAdded,
+    PodBound,
+    PodChanged,
     PodEnded,
     PodGone,
 )
@@ -86,6 +87,30 @@ class SimulatedCluster:
             if existing is not None:
                 self.world.drop_pod(existing)
             news.append(self._add(derived_id(f"pod/{cause}", at), spec, now_ns))
+        return news
+
+    def place_foreign(
+        self, node: str, pods: tuple[PodSpec, ...], cause: str, now_ns: int
+    ) -> list[News]:
+        """Place pods of another scheduler on a node, which may not exist (yet), or resize them."""
+        known = [self.world.pod_named(spec.namespace, spec.name) for spec in pods]
+        for pod in known:
+            if pod is not None and (pod.node != node or not pod.spec.foreign):
+                raise CommandRefusedError(f'pods "{pod.spec.name}" already exists elsewhere')
+        if len(self.world.pods) + len(pods) > MAX_PODS:
+            raise CommandRefusedError(f"the cluster has room for {MAX_PODS} pods")
+        news: list[News] = []
+        for at, (spec, pod) in enumerate(zip(pods, known, strict=True)):
+            if pod is not None:
+                self.world.resize(pod, spec.resource)
+                news.append(PodChanged(pod))
+                continue
+            made = PodRecord(derived_id(f"foreign/{cause}", at), spec, now_ns, 0)
+            made.node, made.bound_ns, made.phase = node, now_ns, PodPhase.RUNNING
+            self.world.pods_made += 1
+            made.sequence = self.world.pods_made
+            self.world.add_pod(made)
+            news.append(PodAdded(made))
         return news
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
@@ -153,16 +178,13 @@ class SimulatedCluster:
         pod = self.world.pods.get(call.uid)
         if pod is None or pod.node or pod.has_ended:
             return []
-        if call.node not in self.world.nodes:
-            return [BindRefused(pod, f'nodes "{call.node}" not found')]
-        pod.node = call.node
+        self.world.assign(pod, call.node)
         pod.bound_ns = now_ns
-        self.world.touch_pod(pod)
         if self.start_delay_ns:
             self._schedule(now_ns + self.start_delay_ns, "start", pod.uid)
         else:
             self._start(pod, now_ns)
-        return []
+        return [PodBound(pod)]
 
     # --- what happens by itself -----------------------------------------------------------------
 
@@ -207,6 +229,7 @@ class SimulatedCluster:
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> None:
         pod.phase = phase
+        self.world.vacate(pod)
         self.world.touch_pod(pod)
         self._ended.append(pod.uid)
         while len(self._ended) > MAX_ENDED_PODS:
@@ -250,7 +273,7 @@ class SimulatedCluster:
         self.world.drop_pod(pod)
 
     def _lose_pods_on(self, node: str, now_ns: int) -> list[News]:
-        lost = [pod for pod in self.world.all_pods() if pod.node == node and not pod.has_ended]
+        lost = self.world.pods_on(node)
         for pod in lost:
             pod.deletion_ns = pod.deletion_ns or now_ns or 1
             pod.reason = pod.reason or "NodeRemoved"

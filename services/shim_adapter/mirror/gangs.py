@@ -1,0 +1,61 @@
+"""Gangs as the mirror sees them: which placeholders there are, and which of them are bound."""
+
+from services.shim_adapter.mirror.calls import CreatePod
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationRecord, PodRecord
+from services.shim_adapter.translation.placeholders import placeholder_pod
+from shared.model.ids import derived_id
+
+
+class BoundPlaceholders:
+    """The placeholders that are bound, by application and task group."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._bound: dict[tuple[str, str], dict[str, None]] = {}
+        for pod in world.all_pods():
+            if pod.spec.placeholder and pod.node and not pod.has_ended:
+                self.note(pod)
+
+    def note(self, pod: PodRecord) -> None:
+        """Take in that a placeholder was bound; again changes nothing."""
+        key = (pod.spec.application_id, pod.spec.task_group_name)
+        self._bound.setdefault(key, {})[pod.uid] = None
+
+    def forget(self, pod: PodRecord) -> None:
+        """Take in that a pod, if it is a placeholder, is bound no more."""
+        key = (pod.spec.application_id, pod.spec.task_group_name)
+        bound = self._bound.get(key, {})
+        if bound.pop(pod.uid, True) is None and not bound:
+            del self._bound[key]
+
+    def is_whole(self, application: ApplicationRecord) -> bool:
+        """Return whether every group has as many bound placeholders as it needs members."""
+        return all(
+            len(self._bound.get((application.application_id, group.name), ())) >= group.min_member
+            for group in application.task_groups
+        )
+
+    def has_started(self, application: ApplicationRecord) -> bool:
+        """Return whether a gang need not reserve any more: it is whole, or its real pods run."""
+        pods = self._world.pods_of(application.application_id)
+        runs = any(pod.node and not pod.has_ended and not pod.spec.placeholder for pod in pods)
+        return runs or self.is_whole(application)
+
+
+def missing_placeholders(world: World, application: ApplicationRecord) -> list[CreatePod]:
+    """Return what is to be made of every group's placeholders, in the order of the groups."""
+    name = application.application_id
+    existing: dict[str, int] = {}
+    for pod in world.pods_of(name):
+        if pod.spec.placeholder and not pod.has_ended:
+            made = pod.spec.task_group_name
+            existing[made] = existing.get(made, 0) + 1
+    calls: list[CreatePod] = []
+    for group in application.task_groups:
+        for _ in range(existing.get(group.name, 0), group.min_member):
+            application.placeholders_made += 1
+            cause = f"{name}/{application.submission}/{application.placeholders_made}"
+            spec = placeholder_pod(application, group, cause)
+            calls.append(CreatePod(derived_id(cause, 0), spec))
+    return calls
