@@ -33,11 +33,12 @@ from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, section
 from tests.property.material import CONFIGS, PREEMPTION_CONFIGS, RESOURCES, SELECTORS, TAGS, USERS
+from tests.property.others import Others
 
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
 
 
-class SchedulerMachine(RuleBasedStateMachine):
+class SchedulerMachine(Others, RuleBasedStateMachine):
     configs = CONFIGS
 
     @initialize(
@@ -62,6 +63,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.released: dict[str, str] = {}
         self.states: dict[str, str] = {}
         self.apps: dict[str, AddApplicationRequest] = {}
+        self.foreign: dict[str, Allocation] = {}
         self.count = 0
         self.shrunk = False
         self.last: dict = {}
@@ -349,7 +351,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.core.now_ns = now_ns
         self.core.send(SyncBegin(self.config, self.settings))
         self.core.update(nodes=nodes, new_applications=tuple(requests))
-        self.core.update(allocations=tuple(existing))
+        self.core.update(allocations=(*existing, *self.foreign_now()))
         self.core.update(asks=asks)
         self.states = dict.fromkeys(live, "New")
         responses = self.core.send(SyncEnd(0, 0, 0))
