@@ -262,7 +262,10 @@ class ShimMachine:
         wanted = envelope.message
         assert isinstance(wanted, SubmitManifests)
         run_ns = self._default_run_ns if wanted.run_ns < 0 else wanted.run_ns
-        translation = translate(wanted.documents, run_ns)
+        translation = translate(wanted.documents, run_ns, tuple(self.world.nodes.values()))
+        for taken in translation.taken:
+            if taken.namespace_tags is not None:
+                self.world.set_namespace(taken.name, taken.namespace_tags)
         refused = [
             RefusedDocument(document.source, document.index, error.field_path, error.message)
             for document, error in translation.refused

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.selectors import (
+from shared.messages.constraints import Constraints
+from shared.messages.selectors import (
     SOFT_EFFECT,
     is_tolerated,
     selects,
     term_matches,
     tolerates,
 )
-from shared.messages.constraints import Constraints
 
 if TYPE_CHECKING:
     from services.core.scheduler.nodes import Node

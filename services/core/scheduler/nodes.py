@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.node_view import NodeView, leaves_enough, normalised, view_of
 from services.core.scheduler.pod_topology import PodIndex
-from services.core.scheduler.selectors import SOFT_EFFECT, is_tolerated, selects
 from services.core.scheduler.shapes import Shape
 from shared.messages.constraints import Constraints, Taint
 from shared.messages.interface import Allocation
+from shared.messages.selectors import SOFT_EFFECT, is_tolerated, selects
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,

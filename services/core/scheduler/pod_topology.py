@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.selectors import all_hold
 from shared.messages.constraints import ALL_NAMESPACES, Constraints, HostPort, PodTerm, Requirement
 from shared.messages.interface import Allocation
+from shared.messages.selectors import all_hold
 
 if TYPE_CHECKING:
     from services.core.scheduler.nodes import Node

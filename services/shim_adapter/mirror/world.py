@@ -83,6 +83,11 @@ class World:
         self.config = config
         self.is_meta_changed = True
 
+    def set_namespace(self, name: str, tags: Mapping[str, str]) -> None:
+        """Keep what a namespace says of the queues of its applications to come."""
+        self.namespace_tags[name] = tags
+        self.is_meta_changed = True
+
     def add_pod(self, pod: PodRecord) -> None:
         """Take a pod in."""
         spec = pod.spec

@@ -1,35 +1,53 @@
-"""From submitted documents to pods: Pod and batch/v1 Job; every other kind is refused by name.
+"""From submitted documents to pods. A kind that is not supported is refused by name.
 
-A PriorityClass is taken in for the documents that come with it. Nothing is dropped silently: a
-document is accepted whole or refused with its field and a sentence.
+Nothing is dropped silently: a document is accepted whole or refused with its field and a sentence.
+Priority classes, training runtimes, PodGroups and namespaces are taken in for the documents that
+come with them.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.errors import ManifestError
-from services.shim_adapter.translation.pods import MAX_NAME, mapping, translate_pod
+from services.shim_adapter.translation.namespaces import namespace_tags
+from services.shim_adapter.translation.pods import (
+    ALLOW_PREEMPTION,
+    MAX_NAME,
+    SCHEDULER_NAMES,
+    PriorityClass,
+    Reading,
+    mapping,
+)
+from services.shim_adapter.translation.workloads import EXPANDERS
+from services.shim_adapter.translation.workloads.members import GROUP_ANNOTATIONS, pods_of
+from services.shim_adapter.translation.workloads.replicas import (
+    Gang,
+    Submission,
+    Workload,
+    items,
+    text,
+    whole,
+)
+from services.shim_adapter.translation.workloads.trainer import RUNTIME_KINDS
 from shared.messages.commands import ManifestDocument, PodSpec
 
-MAX_JOB_PODS = 10_000
-MAX_JOB_BYTES = 64 * 1024 * 1024
-_LATER_KINDS = {
-    "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "CronJob", "PyTorchJob", "TFJob",
-    "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "SparkApplication", "RayCluster",
-    "RayJob", "JobSet", "PodGroup",
-}  # fmt: skip
+# In a simulated cluster nobody else would run a pod: those of other batch schedulers are taken too,
+# and those that name none, as YuniKorn's admission controller would have them.
+SIMULATED_SCHEDULERS = (*SCHEDULER_NAMES, None, "", "volcano", "kai-scheduler")
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedDocument:
-    """A document and the pods that it describes."""
+    """A document and the pods that it describes; a namespace's tags are for its applications."""
 
     document: ManifestDocument
     kind: str
     name: str
     pods: tuple[PodSpec, ...] = ()
+    namespace_tags: Mapping[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -40,8 +58,12 @@ class Translation:
     refused: list[tuple[ManifestDocument, ManifestError]] = field(default_factory=list)
 
 
-def translate(documents: Iterable[ManifestDocument], default_run_ns: int) -> Translation:
-    """Translate every document; priority classes first, so that their order does not matter."""
+def translate(
+    documents: Iterable[ManifestDocument],
+    default_run_ns: int,
+    nodes: tuple[NodeRecord, ...] = (),
+) -> Translation:
+    """Translate every document, whatever their order; ``nodes`` are those that DaemonSets see."""
     result = Translation()
     bodies: list[tuple[ManifestDocument, dict[str, Any]]] = []
     for document in documents:
@@ -49,47 +71,55 @@ def translate(documents: Iterable[ManifestDocument], default_run_ns: int) -> Tra
             bodies.append((document, mapping(json.loads(document.body), "")))
         except ManifestError as error:
             result.refused.append((document, error))
-    priorities = _priority_classes(bodies)
+    submission = Submission(nodes, _runtimes(bodies), _gangs(bodies))
+    reading = Reading(SIMULATED_SCHEDULERS, default_run_ns, _priority_classes(bodies))
     for document, body in bodies:
         try:
-            result.taken.append(_document(document, body, priorities, default_run_ns))
+            result.taken.append(_document(document, body, submission, reading))
         except ManifestError as error:
             result.refused.append((document, error))
+    _refuse_lonely_gangs(result)
     return result
 
 
-def _priority_classes(bodies: list[tuple[ManifestDocument, dict[str, Any]]]) -> dict[str, int]:
-    return {
-        str((body.get("metadata") or {}).get("name")): body["value"]
-        for _, body in bodies
-        if body.get("kind") == "PriorityClass" and type(body.get("value")) is int
-    }
-
-
 def _document(
-    document: ManifestDocument, body: dict[str, Any], priorities: dict[str, int], run_ns: int
+    document: ManifestDocument, body: dict[str, Any], submission: Submission, reading: Reading
 ) -> TranslatedDocument:
     kind = body.get("kind")
     if not isinstance(kind, str) or not kind:
         raise ManifestError("kind", "a document needs a kind; is this a whole manifest?")
     metadata = mapping(body.get("metadata") or {}, "metadata")
     name = _name(metadata)
-    if kind == "Pod":
-        priority = _class_priority(body, "", priorities)
-        pods: tuple[PodSpec, ...] = (
-            translate_pod(body, where="", name=name, default_run_ns=run_ns, priority=priority),
-        )
-    elif kind == "Job":
-        pods = _job(body, name, priorities, run_ns)
-    elif kind == "PriorityClass":
+    mapping(metadata.get("labels") or {}, "metadata.labels")
+    annotations = mapping(metadata.get("annotations") or {}, "metadata.annotations")
+    if kind == "PriorityClass":
         if type(body.get("value")) is not int:
             raise ManifestError("value", "a PriorityClass needs a whole number")
-        pods = ()
-    elif kind in _LATER_KINDS:
-        raise ManifestError("kind", f"not supported yet: {kind}; submit its pods or a Job instead")
-    else:
+    elif kind == "Namespace":
+        return TranslatedDocument(document, kind, name, namespace_tags=namespace_tags(annotations))
+    elif kind == "PodGroup":
+        _gang(body, name)
+    elif kind not in RUNTIME_KINDS:
+        expand = _expander(body, kind)
+        spec = mapping(body.get("spec"), "spec")
+        workload = Workload(kind, name, spec, metadata, body, submission)
+        pods = pods_of(workload, expand(workload), reading)
+        return TranslatedDocument(document, kind, name, pods)
+    return TranslatedDocument(document, kind, name)
+
+
+def _expander(body: dict[str, Any], kind: str) -> Any:
+    version = body.get("apiVersion")
+    found = {key: expand for key, expand in EXPANDERS.items() if key[1] == kind}
+    if not found:
         raise ManifestError("kind", f"{kind} is not a workload that Muster runs")
-    return TranslatedDocument(document, kind, name, pods)
+    if version is None:
+        return next(iter(found.values()))
+    group = str(version).rpartition("/")[0]
+    if (group, kind) not in found:
+        known = ", ".join(sorted(key[0] or "v1" for key in found))
+        raise ManifestError("apiVersion", f"{kind} is known of {known}, found {version!r}")
+    return found[group, kind]
 
 
 def _name(metadata: dict[str, Any]) -> str:
@@ -101,49 +131,78 @@ def _name(metadata: dict[str, Any]) -> str:
     return name
 
 
-def _class_priority(body: dict[str, Any], where: str, priorities: dict[str, int]) -> int | None:
-    spec = mapping(body.get("spec"), f"{where}spec")
-    if spec.get("priority") is not None:
-        return None
-    return priorities.get(str(spec.get("priorityClassName")))
+# --- what other documents hang on ---------------------------------------------------------------
+
+Bodies = list[tuple[ManifestDocument, dict[str, Any]]]
 
 
-def _job(
-    body: dict[str, Any], name: str, priorities: dict[str, int], run_ns: int
-) -> tuple[PodSpec, ...]:
-    """Return the pods of a Job: as many as are to complete, at once.
+def _of_kind(bodies: Bodies, *kinds: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    for _, body in bodies:
+        metadata = body.get("metadata")
+        if body.get("kind") in kinds and isinstance(metadata, dict):
+            yield str(metadata.get("name")), body
 
-    A parallelism below the completions is taken as the completions run in waves of one: each pod
-    is its own, so they may all be asked for.
-    """
+
+def _priority_classes(bodies: Bodies) -> dict[str, PriorityClass]:
+    return {
+        name: priority_class(body)
+        for name, body in _of_kind(bodies, "PriorityClass")
+        if type(body.get("value")) is int
+    }
+
+
+def priority_class(body: Mapping[str, Any]) -> PriorityClass:
+    """Return a priority class; its annotation holds for pods that say nothing themselves."""
+    annotations = (body.get("metadata") or {}).get("annotations")
+    allowed = annotations.get(ALLOW_PREEMPTION) if isinstance(annotations, dict) else None
+    return PriorityClass(body["value"], "true" if allowed is None else str(allowed))
+
+
+def _runtimes(bodies: Bodies) -> dict[str, Mapping[str, Any]]:
+    return {
+        name: body["spec"]
+        for name, body in _of_kind(bodies, *RUNTIME_KINDS)
+        if isinstance(body.get("spec"), dict)
+    }
+
+
+def _gangs(bodies: Bodies) -> dict[str, Gang]:
+    found: dict[str, Gang] = {}
+    for name, body in _of_kind(bodies, "PodGroup"):
+        try:
+            found[name] = _gang(body, name)
+        except ManifestError:
+            continue  # the document itself is refused for it
+    return found
+
+
+def _gang(body: Mapping[str, Any], name: str) -> Gang:
+    """Return KAI's or Volcano's PodGroup."""
     spec = mapping(body.get("spec"), "spec")
-    count = _whole(spec, "completions", _whole(spec, "parallelism", 1))
-    if count > MAX_JOB_PODS:
-        raise ManifestError("spec.completions", f"{count} pods, at most {MAX_JOB_PODS}")
-    template = mapping(spec.get("template"), "spec.template")
-    if count * len(json.dumps(template)) > MAX_JOB_BYTES:
-        raise ManifestError(
-            "spec.template", f"{count} pods of this size exceed {MAX_JOB_BYTES} bytes"
-        )
-    where = "spec.template."
-    merged = dict(template)
-    metadata = mapping(template.get("metadata") or {}, f"{where}metadata")
-    namespace = (body.get("metadata") or {}).get("namespace")
-    if namespace and "namespace" not in metadata:
-        merged["metadata"] = {**metadata, "namespace": namespace}
-    priority = _class_priority(template, where, priorities)
-    return tuple(
-        translate_pod(
-            merged, where=where, name=f"{name}-{at}", default_run_ns=run_ns, priority=priority
-        )
-        for at in range(count)
-    )
+    subgroups: dict[str, int] = {}
+    for at, item in enumerate(items(spec, "subGroups")):
+        place = f"spec.subGroups[{at}]"
+        subgroup = mapping(item, place)
+        if subgroup.get("parent") or subgroup.get("minSubGroup") is not None:
+            raise ManifestError(place, "not supported: subgroups of subgroups")
+        subgroups[text(subgroup, "name", place)] = whole(subgroup, "minMember", 1, place)
+    return Gang(name, whole(spec, "minMember", 1), text(spec, "queue"), subgroups)
 
 
-def _whole(spec: dict[str, Any], key: str, default: int) -> int:
-    value = spec.get(key)
-    if value is None:
-        return default
-    if type(value) is not int or value < 0:
-        raise ManifestError(f"spec.{key}", f"a whole number of 0 or more, found {value!r}")
-    return value
+def _refuse_lonely_gangs(result: Translation) -> None:
+    """Refuse a PodGroup that no pod of the submission names: its minimum would hold for nobody."""
+    named = {
+        pod.annotations[key]
+        for taken in result.taken
+        for pod in taken.pods[:1] + taken.pods[-1:]
+        for key in GROUP_ANNOTATIONS
+        if key in pod.annotations
+    }
+    for taken in [item for item in result.taken if item.kind == "PodGroup"]:
+        if taken.name not in named:
+            result.taken.remove(taken)
+            error = ManifestError(
+                "metadata.name",
+                f"no pod of the submission names the PodGroup {taken.name!r}: submit them together",
+            )
+            result.refused.append((taken.document, error))

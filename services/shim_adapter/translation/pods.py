@@ -1,10 +1,11 @@
 """From a Kubernetes pod (as a map) to the pod as the mirror knows it.
 
-Source: contract sections 2.1 to 2.7. Only pods with ``schedulerName: yunikorn`` are ours; others
-are refused with a sentence here, because nobody else would run them in a simulated cluster.
+Source: contract sections 2.1 to 2.7. A pod of another scheduler is refused with a sentence.
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.shim_adapter.translation.constraints import DAEMON_SET, parse_constraints, texts
@@ -52,18 +53,37 @@ _QUEUE_SOURCES = (
 )
 
 
-def translate_pod(
-    body: dict[str, Any], *, where: str, name: str, default_run_ns: int, priority: int | None = None
-) -> PodSpec:
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A priority class; ``allow_preemption`` holds for its pods that do not say it themselves."""
+
+    value: int
+    allow_preemption: str = "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How pods are read: whose they are to be, how long they run, and what classes there are.
+
+    ``application_id`` and ``queue`` are for pods that do not name their own.
+    """
+
+    scheduler_names: tuple[str | None, ...] = SCHEDULER_NAMES
+    run_ns: int = 0
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    application_id: str = ""
+    queue: str = ""
+
+
+def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Reading) -> PodSpec:
     """Return the pod in a manifest (or a pod template). Raises ManifestError with the field.
 
-    ``where`` is the path of the pod inside its document, ``name`` its name. ``priority`` is that
-    of its priority class, where the class is known.
+    ``where`` is the path of the pod inside its document, ``name`` its name.
     """
     metadata = mapping(body.get("metadata") or {}, f"{where}metadata")
     spec = mapping(body.get("spec"), f"{where}spec")
     scheduler = spec.get("schedulerName")
-    if scheduler not in SCHEDULER_NAMES:
+    if scheduler not in reading.scheduler_names:
         raise ManifestError(
             f"{where}spec.schedulerName",
             f"must be yunikorn for Muster to schedule the pod, found {scheduler!r}",
@@ -75,17 +95,20 @@ def translate_pod(
     groups, groups_error = _task_groups(annotations)
     timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
     user, user_groups = _user(annotations)
+    priority_class = str(spec.get("priorityClassName") or "")
+    known = reading.classes.get(priority_class)
+    allowed = known.allow_preemption if known is not None else "true"
     return PodSpec(
         name=name,
-        application_id=_application_id(labels, annotations, namespace),
-        queue_name=_first(_QUEUE_SOURCES, labels, annotations),
-        resource=pod_request(spec, f"{where}spec"),
+        application_id=_application_id(labels, annotations, namespace, reading.application_id),
+        queue_name=_first(_QUEUE_SOURCES, labels, annotations) or reading.queue,
+        resource=pod_request(spec, f"{where}spec", mapping(body.get("status") or {}, "status")),
         namespace=namespace,
         user=user,
         groups=user_groups,
         task_group_name=annotations.get(TASK_GROUP_NAME, ""),
-        priority=_priority(spec, where) if priority is None else priority,
-        run_ns=_run_ns(spec, annotations, where, default_run_ns),
+        priority=_priority(spec, where, known.value if known is not None else 0),
+        run_ns=_run_ns(spec, annotations, where, reading.run_ns),
         constraints=parse_constraints(
             spec, f"{where}spec", labels=labels, is_daemon=_is_daemon(metadata)
         ),
@@ -95,8 +118,9 @@ def translate_pod(
         task_groups_error=groups_error,
         style=style,
         placeholder_timeout_seconds=timeout_seconds,
-        allow_preempt_self=annotations.get(ALLOW_PREEMPTION, "true").lower() != "false",
+        allow_preempt_self=annotations.get(ALLOW_PREEMPTION, allowed).lower() != "false",
         allow_preempt_other=spec.get("preemptionPolicy") != "Never",
+        priority_class=priority_class,
     )
 
 
@@ -141,9 +165,11 @@ def _first(
     return next((maps[kind][key] for kind, key in sources if maps[kind].get(key)), "")
 
 
-def _application_id(labels: dict[str, str], annotations: dict[str, str], namespace: str) -> str:
-    found = _first(_APP_ID_SOURCES, labels, annotations) or f"yunikorn-{namespace}-autogen"
-    return found[:_MAX_APPLICATION_ID]
+def _application_id(
+    labels: dict[str, str], annotations: dict[str, str], namespace: str, default: str
+) -> str:
+    found = _first(_APP_ID_SOURCES, labels, annotations) or default
+    return (found or f"yunikorn-{namespace}-autogen")[:_MAX_APPLICATION_ID]
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -156,10 +182,10 @@ def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
     return (str(user), groups) if user != "nobody" else ("nobody", ())
 
 
-def _priority(spec: dict[str, Any], where: str) -> int:
+def _priority(spec: dict[str, Any], where: str, default: int) -> int:
     value = spec.get("priority")
     if value is None:
-        return 0
+        return default
     if type(value) is not int or value not in _INT32:
         raise ManifestError(f"{where}spec.priority", f"a 32-bit whole number, found {value!r}")
     return value
@@ -173,7 +199,7 @@ def _is_daemon(metadata: dict[str, Any]) -> bool:
     )
 
 
-def _containers(spec: dict[str, Any], key: str, where: str) -> list[tuple[str, dict[str, Any]]]:
+def _containers(spec: Mapping[str, Any], key: str, where: str) -> list[tuple[str, dict[str, Any]]]:
     value = spec.get(key) or []
     if not isinstance(value, list):
         raise ManifestError(f"{where}.{key}", "a list was expected")
@@ -188,19 +214,20 @@ def _request(container: dict[str, Any], where: str) -> Resource:
     resources = mapping(container.get("resources") or {}, f"{where}.resources")
     merged: dict[str, Any] = {}
     for kind in ("limits", "requests"):
-        amounts = mapping(resources.get(kind) or {}, f"{where}.resources.{kind}")
-        try:
-            amounts_ok = pod_resources(amounts)
-        except QuantityError as error:
-            raise ManifestError(f"{where}.resources.{kind}", str(error)) from error
-        if is_negative(amounts_ok):
-            raise ManifestError(f"{where}.resources.{kind}", "cannot be negative")
-        merged |= amounts_ok
+        place = f"{where}.resources.{kind}"
+        merged |= _amounts(mapping(resources.get(kind) or {}, place), place)
     return merged
 
 
-def pod_request(spec: dict[str, Any], where: str) -> Resource:
-    """Return what a pod asks for (contract section 2.7): containers, init containers, overhead."""
+def pod_request(
+    spec: Mapping[str, Any], where: str, status: Mapping[str, Any] | None = None
+) -> Resource:
+    """Return what a pod asks for (contract section 2.7): containers, init containers, overhead.
+
+    A container that is being resized in its place counts with the larger of what its spec asks
+    for and what its status says that it has.
+    """
+    held = _held(status or {})
     total: Resource = {}
     sidecars: Resource = {}
     largest_start: Resource = {}
@@ -213,7 +240,9 @@ def pod_request(spec: dict[str, Any], where: str) -> Resource:
         add_into(at_start, sidecars)
         largest_start = _larger_of(largest_start, at_start)
     for place, container in _containers(spec, "containers", where):
-        add_into(total, _request(container, place))
+        wanted = _request(container, place)
+        name = str(container.get("name"))
+        add_into(total, _larger_of(wanted, held[name]) if name in held else wanted)
     add_into(total, sidecars)
     total = _larger_of(total, largest_start)
     for key, replaces in (("resources", True), ("overhead", False)):
@@ -225,17 +254,35 @@ def pod_request(spec: dict[str, Any], where: str) -> Resource:
     return without_zeros(total)
 
 
-def _pod_level(
-    total: Resource, spec: dict[str, Any], key: str, where: str, *, replaces: bool
-) -> None:
-    value = mapping(spec.get(key) or {}, f"{where}.{key}")
-    amounts = mapping(value.get("requests") or {}, f"{where}.{key}") if replaces else value
+def _held(status: Mapping[str, Any]) -> dict[str, Resource]:
+    """Return what the containers have been given, by name, where the status says it."""
+    found: dict[str, Resource] = {}
+    for place, item in _containers(status, "containerStatuses", "status"):
+        given = mapping(item.get("allocatedResources") or {}, place)
+        actual = mapping(item.get("resources") or {}, place)
+        requests = mapping(actual.get("requests") or {}, place)
+        if given or requests:
+            amounts = _larger_of(_amounts(given, place), _amounts(requests, place))
+            found[str(item.get("name"))] = amounts
+    return found
+
+
+def _amounts(amounts: Mapping[str, Any], where: str) -> Resource:
     try:
         resource = pod_resources(amounts)
     except QuantityError as error:
-        raise ManifestError(f"{where}.{key}", str(error)) from error
+        raise ManifestError(where, str(error)) from error
     if is_negative(resource):
-        raise ManifestError(f"{where}.{key}", "cannot be negative")
+        raise ManifestError(where, "cannot be negative")
+    return resource
+
+
+def _pod_level(
+    total: Resource, spec: Mapping[str, Any], key: str, where: str, *, replaces: bool
+) -> None:
+    value = mapping(spec.get(key) or {}, f"{where}.{key}")
+    amounts = mapping(value.get("requests") or {}, f"{where}.{key}") if replaces else value
+    resource = _amounts(amounts, f"{where}.{key}")
     if replaces:
         total.update(resource)
     else:

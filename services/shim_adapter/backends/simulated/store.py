@@ -40,6 +40,10 @@ class ClusterStore:
         world.config = str(meta.get("config", ""))
         world.submissions = int(meta.get("submissions", 0))
         world.pods_made = int(meta.get("podsMade", 0))
+        world.namespace_tags = {
+            str(name): {str(key): str(value) for key, value in tags.items()}
+            for name, tags in meta.get("namespaceTags", {}).items()
+        }
         settings = meta.get("schedulerSettings", {})
         world.scheduler_settings = {str(key): str(value) for key, value in settings.items()}
         for name, value in self._rows("nodes"):
@@ -70,6 +74,7 @@ class ClusterStore:
             "config": world.config,
             "submissions": world.submissions,
             "podsMade": world.pods_made,
+            "namespaceTags": {name: dict(tags) for name, tags in world.namespace_tags.items()},
             "schedulerSettings": world.scheduler_settings,
         }
         self._put("meta", [(key, msgpack.packb(value)) for key, value in meta.items()])

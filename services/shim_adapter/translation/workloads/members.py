@@ -1,0 +1,181 @@
+"""From an expansion to pods: each of its template, with the application and gang they share.
+
+Rule 1: pods that carry YuniKorn's task groups keep them; nothing of the kind's own is added.
+Rule 2: otherwise a kind with a minimum is a gang: a task group for every template with one, of what
+        a pod of it asks for. It is an application of its own, named after the workload, unless
+        its pods name one.
+Rule 3: a PodGroup of the same submission that the pods name is their gang.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from services.shim_adapter.translation.constraints import texts
+from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.pods import (
+    MAX_NAME,
+    USER_INFO,
+    Reading,
+    mapping,
+    translate_pod,
+)
+from services.shim_adapter.translation.workloads.replicas import (
+    MAX_PODS,
+    Expansion,
+    Gang,
+    Replicas,
+    Workload,
+    with_minimum,
+)
+from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.resources import PODS
+
+MAX_BYTES = 64 * 1024 * 1024
+QUEUE_LABELS = ("kai.scheduler/queue", "kueue.x-k8s.io/queue-name")
+GROUP_ANNOTATIONS = ("pod-group-name", "scheduling.k8s.io/group-name")
+SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
+
+
+def pods_of(workload: Workload, expansion: Expansion, reading: Reading) -> tuple[PodSpec, ...]:
+    """Return every pod of a workload. Raises ManifestError with the field."""
+    for item in expansion.replicas:
+        _check_template(item)
+    expansion = _with_named_gang(workload, expansion)
+    _check_size(expansion)
+    is_gang = any(item.minimum for item in expansion.replicas)
+    reading = replace(
+        reading,
+        queue=expansion.queue or _label_queue(workload.metadata),
+        application_id=_own_application(workload) if is_gang else "",
+    )
+    members = [(item, _read(workload, item, reading)) for item in expansion.replicas if item.names]
+    if is_gang and not any(pod.task_groups or pod.task_group_name for _, pod in members):
+        members = _as_gang(members)
+    return tuple(pod for item, first in members for pod in _copies(item, first))
+
+
+def _check_template(item: Replicas) -> None:
+    """Refuse a template whose metadata is not made of maps."""
+    where = f"{item.where}.metadata" if item.where else "metadata"
+    metadata = mapping(item.template.get("metadata") or {}, where)
+    for key in ("labels", "annotations"):
+        texts(metadata.get(key), f"{where}.{key}")
+
+
+def _check_size(expansion: Expansion) -> None:
+    count = sum(len(item.names) for item in expansion.replicas)
+    size = sum(len(item.names) * len(json.dumps(item.template)) for item in expansion.replicas)
+    if count > MAX_PODS or size > MAX_BYTES:
+        raise ManifestError(
+            "spec", f"{count} pods of {size} bytes, at most {MAX_PODS} pods and {MAX_BYTES} bytes"
+        )
+
+
+def _own_application(workload: Workload) -> str:
+    """Return the id of a gang that does not name one."""
+    namespace = str(workload.metadata.get("namespace") or "default")
+    where = "" if namespace == "default" else f"{namespace}-"
+    return f"{where}{workload.kind.lower()}-{workload.name}"
+
+
+def _label_queue(metadata: Mapping[str, Any]) -> str:
+    labels = metadata.get("labels") or {}
+    return next((str(labels[key]) for key in QUEUE_LABELS if labels.get(key)), "")
+
+
+def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
+    """Return the first of some replicas; the workload's namespace and user are its pods' too."""
+    metadata = item.template.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    own = workload.metadata.get("annotations") or {}
+    if USER_INFO in own and USER_INFO not in annotations:
+        annotations = {USER_INFO: own[USER_INFO], **annotations}
+    namespace = metadata.get("namespace") or workload.metadata.get("namespace")
+    template = {
+        **item.template,
+        "metadata": {**metadata, "annotations": annotations, "namespace": namespace},
+    }
+    queue = _label_queue(metadata) or reading.queue
+    where = f"{item.where}." if item.where else ""
+    longest = max(item.names, key=len)
+    if len(longest) > MAX_NAME:
+        raise ManifestError("metadata.name", f"a pod's name would have {len(longest)} characters")
+    return translate_pod(
+        template, where=where, name=item.names[0], reading=replace(reading, queue=queue)
+    )
+
+
+def _as_gang(members: list[tuple[Replicas, PodSpec]]) -> list[tuple[Replicas, PodSpec]]:
+    groups = tuple(
+        TaskGroupSpec(
+            name=item.group,
+            min_member=item.minimum,
+            min_resource={n: v for n, v in pod.resource.items() if n != PODS},
+            constraints=pod.constraints,
+            labels=pod.labels,
+        )
+        for item, pod in members
+        if item.minimum
+    )
+    return [
+        (
+            item,
+            replace(pod, task_groups=groups, task_group_name=item.group if item.minimum else ""),
+        )
+        for item, pod in members
+    ]
+
+
+def _copies(item: Replicas, first: PodSpec) -> list[PodSpec]:
+    if not item.required_nodes:
+        return [replace(first, name=name) for name in item.names]
+    return [
+        replace(first, name=name, constraints=replace(first.constraints, required_node=node))
+        for name, node in zip(item.names, item.required_nodes, strict=True)
+    ]
+
+
+# --- PodGroups ----------------------------------------------------------------------------------
+
+
+def _with_named_gang(workload: Workload, expansion: Expansion) -> Expansion:
+    """Give pods that name a PodGroup of the submission its minimum and its queue."""
+    gangs = [_gang_of(workload, item) for item in expansion.replicas]
+    named = next((gang for gang in gangs if gang is not None), None)
+    if named is None:
+        return expansion
+    replicas = [
+        replace(item, group=_subgroup(item) or item.group or named.name)
+        for item in expansion.replicas
+    ]
+    where = f"PodGroup {named.name}"
+    if named.subgroups:
+        return Expansion(
+            tuple(replace(item, minimum=_least(named, item, where)) for item in replicas),
+            named.queue,
+        )
+    return Expansion(with_minimum(replicas, named.minimum, where), named.queue)
+
+
+def _least(gang: Gang, item: Replicas, where: str) -> int:
+    least = gang.subgroups.get(item.group, 0)
+    if least > len(item.names):
+        raise ManifestError(where, f"{least} of subgroup {item.group}, there are {len(item.names)}")
+    return least
+
+
+def _gang_of(workload: Workload, item: Replicas) -> Gang | None:
+    metadata = item.template.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    for key in GROUP_ANNOTATIONS:
+        name = str(annotations.get(key))
+        if name in workload.submission.gangs:
+            return workload.submission.gangs[name]
+    return None
+
+
+def _subgroup(item: Replicas) -> str:
+    labels = (item.template.get("metadata") or {}).get("labels") or {}
+    return str(labels.get(SUBGROUP_LABEL) or "")

@@ -1,0 +1,134 @@
+"""What a workload comes to: pods of a few templates, and the gang they start as."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from services.shim_adapter.records import NodeRecord
+from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.pods import mapping
+
+MAX_PODS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Pods of one template. ``minimum`` of them belong to the gang; 0: none does.
+
+    ``group`` is the name of their task group, ``where`` the template's place in the document,
+    ``rank`` what orders groups when a gang has fewer members than there are pods: the first start.
+    """
+
+    group: str
+    names: tuple[str, ...]
+    template: Mapping[str, Any]
+    where: str
+    minimum: int = 0
+    rank: int = 0
+    required_nodes: tuple[str, ...] = ()  # of a DaemonSet: one a pod
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A PodGroup of the same submission: so many pods at once, in all or by subgroup."""
+
+    name: str
+    minimum: int
+    queue: str = ""
+    subgroups: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What else a document's meaning hangs on: the nodes that there are, and other documents."""
+
+    nodes: tuple[NodeRecord, ...] = ()
+    runtimes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gangs: Mapping[str, Gang] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A document to expand: its spec, its name, and what was submitted with it."""
+
+    kind: str
+    name: str
+    spec: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    body: Mapping[str, Any]
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What an expander answers. ``queue`` is the one that the kind itself names ("": none)."""
+
+    replicas: tuple[Replicas, ...]
+    queue: str = ""
+
+
+Expander = Callable[[Workload], Expansion]
+
+
+def whole(spec: Mapping[str, Any], key: str, default: int, where: str = "spec") -> int:
+    """Return a whole number of a spec, 0 or more. Raises ManifestError with the field."""
+    value = spec.get(key)
+    if value is None:
+        return default
+    if type(value) is not int or value < 0:
+        raise ManifestError(f"{where}.{key}", f"a whole number of 0 or more, found {value!r}")
+    if value > MAX_PODS:
+        raise ManifestError(f"{where}.{key}", f"{value} pods, at most {MAX_PODS}")
+    return value
+
+
+def items(spec: Mapping[str, Any], key: str, where: str = "spec") -> list[Any]:
+    """Return a list of a spec; absent is empty. Raises ManifestError with the field."""
+    value = spec.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ManifestError(f"{where}.{key}", f"a list was expected, found {type(value).__name__}")
+    return value
+
+
+def inner(spec: Mapping[str, Any], key: str, where: str = "spec") -> dict[str, Any]:
+    """Return a map of a spec; absent is empty. Raises ManifestError with the field."""
+    return mapping(spec.get(key) or {}, f"{where}.{key}")
+
+
+def text(spec: Mapping[str, Any], key: str, where: str = "spec") -> str:
+    """Return a text of a spec; absent is "". Raises ManifestError with the field."""
+    value = spec.get(key) or ""
+    if not isinstance(value, str):
+        raise ManifestError(f"{where}.{key}", f"a text was expected, found {value!r}")
+    return value
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """Return ``name-0`` and so on."""
+    return tuple(f"{name}-{at}" for at in range(count))
+
+
+def with_minimum(replicas: list[Replicas], minimum: int | None, where: str) -> tuple[Replicas, ...]:
+    """Let a gang have ``minimum`` members in all, taken in order of rank; None: everybody.
+
+    Raises ManifestError when there are not that many pods.
+    """
+    total = sum(len(item.names) for item in replicas)
+    if minimum is None:
+        return tuple(replace(item, minimum=len(item.names)) for item in replicas)
+    if minimum > total:
+        raise ManifestError(where, f"{minimum} at least, and there are {total} pods in all")
+    left = minimum
+    shares: dict[str, int] = {}
+    for item in sorted(replicas, key=lambda item: item.rank):
+        shares[item.group] = min(left, len(item.names))
+        left -= shares[item.group]
+    return tuple(replace(item, minimum=shares[item.group]) for item in replicas)
+
+
+def refuse_suspended(workload: Workload) -> None:
+    """Refuse a workload that its owner has suspended: its operator would make no pods."""
+    if workload.spec.get("suspend") is True:
+        raise ManifestError("spec.suspend", "it is suspended: no pod is made until it is resumed")
