@@ -7,7 +7,7 @@ saves the world before anything that follows from it is said (``flush``).
 from collections import deque
 from collections.abc import Callable
 
-from services.shim_adapter.backends.base import Backend, CommandRefusedError
+from services.shim_adapter.backends.base import Backend, CommandRefusedError, Playground
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
@@ -34,17 +34,23 @@ from shared.messages.interface import ConfigurationResult, UpdateConfiguration, 
 from shared.messages.protocol import SyncRequest
 from shared.model.units import seconds
 
+NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
+USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
 DEFAULT_RUN_NS = seconds(30)
 
 
 class ShimMachine:
-    """The machine of one resource manager. ``save`` writes the world to where it is kept."""
+    """The machine of one resource manager. ``save`` writes the world to where it is kept.
+
+    ``playground`` is the cluster where people make pods and nodes through us; None: elsewhere.
+    """
 
     def __init__(
         self,
         world: World,
         cluster: Backend,
         *,
+        playground: Playground | None = None,
         rm_id: str = "mycluster",
         default_run_ns: int = DEFAULT_RUN_NS,
         save: Callable[[World], None] | None = None,
@@ -55,6 +61,7 @@ class ShimMachine:
         self.config_error = ""  # what is wrong with the configuration proposed last
         self.configs_accepted = 0
         self.configs_refused = 0
+        self._people = playground
         self._default_run_ns = default_run_ns
         self._save = save
         self._has_announced = False
@@ -81,6 +88,10 @@ class ShimMachine:
         """Take a message in. The first one ever makes the machine say everything that exists."""
         outgoing: list[Outgoing] = []
         kind = type(envelope.message)
+        if not self.cluster.is_ready:
+            self.cluster.activate()
+            refusal = CommandResult(done=False, message=NOT_READY)
+            return _reply(envelope.reply_to, refusal) if envelope.reply_to else []
         if not self._has_announced:
             self._has_announced = True
             if kind is not SyncRequest:
@@ -163,6 +174,12 @@ class ShimMachine:
         answer = CommandResult(result.accepted, result.error)
         return [reply for asker in askers for reply in _reply(asker, answer)]
 
+    def _playground(self) -> Playground:
+        """Return the cluster in which people make things through us, or refuse."""
+        if self._people is None:
+            raise CommandRefusedError(USE_KUBECTL)
+        return self._people
+
     # --- commands -------------------------------------------------------------------------------
 
     def _obey(
@@ -182,6 +199,7 @@ class ShimMachine:
     def _submit_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, SubmitApplication)
+        self._playground()
         existing = self.world.applications.get(wanted.application_id)
         if existing is not None and existing.is_live:
             raise CommandRefusedError(
@@ -209,14 +227,14 @@ class ShimMachine:
     def _submit_pods(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, SubmitPods)
-        news = self.cluster.create_pods(wanted.pods, envelope.message_id, now_ns)
+        news = self._playground().create_pods(wanted.pods, envelope.message_id, now_ns)
         return self._settle(news, now_ns)
 
     def _place_foreign(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, PlaceForeignPods)
         cause = envelope.message_id
-        news = self.cluster.place_foreign(wanted.node, wanted.pods, cause, now_ns)
+        news = self._playground().place_foreign(wanted.node, wanted.pods, cause, now_ns)
         return self._settle(news, now_ns)
 
     def _delete_pods(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
@@ -245,14 +263,14 @@ class ShimMachine:
         assert isinstance(wanted, ChangeNodes)
         outgoing: list[Outgoing] = []
         for node in wanted.nodes:
-            outgoing += self._settle(self.cluster.change_node(node, now_ns), now_ns)
+            outgoing += self._settle(self._playground().change_node(node, now_ns), now_ns)
         return outgoing
 
     def _hold(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, HoldConfirmations)
         return self._settle(
-            self.cluster.hold_confirmations(held=wanted.held, now_ns=now_ns), now_ns
+            self._playground().hold_confirmations(held=wanted.held, now_ns=now_ns), now_ns
         )
 
     # --- manifests ------------------------------------------------------------------------------
@@ -275,7 +293,7 @@ class ShimMachine:
         for taken in translation.taken:
             cause = f"{envelope.message_id}/{taken.document.source}/{taken.document.index}"
             try:
-                news = self.cluster.create_pods(taken.pods, cause, now_ns)
+                news = self._playground().create_pods(taken.pods, cause, now_ns)
             except CommandRefusedError as error:
                 document = taken.document
                 refused.append(

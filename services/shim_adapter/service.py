@@ -67,6 +67,7 @@ class ShimService:
         return ShimMachine(
             world,
             self._cluster,
+            playground=self._cluster,
             rm_id=options.rm_id,
             default_run_ns=options.default_run_ns,
             save=self._store.save if self._store is not None else None,

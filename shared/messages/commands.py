@@ -117,6 +117,7 @@ class PodSpec:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     priority_class: str = ""
+    pull_secrets: tuple[str, ...] = ()
     foreign: str = ""
 
 

@@ -11,10 +11,14 @@ class CommandRefusedError(ValueError):
 
 
 class Backend(Protocol):
-    """A resource manager that can be driven a step at a time.
+    """A resource manager that can be driven a step at a time."""
 
-    What people ask of it raises CommandRefusedError, and has then changed nothing.
-    """
+    @property
+    def is_ready(self) -> bool:
+        """Return whether everything that exists is known; before that nothing may be said."""
+
+    def activate(self) -> None:
+        """Take in that the machine has become the active one, so that it can become ready."""
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
         """Do what the mirror asks; return what came of it at once."""
@@ -25,6 +29,16 @@ class Backend(Protocol):
     def next_due_ns(self) -> int | None:
         """Return when something will happen by itself, or None."""
 
+    def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
+        """Delete pods by name. Raises CommandRefusedError, and has then changed nothing."""
+
+
+class Playground(Protocol):
+    """A resource manager whose pods and nodes people make through us: a simulated one.
+
+    What it will not do raises CommandRefusedError, and has then changed nothing.
+    """
+
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
         """Create pods that people submitted."""
 
@@ -32,9 +46,6 @@ class Backend(Protocol):
         self, node: str, pods: tuple[PodSpec, ...], cause: str, now_ns: int
     ) -> list[News]:
         """Have another scheduler place pods on a node, or resize those that are there."""
-
-    def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
-        """Delete pods by name."""
 
     def change_node(self, spec: NodeSpec, now_ns: int) -> list[News]:
         """Add, update, drain, undrain or remove a node."""

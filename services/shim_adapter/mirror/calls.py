@@ -40,7 +40,17 @@ class FailPod:
     message: str
 
 
-Call = CreatePod | BindPod | DeletePod | FailPod
+@dataclass(frozen=True, slots=True)
+class TellPod:
+    """Say something about a pod to its people; it may be left out where there is too much."""
+
+    uid: str
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+Call = CreatePod | BindPod | DeletePod | FailPod | TellPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +104,21 @@ class BindRefused:
     reason: str
 
 
-News = NodeNews | PodAdded | PodBound | PodChanged | PodEnded | PodGone | BindRefused
+@dataclass(frozen=True, slots=True)
+class PlaceholderFailed:
+    """A placeholder could not be created: its application goes on without its gang."""
+
+    application_id: str
+    reason: str
+
+
+News = (
+    PlaceholderFailed
+    | NodeNews
+    | PodAdded
+    | PodBound
+    | PodChanged
+    | PodEnded
+    | PodGone
+    | BindRefused
+)

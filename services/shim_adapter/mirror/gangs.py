@@ -55,7 +55,8 @@ def missing_placeholders(world: World, application: ApplicationRecord) -> list[C
     for group in application.task_groups:
         for _ in range(existing.get(group.name, 0), group.min_member):
             application.placeholders_made += 1
-            cause = f"{name}/{application.submission}/{application.placeholders_made}"
+            number = application.placeholders_made
+            cause = f"{name}/{application.submission}/{world.epoch}/{number}"
             spec = placeholder_pod(application, group, cause)
             calls.append(CreatePod(derived_id(cause, 0), spec))
     return calls

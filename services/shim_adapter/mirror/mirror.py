@@ -14,85 +14,72 @@ from typing import Any
 from services.shim_adapter.mirror.asks import (
     NODE_ACTIONS,
     application_request,
-    ask_of,
     foreign_allocation,
     node_info,
 )
 from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
-    Call,
     DeletePod,
     FailPod,
     News,
     NodeNews,
+    PlaceholderFailed,
     PodAdded,
     PodBound,
     PodChanged,
     PodEnded,
     PodGone,
 )
-from services.shim_adapter.mirror.gangs import BoundPlaceholders, missing_placeholders
+from services.shim_adapter.mirror.gangs import missing_placeholders
+from services.shim_adapter.mirror.moves import Moves, Reaction
 from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
     ApplicationPhase,
     ApplicationRecord,
-    PodPhase,
     PodRecord,
 )
-from shared.messages.envelope import CORE, Outgoing
+from shared.messages.envelope import Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
     Allocation,
-    AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
+    NodeAction,
     RejectedAllocation,
     RejectedApplication,
     RemoveApplicationRequest,
     TerminationType,
     UpdatedApplication,
-    UpdateRequest,
     UpdateResponse,
 )
 from shared.model.states import ApplicationState
 
-Reaction = tuple[list[Call], list[Outgoing]]
 
-
-class ClusterMirror:
+class ClusterMirror(Moves):
     """One resource manager's mirror. ``world`` is the resource manager's truth."""
 
     def __init__(self, world: World, rm_id: str) -> None:
-        self.world = world
-        self.rm_id = rm_id
+        super().__init__(world, rm_id)
         self.refused_decisions = 0
-        self._asked: dict[str, None] = {}  # pods that the core has an ask for
         self.refused_binds = 0
-        self._bound = BoundPlaceholders(world)
-        self._calls: list[Call] = []
-        self._outgoing: list[Outgoing] = []
+        self._reports: dict[type, Callable[[Any], None]] = {
+            NodeNews: self._on_node,
+            PodAdded: lambda news: self._on_pod(news.pod),
+            PodBound: lambda news: self._on_bound(news.pod),
+            PodChanged: lambda news: self._on_changed(news.pod),
+            PodEnded: lambda news: self._on_pod_ended(news.pod),
+            PodGone: lambda news: self._on_pod_gone(news.pod),
+            BindRefused: self._on_bind_refused,
+            PlaceholderFailed: self._on_placeholder_failed,
+        }
 
     # --- the way in -----------------------------------------------------------------------------
 
     def on_news(self, news: News) -> Reaction:
         """Take in what the resource manager reports."""
-        match news:
-            case NodeNews():
-                self._on_node(news)
-            case PodAdded():
-                self._on_pod(news.pod)
-            case PodBound():
-                self._on_bound(news.pod)
-            case PodChanged():
-                self._on_changed(news.pod)
-            case PodEnded():
-                self._on_pod_ended(news.pod)
-            case PodGone():
-                self._on_pod_gone(news.pod)
-            case BindRefused():
-                self._on_bind_refused(news)
+        self._reports[type(news)](news)
         return self._taken()
 
     def on_application(self, application: ApplicationRecord) -> Reaction:
@@ -138,7 +125,10 @@ class ClusterMirror:
     # --- from the resource manager --------------------------------------------------------------
 
     def _on_node(self, news: NodeNews) -> None:
-        info = node_info(news.node, NODE_ACTIONS[news.action], self.rm_id)
+        action = NODE_ACTIONS[news.action]
+        if news.node.is_cordoned and action is NodeAction.CREATE:
+            action = NodeAction.CREATE_DRAIN
+        info = node_info(news.node, action, self.rm_id)
         pods = self.world.pods_on(news.node.name) if news.action == "add" else []
         allocations = tuple(self._held(pod) for pod in pods)
         self._send(nodes=(info,), allocations=allocations)
@@ -206,6 +196,22 @@ class ClusterMirror:
         self._send(releases=(release,))
         self._asked[pod.uid] = None
 
+    def _on_placeholder_failed(self, news: PlaceholderFailed) -> None:
+        """Go on without the gang: its placeholders go, its real pods wait one by one."""
+        application = self.world.applications.get(news.application_id)
+        if application is None or application.phase is not ApplicationPhase.RESERVING:
+            return
+        application.is_gang_over = True
+        application.phase = ApplicationPhase.RUNNING
+        self.world.touch_application(application)
+        self._tell(application, "PlaceholderCreateFailed", news.reason, is_warning=True)
+        for pod in self.world.pods_of(application.application_id):
+            if pod.spec.placeholder and not pod.has_ended:
+                if not pod.node:
+                    self._release_ask(pod)
+                self._calls.append(DeletePod(pod.uid, "", news.reason))
+        self._ask_for_pods(application)
+
     # --- from the core --------------------------------------------------------------------------
 
     def _on_accepted(self, accepted: AcceptedApplication) -> None:
@@ -217,6 +223,7 @@ class ClusterMirror:
         application.phase = ApplicationPhase.RESERVING if reserves else ApplicationPhase.RUNNING
         self.world.touch_application(application)
         if reserves:
+            self._tell(application, "CreatingPlaceholders", "creating the placeholders of its gang")
             self._ask_for_pods(application)
             self._calls += missing_placeholders(self.world, application)
         else:
@@ -261,6 +268,7 @@ class ClusterMirror:
             if is_reserving and self._bound.is_whole(application):
                 application.phase = ApplicationPhase.RUNNING
                 self.world.touch_application(application)
+                self._tell(application, "GangReservationComplete", "every placeholder is bound")
                 self._ask_for_pods(application)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
@@ -294,6 +302,10 @@ class ClusterMirror:
         if updated.state == ApplicationState.RESUMING:
             application.phase = ApplicationPhase.RESUMING
             application.is_gang_over = True
+            text = (
+                f"Application {application.application_id} resuming as non-gang application (SOFT)"
+            )
+            self._tell(application, "GangSchedulingFailed", text, is_warning=True)
         elif updated.state == ApplicationState.ACCEPTED:
             if application.phase is ApplicationPhase.RESUMING:
                 application.phase = ApplicationPhase.RUNNING
@@ -318,62 +330,6 @@ class ClusterMirror:
         if left and application.core_state == ApplicationState.COMPLETED:
             again = self.world.application_of(left[0])
             self._send(new_applications=(application_request(again),))
-
-    # --- asking ---------------------------------------------------------------------------------
-
-    def _ask_for_pods(self, application: ApplicationRecord) -> None:
-        """Ask for the pods whose turn it is: placeholders while reserving, real ones after."""
-        asks = tuple(
-            self._ask(pod)
-            for pod in self.world.pods_of(application.application_id)
-            if is_to_be_asked(application, pod) and pod.uid not in self._asked
-        )
-        if asks:
-            self._send(asks=asks)
-
-    def _ask(self, pod: PodRecord) -> AllocationAsk:
-        self._asked[pod.uid] = None
-        return ask_of(pod, originator=self.world.is_originator(pod))
-
-    # --- releasing ------------------------------------------------------------------------------
-
-    def _fail_unbound(self, application: ApplicationRecord, reason: str, message: str) -> None:
-        for pod in self.world.pods_of(application.application_id):
-            if not pod.node and not pod.has_ended:
-                self._asked.pop(pod.uid, None)
-                if pod.spec.placeholder:
-                    self._calls.append(DeletePod(pod.uid, "", reason))
-                else:
-                    self._calls.append(FailPod(pod.uid, reason, message))
-
-    def _release(self, pod: PodRecord, why: TerminationType, message: str) -> None:
-        self._asked.pop(pod.uid, None)
-        release = AllocationRelease(
-            pod.spec.application_id,
-            pod.uid,
-            why,
-            message=message,
-            has_succeeded=pod.phase is PodPhase.SUCCEEDED,
-        )
-        self._send(releases=(release,))
-
-    def _release_ask(self, pod: PodRecord) -> None:
-        if self._asked.pop(pod.uid, pod) is None:
-            why = TerminationType.STOPPED_BY_RM
-            self._send(ask_releases=(AllocationAskRelease(pod.spec.application_id, pod.uid, why),))
-
-    # --- sending --------------------------------------------------------------------------------
-
-    def _to_core(self, message: object) -> Outgoing:
-        return Outgoing(CORE, message, epoch=self.world.epoch)
-
-    def _send(self, **sections: Any) -> None:
-        self._outgoing.append(self._to_core(UpdateRequest(self.rm_id, **sections)))
-
-    def _taken(self) -> Reaction:
-        calls, self._calls = self._calls, []
-        outgoing, self._outgoing = self._outgoing, []
-        return calls, outgoing
 
 
 def _is_waiting(pod: PodRecord) -> bool:

@@ -8,6 +8,7 @@ from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TAS
 from shared.messages.commands import PodSpec
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
+PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
 MAX_APPLICATIONS = 20_000  # beyond it the ended ones go, the oldest first
 
 
@@ -66,6 +67,10 @@ class World:
                     f"used: {taken}, capacity: {capacity}"
                 )
         return ""
+
+    def originator(self, application_id: str) -> PodRecord | None:
+        """Return an application's first real pod, while it is there."""
+        return self.pods.get(self._originators.get(application_id, ""))
 
     def is_originator(self, pod: PodRecord) -> bool:
         """Return whether a pod is its application's first real one."""
@@ -184,7 +189,9 @@ class World:
     def application_of(self, pod: PodRecord) -> ApplicationRecord:
         """Make the application that a pod announces: its first pod says what it is."""
         application = application_from_pod(pod.spec, self.next_submission(), pod.created_ns)
-        application.tags = self.namespace_tags.get(application.namespace, {})
+        tags = self.namespace_tags.get(application.namespace, {})
+        secrets = {PULL_SECRETS: ",".join(pod.spec.pull_secrets)} if pod.spec.pull_secrets else {}
+        application.tags = {**tags, **secrets}
         return self.add_application(application)
 
 

@@ -121,6 +121,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         allow_preempt_self=annotations.get(ALLOW_PREEMPTION, allowed).lower() != "false",
         allow_preempt_other=spec.get("preemptionPolicy") != "Never",
         priority_class=priority_class,
+        pull_secrets=_pull_secrets(spec, where),
     )
 
 
@@ -130,6 +131,13 @@ def mapping(value: Any, where: str) -> dict[str, Any]:
         found = "nothing" if value is None else type(value).__name__
         raise ManifestError(where, f"a map was expected, found {found}")
     return value
+
+
+def _pull_secrets(spec: dict[str, Any], where: str) -> tuple[str, ...]:
+    value = spec.get("imagePullSecrets") or []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ManifestError(f"{where}spec.imagePullSecrets", "a list of maps was expected")
+    return tuple(str(item["name"]) for item in value if item.get("name"))
 
 
 def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:

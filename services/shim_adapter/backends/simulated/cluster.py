@@ -25,6 +25,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     PodEnded,
     PodGone,
+    TellPod,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord, PodPhase, PodRecord
@@ -67,6 +68,14 @@ class SimulatedCluster:
             self._resume(pod)
 
     # --- what people do -------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True: it is all here."""
+        return True
+
+    def activate(self) -> None:
+        """Do nothing: it is always at work."""
 
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
         """Create pods; names must be new, or those of pods that have ended."""
@@ -173,6 +182,8 @@ class SimulatedCluster:
                     pod.reason, pod.message = call.reason, call.message
                     self._end(pod, PodPhase.FAILED)
                 return []
+            case TellPod():
+                return []  # there is nobody to read it: the API has its own events
 
     def _bind(self, call: BindPod, now_ns: int) -> list[News]:
         pod = self.world.pods.get(call.uid)

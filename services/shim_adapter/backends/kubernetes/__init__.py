@@ -1,0 +1,6 @@
+"""A Kubernetes cluster as the resource manager.
+
+``reflector.py`` lists and watches; ``objects.py`` makes records of what it sees; ``cluster.py``
+keeps the world and says what is new; ``operations.py`` carries out what was decided, with the
+bodies of ``bodies.py``, through ``client.py``; ``runner.py`` runs it all beside the service's host.
+"""

@@ -1,0 +1,213 @@
+"""What is sent to the API server: bindings, placeholder pods, conditions, evictions, events.
+
+Pure: no I/O. Source: contract sections 2.6 and 2.9, and the Kubernetes API of each object.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from services.shim_adapter.records import PodRecord
+from services.shim_adapter.translation.task_groups import TASK_GROUPS
+from shared.messages.commands import PodSpec
+from shared.model.resources import PODS, VCORE
+
+MAX_NOTE = 1024
+COMPONENT = "muster.io/scheduler"
+_FROM_GROUP = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderOptions:
+    """How placeholder pods are made (contract section 2.11: service.placeholder*)."""
+
+    image: str = "registry.k8s.io/pause:3.7"
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    fs_group: int | None = None
+    scheduler_name: str = "yunikorn"
+
+
+@dataclass(frozen=True, slots=True)
+class Originator:
+    """The first real pod of an application, which owns its placeholders."""
+
+    name: str
+    uid: str
+
+
+def binding(pod: PodRecord, node: str) -> dict[str, Any]:
+    """Return the body of the binding subresource; the uid keeps it from another pod's name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.spec.name, "namespace": pod.spec.namespace, "uid": pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def deletion(uid: str, *, grace_seconds: int | None = None) -> dict[str, Any]:
+    """Return the options of a deletion that is meant for one pod and no later one of its name."""
+    options: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": uid},
+    }
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return options
+
+
+def eviction(pod: PodRecord) -> dict[str, Any]:
+    """Return the body of the eviction subresource, by which disruption budgets are heeded."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.spec.name, "namespace": pod.spec.namespace},
+        "deleteOptions": deletion(pod.uid),
+    }
+
+
+def failed_status(reason: str, message: str) -> dict[str, Any]:
+    """Return the status of a pod that will never be scheduled."""
+    return {"status": {"phase": "Failed", "reason": reason, "message": message}}
+
+
+def not_scheduled(uid: str, reason: str, message: str) -> dict[str, Any]:
+    """Return the condition PodScheduled=False, by which an autoscaler or a person learns why."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+
+
+def preempted(uid: str, message: str) -> dict[str, Any]:
+    """Return the condition that says to a victim why it is disrupted."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": message,
+    }
+    return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+
+
+def event(
+    pod: PodRecord, reason: str, note: str, *, instance: str, now: str, is_warning: bool = False
+) -> dict[str, Any]:
+    """Return an event about a pod (events.k8s.io/v1)."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{pod.spec.name[:40]}-", "namespace": pod.spec.namespace},
+        "eventTime": now,
+        "reportingController": COMPONENT,
+        "reportingInstance": instance[:128],
+        "action": reason,
+        "reason": reason,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod.spec.name,
+            "namespace": pod.spec.namespace,
+            "uid": pod.uid,
+        },
+        "note": note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 3] + "...",
+        "type": "Warning" if is_warning else "Normal",
+    }
+
+
+# --- placeholders -------------------------------------------------------------------------------
+
+
+def placeholder(
+    spec: PodSpec,
+    originator: Originator | None,
+    pull_secrets: tuple[str, ...],
+    options: PlaceholderOptions,
+) -> dict[str, Any]:
+    """Return a placeholder pod (contract section 2.6; cases K-02, K-04)."""
+    pod_spec: dict[str, Any] = {
+        "schedulerName": options.scheduler_name,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "hostNetwork": False,
+        "securityContext": _pod_security(options),
+        "containers": [_container(spec, options)],
+        **_from_group(spec),
+    }
+    if pull_secrets:
+        pod_spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+    if spec.priority_class:
+        pod_spec["priorityClassName"] = spec.priority_class
+    metadata: dict[str, Any] = {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "labels": dict(spec.labels),
+        "annotations": dict(spec.annotations),
+    }
+    if originator is not None:
+        metadata["ownerReferences"] = [_owner(originator)]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
+
+
+def _owner(originator: Originator) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": originator.name,
+        "uid": originator.uid,
+        "controller": False,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _pod_security(options: PlaceholderOptions) -> dict[str, Any]:
+    stated = {
+        "runAsUser": options.run_as_user,
+        "runAsGroup": options.run_as_group,
+        "fsGroup": options.fs_group,
+    }
+    return {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **{key: value for key, value in stated.items() if value is not None},
+    }
+
+
+def _container(spec: PodSpec, options: PlaceholderOptions) -> dict[str, Any]:
+    amounts = quantities(spec.resource)
+    return {
+        "name": "pause",
+        "image": options.image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": amounts, "limits": amounts},
+        "securityContext": {
+            "privileged": False,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def quantities(resource: Mapping[str, int]) -> dict[str, str]:
+    """Return a resource as Kubernetes writes it; every pod is one pod without saying so."""
+    return {
+        "cpu" if name == VCORE else name: f"{value}m" if name == VCORE else str(value)
+        for name, value in resource.items()
+        if name != PODS
+    }
+
+
+def _from_group(spec: PodSpec) -> dict[str, Any]:
+    """Return where the group's placeholders may be, as the annotation writes it itself."""
+    text = spec.annotations.get(TASK_GROUPS, "")
+    try:
+        groups = json.loads(text) if text else []
+    except ValueError:
+        return {}
+    for group in groups if isinstance(groups, list) else []:
+        fields = {str(key).lower(): value for key, value in group.items()}
+        if fields.get("name") == spec.task_group_name:
+            return {key: fields[key.lower()] for key in _FROM_GROUP if fields.get(key.lower())}
+    return {}

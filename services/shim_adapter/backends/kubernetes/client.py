@@ -1,0 +1,148 @@
+"""A thin client of the API server: JSON requests, watches line by line, errors as values.
+
+Limits: IN_FLIGHT requests at a time beside the watches; REQUEST_SECONDS a request, WATCH_SECONDS
+without a line of a watch (bookmarks come about every minute), MAX_LINE a line. A 429 or 503 with
+Retry-After holds every request back for as long as it says.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+
+from services.shim_adapter.backends.kubernetes.access import Access
+
+IN_FLIGHT = 16
+REQUEST_SECONDS = 15.0
+WATCH_SECONDS = 90.0
+MAX_LINE = 8 * 1024 * 1024
+LONGEST_HOLD_SECONDS = 30.0
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+class ApiServerError(Exception):
+    """The API server said no. ``code`` 0: it did not answer, and what was asked may be done."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(f"{code} {reason}: {message}" if code else message)
+        self.code, self.reason, self.message = code, reason, message
+
+    @property
+    def is_transient(self) -> bool:
+        """Return whether the same request may succeed later."""
+        return self.code == 0 or self.code in _TRANSIENT
+
+
+class ApiClient:
+    """Requests to one API server. Use it in the loop that made it, and close it."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._session: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._held_until = 0.0
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """Return the answer's object. Raises ApiServerError."""
+        async with self._slots:
+            await self._hold()
+            headers = self._headers(content_type)
+            data = None if body is None else orjson.dumps(body)
+            try:
+                async with self._open().request(
+                    method,
+                    self.access.url + path,
+                    data=data,
+                    params=query,
+                    headers=headers,
+                    timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+                ) as response:
+                    answer = await response.read()
+                    if response.status >= 400:  # noqa: PLR2004 - HTTP's own line
+                        raise self._error(response, answer)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise ApiServerError(0, "", f"no answer to {method} {path}: {error!r}") from error
+        return _parsed(answer)
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Any]:
+        """Yield the events of a watch until it ends. Raises ApiServerError, also for an ERROR."""
+        timeout = aiohttp.ClientTimeout(sock_read=WATCH_SECONDS, connect=REQUEST_SECONDS)
+        await self._hold()
+        try:
+            async with self._open().get(
+                self.access.url + path,
+                params={**query, "watch": "1", "allowWatchBookmarks": "true"},
+                headers=self._headers(""),
+                timeout=timeout,
+            ) as response:
+                if response.status >= 400:  # noqa: PLR2004 - HTTP's own line
+                    raise self._error(response, await response.read())
+                async for line in response.content:
+                    event = _parsed(line)
+                    if event.get("type") == "ERROR":
+                        status = event.get("object") or {}
+                        code = int(status.get("code") or 500)
+                        raise ApiServerError(
+                            code, str(status.get("reason")), str(status.get("message"))
+                        )
+                    yield event
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise ApiServerError(0, "", f"the watch of {path} broke: {error!r}") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, ssl=self.access.tls or True)
+            self._session = aiohttp.ClientSession(connector=connector, read_bufsize=MAX_LINE)
+        return self._session
+
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "muster"}
+        authorization = self.access.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        if content_type:
+            headers["Content-Type"] = content_type
+        return headers
+
+    async def _hold(self) -> None:
+        wait = self._held_until - asyncio.get_running_loop().time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def _error(self, response: aiohttp.ClientResponse, answer: bytes) -> ApiServerError:
+        try:
+            status = orjson.loads(answer)
+            reason, message = str(status.get("reason", "")), str(status.get("message", ""))
+        except (ValueError, AttributeError):
+            reason, message = "", answer[:200].decode(errors="replace")
+        after = response.headers.get("Retry-After", "")
+        is_budget = "disruption budget" in message  # about one pod, not about our pace
+        if after.isdecimal() and not is_budget:
+            until = asyncio.get_running_loop().time() + min(int(after), LONGEST_HOLD_SECONDS)
+            self._held_until = max(self._held_until, until)
+        return ApiServerError(response.status, reason, message)
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return orjson.loads(data) if data else {}
+    except ValueError as error:
+        raise ApiServerError(0, "", f"not JSON: {error}") from error

@@ -1,0 +1,371 @@
+"""The Kubernetes cluster as the mirror's resource manager: sightings become news, calls operations.
+
+Rule 1: the world is what the API server shows, and what it was asked and has not refused: a pod
+        that is being bound is on its node from the decision on, and off it again when that fails.
+Rule 2: until everything was listed and the turn was taken nothing is said (``is_ready``).
+Rule 3: a pod that cannot be understood, or asks for what is not supported, is told so, in its
+        condition and an event, and is not scheduled.
+No I/O: it is fed by ``see`` and says what to do through ``operate``.
+
+Limit: what was seen and not taken in yet is bounded by MAX_SEEN; reflectors wait for room.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from services.shim_adapter.backends.base import CommandRefusedError
+from services.shim_adapter.backends.kubernetes import bodies, recover
+from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.backends.kubernetes.objects import PodView
+from services.shim_adapter.backends.kubernetes.observed import (
+    Bound,
+    ConfigSeen,
+    NamespaceSeen,
+    NodeSeen,
+    NotBound,
+    NotCreated,
+    Observed,
+    PodDeleted,
+    PodSeen,
+)
+from services.shim_adapter.backends.kubernetes.operations import Operation, bind
+from services.shim_adapter.mirror.calls import (
+    BindPod,
+    BindRefused,
+    Call,
+    CreatePod,
+    DeletePod,
+    FailPod,
+    News,
+    NodeNews,
+    PlaceholderFailed,
+    PodAdded,
+    PodBound,
+    PodChanged,
+    PodEnded,
+    PodGone,
+    TellPod,
+)
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
+from shared.messages.commands import PodName, PodSpec
+from shared.messages.interface import TerminationType
+
+MAX_SEEN = 5_000
+MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
+SCHEDULER_ERROR = "SchedulerError"
+EPOCHS_A_TURN = 1_000_000
+
+
+class KubernetesCluster:
+    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates events."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        operate: Callable[[Operation], None],
+        now_text: Callable[[], str],
+        instance: str = "muster",
+    ) -> None:
+        self.world = world
+        self.configuration = Configuration()
+        self.activated = asyncio.Event()
+        self.has_news = asyncio.Event()
+        self.is_ready = False
+        self._operate = operate
+        self._now_text = now_text
+        self._instance = instance
+        self._seen: deque[Observed] = deque()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._binding: dict[str, None] = {}
+        self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
+        self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
+            PodSeen: self._on_pod,
+            PodDeleted: self._on_pod_deleted,
+            NodeSeen: self._on_node,
+            NamespaceSeen: self._on_namespace,
+            ConfigSeen: self._on_config,
+            Bound: self._on_bound,
+            NotBound: self._on_not_bound,
+            NotCreated: lambda seen, _: [PlaceholderFailed(seen.application_id, seen.reason)],
+        }
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Take in that the machine has become the active one."""
+        self.activated.set()
+
+    async def see(self, observed: Observed) -> None:
+        """Take something in, once there is room for it."""
+        await self._has_room.wait()
+        self.report(observed)
+
+    def report(self, observed: Observed) -> None:
+        """Take something in at once: what came of an operation."""
+        self._seen.append(observed)
+        self.has_news.set()
+        if len(self._seen) >= MAX_SEEN:
+            self._has_room.clear()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether all that was seen has been taken in."""
+        return not self._seen
+
+    def begin(self, turn: int, now_ns: int) -> None:
+        """Begin a turn: everything is known, and what it comes to may be said."""
+        recover.applications(self.world, self.configuration, now_ns)
+        self.world.epoch = turn * EPOCHS_A_TURN
+        self.world.set_config(self.configuration.queues)
+        self.world.scheduler_settings = self.configuration.scheduler_settings
+        self.is_ready = True
+
+    def knows(self, uid: str) -> bool:
+        """Return whether a pod is known, so that only what may change of it has to be read."""
+        return uid in self.world.pods
+
+    # --- Backend --------------------------------------------------------------------------------
+
+    def next_due_ns(self) -> int | None:
+        """Return None: what happens is seen."""
+        return None
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Return what has been seen, in order, at most MAX_TAKEN_IN of it at a time."""
+        news: list[News] = []
+        for _ in range(min(len(self._seen), MAX_TAKEN_IN)):
+            observed = self._seen.popleft()
+            news += self._handlers[type(observed)](observed, now_ns)
+        if len(self._seen) < MAX_SEEN:
+            self._has_room.set()
+        if self._seen:
+            self.has_news.set()
+        return news
+
+    def carry_out(self, call: Call, now_ns: int) -> list[News]:
+        """Have done what the mirror asks; what comes of it is seen later."""
+        if isinstance(call, CreatePod):
+            self._create(call, now_ns)
+            return []
+        pod = self.world.pods.get(call.uid)
+        if pod is None:
+            return []
+        match call:
+            case BindPod():
+                self._bind(pod, call, now_ns)
+            case DeletePod():
+                self._delete(pod, call, now_ns)
+            case FailPod():
+                self._fail(pod, call)
+            case TellPod():
+                self._tell(pod, call.reason, call.message, is_warning=call.is_warning)
+        return []
+
+    def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
+        if pod.node or pod.has_ended:
+            return
+        self.world.assign(pod, call.node)
+        pod.bound_ns = now_ns
+        self._binding[pod.uid] = None
+        self._operate(bind(pod, call.node))
+
+    def _fail(self, pod: PodRecord, call: FailPod) -> None:
+        if pod.has_ended:
+            return
+        pod.phase, pod.reason, pod.message = PodPhase.FAILED, call.reason, call.message
+        self._operate(Operation("fail", pod, bodies.failed_status(call.reason, call.message)))
+
+    def _create(self, call: CreatePod, now_ns: int) -> None:
+        application = self.world.applications.get(call.spec.application_id)
+        owner = self.world.originator(call.spec.application_id)
+        secrets = application.tags.get("imagePullSecrets", "") if application is not None else ""
+        body = bodies.placeholder(
+            call.spec,
+            bodies.Originator(owner.spec.name, owner.uid) if owner is not None else None,
+            tuple(filter(None, secrets.split(","))),
+            self.configuration.placeholders,
+        )
+        self._operate(Operation("create", PodRecord(call.uid, call.spec, now_ns, 0), body))
+
+    def _delete(self, pod: PodRecord, call: DeletePod, now_ns: int) -> None:
+        pod.release = pod.release or call.release
+        pod.reason = pod.reason or call.reason
+        if pod.deletion_ns:
+            return
+        pod.deletion_ns = now_ns or 1
+        if call.release == TerminationType.PREEMPTED_BY_SCHEDULER and not pod.spec.placeholder:
+            self._operate(Operation("note", pod, bodies.preempted(pod.uid, call.reason)))
+            self._tell(pod, "Preempted", call.reason, is_warning=True)
+            self._operate(Operation("evict", pod, bodies.eviction(pod)))
+        else:
+            grace = 0 if pod.spec.placeholder else None
+            body = bodies.deletion(pod.uid, grace_seconds=grace)
+            self._operate(Operation("delete", pod, body))
+
+    def _tell(self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False) -> None:
+        now = self._now_text()
+        body = bodies.event(
+            pod, reason, note, instance=self._instance, now=now, is_warning=is_warning
+        )
+        self._operate(Operation("note", pod, body))
+
+    # --- pods -----------------------------------------------------------------------------------
+
+    def _on_pod(self, seen: PodSeen, now_ns: int) -> list[News]:
+        view = seen.view
+        pod = self.world.pods.get(view.uid)
+        if pod is None:
+            return self._on_new_pod(view, now_ns)
+        if view.is_deleting and not pod.deletion_ns:
+            pod.deletion_ns = now_ns or 1
+        if view.phase in ENDED_PHASES:
+            return self._end(pod, view.phase)
+        pod.phase = view.phase if not pod.has_ended else pod.phase
+        return self._node_of(pod, view) + self._changes_of(pod, view)
+
+    def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
+        if view.error and view.is_ours:
+            self._refuse(view, view.error, now_ns)
+        if view.spec is None or view.phase in ENDED_PHASES or (not view.is_ours and not view.node):
+            return []
+        self.world.pods_made += 1
+        pod = PodRecord(
+            view.uid,
+            view.spec,
+            view.created_ns or now_ns,
+            self.world.pods_made,
+            phase=view.phase,
+            node=view.node,
+            bound_ns=view.bound_ns,
+            deletion_ns=now_ns if view.is_deleting else 0,
+            gates=view.gates,
+        )
+        self.world.add_pod(pod)
+        self._refused.pop(view.uid, None)
+        if view.spec.task_groups_error:
+            self._tell(pod, "TaskGroupsError", view.spec.task_groups_error, is_warning=True)
+        if pod.spec.foreign or not pod.node:
+            return [PodAdded(pod)]
+        return [PodAdded(pod), PodChanged(pod), PodBound(pod)]
+
+    def _refuse(self, view: PodView, error: str, now_ns: int) -> None:
+        """Tell a pod of ours why it cannot be scheduled, once for every reason."""
+        if view.node or view.is_deleting or self._refused.get(view.uid) == error:
+            return
+        self._refused[view.uid] = error
+        if len(self._refused) > MAX_SEEN:
+            del self._refused[next(iter(self._refused))]
+        spec = PodSpec(view.name, "", {}, namespace=view.namespace)
+        pod = PodRecord(view.uid, spec, now_ns, 0)
+        note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error)
+        self._operate(Operation("note", pod, note))
+        self._tell(pod, "FailedScheduling", error, is_warning=True)
+
+    def _end(self, pod: PodRecord, phase: PodPhase) -> list[News]:
+        """Forget a pod that has run to its end: it holds nothing."""
+        news: list[News] = [] if pod.has_ended else [PodEnded(pod)]
+        pod.phase = phase
+        self._binding.pop(pod.uid, None)
+        self.world.drop_pod(pod)
+        return news
+
+    def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
+        """Compare where a pod is with where it was decided to be."""
+        if not view.node:
+            return []  # a bind is on its way, or there is none
+        if pod.node == view.node:
+            is_news = self._binding.pop(pod.uid, True) is None
+            return [PodBound(pod)] if is_news else []
+        news: list[News] = []
+        if pod.node:
+            self._binding.pop(pod.uid, None)
+            news.append(BindRefused(pod, f"it was bound to node {view.node} by another"))
+        self.world.assign(pod, view.node)
+        pod.bound_ns = view.bound_ns
+        return [*news, PodChanged(pod), PodBound(pod)]
+
+    def _changes_of(self, pod: PodRecord, view: PodView) -> list[News]:
+        changed = pod.gates != view.gates
+        pod.gates = view.gates
+        if not view.error and dict(pod.spec.resource) != view.resource:
+            self.world.resize(pod, view.resource)
+            changed = True
+        return [PodChanged(pod)] if changed else []
+
+    def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
+        self._refused.pop(seen.uid, None)
+        self._binding.pop(seen.uid, None)
+        pod = self.world.pods.get(seen.uid)
+        if pod is None:
+            return []
+        self.world.drop_pod(pod)
+        return [PodGone(pod)]
+
+    def _on_bound(self, seen: Bound, _: int) -> list[News]:
+        pod = self.world.pods.get(seen.uid)
+        if pod is None or self._binding.pop(seen.uid, True) is not None:
+            return []
+        name = f"{pod.spec.namespace}/{pod.spec.name}"
+        self._tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
+        return [PodBound(pod)]
+
+    def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:
+        pod = self.world.pods.get(seen.uid)
+        if pod is None or self._binding.pop(seen.uid, True) is not None:
+            return []
+        self.world.assign(pod, "")
+        self._tell(pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True)
+        return [BindRefused(pod, seen.reason)]
+
+    # --- nodes, namespaces, configuration -------------------------------------------------------
+
+    def _on_node(self, seen: NodeSeen, _: int) -> list[News]:
+        record, known = seen.record, self.world.nodes.get(seen.record.name)
+        if seen.is_gone:
+            if known is None:
+                return []
+            del self.world.nodes[known.name]
+            return [NodeNews(known, "remove")]
+        if known is None:
+            self.world.nodes[record.name] = record
+            return [NodeNews(record, "add")]
+        news: list[News] = []
+        if _facts(known) != _facts(record):
+            known.capacity, known.labels, known.taints = (
+                record.capacity,
+                record.labels,
+                record.taints,
+            )
+            news.append(NodeNews(known, "update"))
+        if known.is_cordoned != record.is_cordoned:
+            known.is_cordoned = record.is_cordoned
+            news.append(NodeNews(known, "drain" if record.is_cordoned else "undrain"))
+        return news
+
+    def _on_namespace(self, seen: NamespaceSeen, _: int) -> list[News]:
+        self.world.set_namespace(seen.name, seen.tags)
+        return []
+
+    def _on_config(self, seen: ConfigSeen, _: int) -> list[News]:
+        self.configuration.take(seen.name, seen.data)
+        return []
+
+    def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
+        """Delete pods by name. Raises CommandRefusedError when one of them is not known."""
+        pods = [self.world.pod_named(name.namespace, name.name) for name in names]
+        for name, pod in zip(names, pods, strict=True):
+            if pod is None or pod.spec.foreign:
+                raise CommandRefusedError(f'pods "{name.name}" not found in {name.namespace}')
+        for pod in pods:
+            assert pod is not None
+            self._delete(pod, DeletePod(pod.uid, ""), now_ns)
+        return []
+
+
+def _facts(node: NodeRecord) -> tuple[object, ...]:
+    return dict(node.capacity), dict(node.labels), node.taints

@@ -1,0 +1,78 @@
+"""The two ConfigMaps: queues.yaml, and the service's own keys (contract sections 1.1 and 2.11)."""
+
+from collections.abc import Mapping
+
+from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions
+
+DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
+MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
+SETTING = "muster.scheduler."  # Muster's own scheduler settings, as in scenario files
+BUILT_IN = """\
+partitions:
+  - name: default
+    placementrules:
+      - name: tag
+        value: namespace
+        create: true
+    queues:
+      - name: root
+        submitacl: '*'
+"""
+
+
+class Configuration:
+    """What the ConfigMaps say together. A key that cannot be read is as if it were not there."""
+
+    def __init__(self) -> None:
+        self._maps: dict[str, Mapping[str, str]] = {}
+        self.is_changed = False
+
+    def take(self, name: str, data: Mapping[str, str] | None) -> None:
+        """Take a ConfigMap in, or that there is none."""
+        before = self.queues
+        self._maps[name] = data or {}
+        self.is_changed = self.is_changed or self.queues != before
+
+    def take_changed(self) -> bool:
+        """Return whether the queues have changed since this was asked last."""
+        changed, self.is_changed = self.is_changed, False
+        return changed and self._get("service.enableConfigHotRefresh", "true") == "true"
+
+    def _get(self, key: str, default: str) -> str:
+        for name in reversed(MAPS):
+            value = self._maps.get(name, {}).get(key)
+            if value is not None:
+                return value
+        return default
+
+    @property
+    def queues(self) -> str:
+        """Return queues.yaml; without one YuniKorn's built-in default: a queue a namespace."""
+        text = self._get(f"{self._get('service.policyGroup', 'queues')}.yaml", "")
+        return text if text.strip() else BUILT_IN
+
+    @property
+    def scheduler_settings(self) -> dict[str, str]:
+        """Return Muster's own scheduler settings."""
+        keys = {key for name in MAPS for key in self._maps.get(name, {}) if key.startswith(SETTING)}
+        return {key.removeprefix(SETTING): self._get(key, "") for key in sorted(keys)}
+
+    @property
+    def has_gangs(self) -> bool:
+        """Return whether gang scheduling is not switched off."""
+        return self._get("service.disableGangScheduling", "false") != "true"
+
+    @property
+    def placeholders(self) -> PlaceholderOptions:
+        """Return how placeholder pods are made."""
+        plain = PlaceholderOptions()
+        return PlaceholderOptions(
+            image=self._get("service.placeholderImage", plain.image),
+            run_as_user=self._number("service.placeholderRunAsUser"),
+            run_as_group=self._number("service.placeholderRunAsGroup"),
+            fs_group=self._number("service.placeholderFsGroup"),
+        )
+
+    def _number(self, key: str) -> int | None:
+        text = self._get(key, "")
+        return int(text) if text.isascii() and text.isdecimal() else None

@@ -1,0 +1,210 @@
+"""From what the API server says to records: pods, ours and others', nodes, configuration.
+
+Pure: no I/O. Of a pod that is known already only what may change is read. Source: contract sections
+2.1 to 2.8, 2.11.
+"""
+
+import base64
+import gzip
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from services.shim_adapter.records import NodeRecord, PodPhase
+from services.shim_adapter.translation.constraints import parse_constraints
+from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.placeholders import PLACEHOLDER
+from services.shim_adapter.translation.pods import Reading, pod_request, translate_pod
+from services.shim_adapter.translation.task_groups import (
+    POLICY_PARAMETERS,
+    TASK_GROUP_NAME,
+    TASK_GROUPS,
+)
+from shared.messages.commands import PodSpec
+from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
+from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
+from shared.model.quantity import QuantityError, pod_resources
+from shared.model.resources import PODS, Resource
+from shared.model.units import NANOS_PER_SECOND
+
+UNIQUE_SUFFIX = "-uniqueautogen"
+_KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+MAX_CONFIG_BYTES = 3 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class PodView:
+    """What is to be known of a pod. ``spec`` is None for one that is known already.
+
+    ``error`` is why a pod of ours cannot be scheduled at all, for its people to read.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    phase: PodPhase
+    is_ours: bool
+    is_deleting: bool
+    gates: tuple[str, ...]
+    resource: Resource
+    created_ns: int
+    bound_ns: int
+    spec: PodSpec | None = None
+    error: str = ""
+
+
+def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bool]) -> PodView:
+    """Return what is to be known of a pod, whatever is wrong with it."""
+    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    is_ours = spec.get("schedulerName") in reading.scheduler_names
+    view = PodView(
+        uid=metadata.get("uid") or "",
+        namespace=metadata.get("namespace") or "default",
+        name=metadata["name"],
+        node=spec.get("nodeName") or "",
+        phase=_phase(status.get("phase")),
+        is_ours=is_ours,
+        is_deleting=bool(metadata.get("deletionTimestamp")),
+        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        resource={PODS: 1},
+        created_ns=time_ns(metadata.get("creationTimestamp")),
+        bound_ns=_bound_ns(status),
+    )
+    try:
+        view.resource = pod_request(spec, "spec", status)
+        if not is_known(view.uid):
+            view.spec = _our_spec(raw, reading, view) if is_ours else _foreign_spec(raw, view)
+    except ManifestError as error:
+        view.error = str(error)
+        if not is_known(view.uid):
+            view.spec = _foreign_spec(raw, view) if not is_ours else None
+    return view
+
+
+def _phase(text: Any) -> PodPhase:
+    try:
+        return PodPhase(text)
+    except ValueError:
+        return PodPhase.PENDING if text in (None, "", "Unknown") else PodPhase.RUNNING
+
+
+def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpec:
+    unsupported = _unsupported(raw["spec"])
+    if unsupported and not view.node:
+        raise ManifestError(*unsupported)
+    spec = translate_pod(raw, where="", name=view.name, reading=reading)
+    kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
+    annotations = {key: spec.annotations[key] for key in kept}
+    application = spec.application_id
+    if application.endswith(UNIQUE_SUFFIX):
+        application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{view.uid}"
+    return replace(
+        spec,
+        application_id=application,
+        namespace=view.namespace,
+        annotations=annotations,
+        placeholder=annotations.get(PLACEHOLDER) in _TRUE,
+    )
+
+
+def _unsupported(spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what a pod asks for that would have to be heeded and is not, by field."""
+    if spec.get("resourceClaims"):
+        return "spec.resourceClaims", "dynamic resource allocation is not supported yet"
+    for at, volume in enumerate(spec.get("volumes") or ()):
+        for key in ("persistentVolumeClaim", "ephemeral"):
+            if volume.get(key):
+                return (
+                    f"spec.volumes[{at}].{key}",
+                    "volumes of claims are not supported yet: where they may be is not known here",
+                )
+    return None
+
+
+def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
+    """Return a pod of another scheduler, with what keeps ours away from it."""
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    owners = metadata.get("ownerReferences") or ()
+    is_static = any(owner.get("kind") == "Node" for owner in owners)
+    return PodSpec(
+        name=view.name,
+        application_id="",
+        resource=view.resource,
+        namespace=view.namespace,
+        priority=int(spec.get("priority") or 0),
+        constraints=_repelling(spec),
+        labels=metadata.get("labels") or {},
+        foreign=FOREIGN_STATIC if is_static else FOREIGN_DEFAULT,
+    )
+
+
+def _repelling(spec: Mapping[str, Any]) -> Constraints:
+    """Return a foreign pod's anti-affinity and host ports: only these keep ours away."""
+    ports = any(c.get("ports") for c in spec.get("containers") or ())
+    repels = (spec.get("affinity") or {}).get("podAntiAffinity")
+    if not (ports or repels):
+        return NO_CONSTRAINTS
+    try:
+        parsed = parse_constraints(
+            {
+                "affinity": {"podAntiAffinity": repels},
+                "containers": spec.get("containers"),
+                "hostNetwork": spec.get("hostNetwork"),
+            },
+            "spec",
+            labels={},
+        )
+    except ManifestError:
+        return NO_CONSTRAINTS
+    return Constraints(pod_anti_affinity=parsed.pod_anti_affinity, host_ports=parsed.host_ports)
+
+
+def node_record(raw: Mapping[str, Any]) -> NodeRecord:
+    """Return a node: its allocatable, labels, taints and whether it is cordoned."""
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    try:
+        capacity = pod_resources((raw.get("status") or {}).get("allocatable") or {})
+    except QuantityError:
+        capacity = {}
+    taints = tuple(
+        Taint(taint["key"], taint.get("value") or "", taint.get("effect") or "")
+        for taint in spec.get("taints") or ()
+        if taint.get("key") != "node.kubernetes.io/unschedulable"
+    )
+    labels = metadata.get("labels") or {}
+    return NodeRecord(metadata["name"], capacity, labels, taints, bool(spec.get("unschedulable")))
+
+
+def config_data(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return a ConfigMap's texts; keys of binaryData that end in .gz are unpacked."""
+    data = {str(key): str(value) for key, value in (raw.get("data") or {}).items()}
+    for key, value in (raw.get("binaryData") or {}).items():
+        if key.endswith(".gz"):
+            try:
+                packed = base64.b64decode(value)
+                text = gzip.decompress(packed)[:MAX_CONFIG_BYTES].decode()
+            except (OSError, ValueError, EOFError):
+                continue
+            data[key.removesuffix(".gz")] = text
+    return data
+
+
+def time_ns(text: str | None) -> int:
+    """Return an RFC 3339 time in nanoseconds; 0 for none, or one that cannot be read."""
+    if not text:
+        return 0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return 0
+    return int(moment.timestamp()) * NANOS_PER_SECOND
+
+
+def _bound_ns(status: Mapping[str, Any]) -> int:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return time_ns(condition.get("lastTransitionTime"))
+    return 0

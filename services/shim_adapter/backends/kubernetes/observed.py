@@ -1,0 +1,73 @@
+"""What the cluster is told: by the reflectors, and by the operations that were carried out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services.shim_adapter.backends.kubernetes.objects import PodView
+from services.shim_adapter.records import NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod was added or has changed."""
+
+    view: PodView
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod is no more."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node was added or has changed; with ``is_gone`` it was removed."""
+
+    record: NodeRecord
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """A namespace's tags for the queues of its applications."""
+
+    name: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSeen:
+    """A ConfigMap's texts; None: it is not there."""
+
+    name: str
+    data: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A pod was bound to the node that was decided."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotBound:
+    """A pod could not be bound."""
+
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotCreated:
+    """A placeholder could not be created."""
+
+    application_id: str
+    reason: str
+
+
+Observed = (
+    PodSeen | PodDeleted | NodeSeen | NamespaceSeen | ConfigSeen | Bound | NotBound | NotCreated
+)

@@ -1,0 +1,251 @@
+"""Operations: what is asked of the API server, carried out until it is done or refused for good.
+
+Rule 1: what belongs to one pod is carried out in order, one after the other.
+Rule 2: the API server being away, slow or throttling (no answer, 429, 5xx) is no answer: the same
+        is tried again, after a pause that grows and is jittered, for as long as it takes.
+Rule 3: where the outcome of a bind is not known, the pod is read: it says where it is.
+Rule 4: events and conditions are for people and autoscalers: beyond MAX_NOTES of them the oldest
+        are left out, and counted.
+Limits: WORKERS requests at a time for what must be done, one for notes.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from prometheus_client import Counter
+
+from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.client import (
+    IN_FLIGHT,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiClient,
+    ApiServerError,
+)
+from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound, NotCreated, Observed
+from services.shim_adapter.records import PodRecord
+
+WORKERS = IN_FLIGHT - 2
+MAX_NOTES = 10_000
+CONFLICT, NOT_FOUND = 409, 404
+TOO_MANY = 429
+_PAUSE_SECONDS = (0.1, 10.0)
+_REFUSED_PAUSE_SECONDS = (0.5, 60.0)
+_DONE = Counter(
+    "muster_kubernetes_operations", "Operations by what became of them", ["what", "result"]
+)
+_NOTES_LEFT_OUT = Counter("muster_kubernetes_notes_left_out", "Events and conditions left out")
+log = structlog.get_logger("muster.kubernetes")
+
+
+@dataclass(slots=True)
+class Operation:
+    """Something to do about a pod. ``what`` names it: bind, create, delete, evict, fail, note."""
+
+    what: str
+    pod: PodRecord
+    body: dict[str, Any]
+    node: str = ""
+    attempts: int = 0
+
+
+def pod_path(pod: PodRecord, subresource: str = "") -> str:
+    """Return a pod's path."""
+    tail = f"/{subresource}" if subresource else ""
+    return f"/api/v1/namespaces/{pod.spec.namespace}/pods/{pod.spec.name}{tail}"
+
+
+class Operations:
+    """The operations of one session. ``report`` hears what came of binds and creations."""
+
+    def __init__(self, client: ApiClient, report: Callable[[Observed], None]) -> None:
+        self._client = client
+        self._report = report
+        self._waiting: dict[str, deque[Operation]] = {}  # by pod; the first is being carried out
+        self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
+        self._notes: asyncio.Queue[Operation] = asyncio.Queue(MAX_NOTES)
+        self._refusals: dict[str, int] = {}  # of binds, by pod
+        self._does: dict[str, Callable[[Operation], Awaitable[None]]] = {
+            "bind": self._bind,
+            "create": self._create,
+            "delete": self._delete,
+            "evict": self._evict,
+            "fail": self._fail,
+        }
+
+    @property
+    def pending(self) -> int:
+        """Return how many pods have operations that are not done."""
+        return len(self._waiting)
+
+    def add(self, operation: Operation) -> None:
+        """Have something done; notes may be left out."""
+        if operation.what == "note":
+            if self._notes.full():
+                self._notes.get_nowait()
+                _NOTES_LEFT_OUT.inc()
+            self._notes.put_nowait(operation)
+            return
+        uid = operation.pod.uid
+        line = self._waiting.setdefault(uid, deque())
+        line.append(operation)
+        if len(line) == 1:
+            self._ready.put_nowait(uid)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+            group.create_task(self._write_notes())
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._ready.get()
+            line = self._waiting[uid]
+            operation = line[0]
+            try:
+                await self._does[operation.what](operation)
+            except ApiServerError as error:
+                self._again(operation, error)
+                continue
+            line.popleft()
+            if line:
+                self._ready.put_nowait(uid)
+            else:
+                del self._waiting[uid]
+
+    def _again(self, operation: Operation, error: ApiServerError) -> None:
+        """Try an operation again after a pause: neither done nor refused for good."""
+        pause = min(_PAUSE_SECONDS[0] * 2**operation.attempts, _PAUSE_SECONDS[1])
+        operation.attempts = min(operation.attempts + 1, 10)
+        _DONE.labels(operation.what, "tried again").inc()
+        if not error.is_transient:
+            log.error(
+                "the API server refuses what must be done; trying again",
+                what=operation.what,
+                pod=f"{operation.pod.spec.namespace}/{operation.pod.spec.name}",
+                error=str(error),
+            )
+        delay = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay, self._ready.put_nowait, operation.pod.uid)
+
+    # --- binding --------------------------------------------------------------------------------
+
+    async def _bind(self, operation: Operation) -> None:
+        try:
+            await self._client.request("POST", pod_path(operation.pod, "binding"), operation.body)
+        except ApiServerError as error:
+            if error.code == TOO_MANY:
+                raise
+            if not await self._is_bound(operation, error):
+                return
+        self._refusals.pop(operation.pod.uid, None)
+        _DONE.labels("bind", "done").inc()
+        self._report(Bound(operation.pod.uid))
+
+    async def _is_bound(self, operation: Operation, error: ApiServerError) -> bool:
+        """Find out whether a pod was bound all the same; False: it was not, and that is told.
+
+        Raises ApiServerError when it is not known, or when the same bind may be tried again.
+        """
+        if not (error.is_transient or error.code == CONFLICT):
+            self._refuse(operation, error.message)
+            return False
+        try:
+            pod = await self._client.request("GET", pod_path(operation.pod))
+        except ApiServerError as reading:
+            if reading.code != NOT_FOUND:
+                raise
+            self._refuse(operation, reading.message)
+            return False
+        node = (pod.get("spec") or {}).get("nodeName") or ""
+        if pod["metadata"].get("uid") == operation.pod.uid and node == operation.node:
+            return True
+        if not node and error.is_transient:
+            raise error
+        self._refuse(operation, error.message)
+        return False
+
+    def _refuse(self, operation: Operation, reason: str) -> None:
+        """Say that a pod cannot be bound, later each time: nothing is to go round in a circle."""
+        uid = operation.pod.uid
+        count = self._refusals[uid] = self._refusals.get(uid, -1) + 1
+        if len(self._refusals) > MAX_NOTES:
+            del self._refusals[next(iter(self._refusals))]
+        _DONE.labels("bind", "refused").inc()
+        pause = min(_REFUSED_PAUSE_SECONDS[0] * (2**count - 1), _REFUSED_PAUSE_SECONDS[1])
+        news = NotBound(uid, reason)
+        asyncio.get_running_loop().call_later(pause, self._report, news)
+
+    # --- creating and deleting ------------------------------------------------------------------
+
+    async def _create(self, operation: Operation) -> None:
+        path = f"/api/v1/namespaces/{operation.pod.spec.namespace}/pods"
+        try:
+            await self._client.request("POST", path, operation.body)
+        except ApiServerError as error:
+            if error.is_transient:
+                raise
+            if error.code != CONFLICT:  # else it was created, and the answer was lost
+                _DONE.labels("create", "refused").inc()
+                self._report(NotCreated(operation.pod.spec.application_id, str(error)))
+                return
+        _DONE.labels("create", "done").inc()
+
+    async def _delete(self, operation: Operation) -> None:
+        await self._unless_gone("DELETE", pod_path(operation.pod), operation)
+
+    async def _evict(self, operation: Operation) -> None:
+        """Evict; a disruption budget that says no is asked again, and never overruled."""
+        await self._unless_gone("POST", pod_path(operation.pod, "eviction"), operation)
+
+    async def _fail(self, operation: Operation) -> None:
+        path = pod_path(operation.pod, "status")
+        await self._unless_gone("PATCH", path, operation, content_type=MERGE_PATCH)
+
+    async def _unless_gone(
+        self, method: str, path: str, operation: Operation, content_type: str = "application/json"
+    ) -> None:
+        """Do something to a pod; one that has gone, or has a successor of its name, is no error."""
+        try:
+            await self._client.request(method, path, operation.body, content_type=content_type)
+        except ApiServerError as error:
+            if error.code not in (NOT_FOUND, CONFLICT):
+                raise
+        _DONE.labels(operation.what, "done").inc()
+
+    # --- notes ----------------------------------------------------------------------------------
+
+    async def _write_notes(self) -> None:
+        while True:
+            note = await self._notes.get()
+            is_event = note.body.get("kind") == "Event"
+            try:
+                if is_event:
+                    namespace = note.pod.spec.namespace
+                    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+                    await self._client.request("POST", path, note.body)
+                else:
+                    await self._client.request(
+                        "PATCH", pod_path(note.pod, "status"), note.body,
+                        content_type=STRATEGIC_PATCH,
+                    )  # fmt: skip
+            except ApiServerError as error:
+                _DONE.labels("note", "refused").inc()
+                log.debug("a note was not written", pod=note.pod.spec.name, error=str(error))
+                if error.is_transient and note.attempts == 0:
+                    note.attempts = 1
+                    self.add(note)
+                    await asyncio.sleep(_PAUSE_SECONDS[0])
+
+
+def bind(pod: PodRecord, node: str) -> Operation:
+    """Return the operation that binds a pod."""
+    return Operation("bind", pod, bodies.binding(pod, node), node)

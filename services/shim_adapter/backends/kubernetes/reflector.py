@@ -1,0 +1,137 @@
+"""A reflector: one kind of object, listed and then watched, for ever.
+
+Rule 1: list in pages, watch from the list's version, resume from the last event or bookmark.
+Rule 2: on 410, as an answer or inside a watch, list anew and report the differences: what is gone
+        is DELETED, what is there under another uid DELETED and ADDED.
+Rule 3: a watch that ends, or an API server that is away, is tried again after a growing, jittered
+        pause; nothing is reported twice, and nothing is lost, for the versions are remembered.
+
+Only name, uid and version of every object are kept here (``seen``), never the object.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from prometheus_client import Counter
+
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+
+PAGE = 500
+GONE = 410
+ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
+_WATCH_SECONDS = (300, 600)
+_PAUSE_SECONDS = (0.02, 5.0)
+_LONG_ENOUGH_SECONDS = 0.5  # a watch that lasted so long was a good one
+_LISTS = Counter("muster_kubernetes_lists", "Times that objects were listed anew", ["kind"])
+_BREAKS = Counter("muster_kubernetes_watch_breaks", "Watches that broke off", ["kind"])
+log = structlog.get_logger("muster.kubernetes")
+
+Key = tuple[str, str]
+Emit = Callable[[str, dict[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is watched: its name for people, where it is, and which of it."""
+
+    kind: str
+    path: str
+    field_selector: str = ""
+
+    def query(self) -> dict[str, str]:
+        """Return the query of every request for it."""
+        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+
+
+class Reflector:
+    """Reports what happens to the objects of a source. ``emit`` may wait: then we wait as well."""
+
+    def __init__(self, client: ApiClient, source: Source, emit: Emit) -> None:
+        self.source = source
+        self.is_listed = asyncio.Event()
+        self.seen: dict[Key, tuple[str, str]] = {}  # uid and version
+        self._client = client
+        self._emit = emit
+        self._version = ""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        pause = _PAUSE_SECONDS[0]
+        while True:
+            started = asyncio.get_running_loop().time()
+            try:
+                if not self._version:
+                    await self._list()
+                    self.is_listed.set()
+                await self._watch()
+            except ApiServerError as error:
+                if error.code == GONE:
+                    self._version = ""
+                _BREAKS.labels(self.source.kind).inc()
+                log.info("watching again", kind=self.source.kind, error=str(error))
+            lasted = asyncio.get_running_loop().time() - started
+            if lasted > _LONG_ENOUGH_SECONDS:
+                pause = _PAUSE_SECONDS[0]
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+            if lasted <= _LONG_ENOUGH_SECONDS:
+                pause = min(2 * pause, _PAUSE_SECONDS[1])
+
+    async def _list(self) -> None:
+        """List everything in pages, and report what differs from what was seen before."""
+        _LISTS.labels(self.source.kind).inc()
+        found: dict[Key, None] = {}
+        query = {**self.source.query(), "limit": str(PAGE)}
+        while True:
+            page = await self._client.request("GET", self.source.path, query=query)
+            for item in page.get("items") or ():
+                found[_key(item)] = None
+                await self._report(item)
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                break
+            query["continue"] = metadata["continue"]
+        for key in [key for key in self.seen if key not in found]:
+            await self._lost(key)
+        self._version = str(metadata.get("resourceVersion") or "0")
+
+    async def _report(self, item: dict[str, Any]) -> None:
+        key = _key(item)
+        metadata = item["metadata"]
+        uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
+        before = self.seen.get(key)
+        if before is not None and before[0] != uid:
+            await self._lost(key)
+            before = None
+        if before == (uid, version):
+            return
+        self.seen[key] = (uid, version)
+        await self._emit(ADDED if before is None else MODIFIED, item)
+
+    async def _lost(self, key: Key) -> None:
+        uid, version = self.seen.pop(key)
+        metadata = {"namespace": key[0], "name": key[1], "uid": uid, "resourceVersion": version}
+        await self._emit(DELETED, {"metadata": metadata})
+
+    async def _watch(self) -> None:
+        query = {
+            **self.source.query(),
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter
+        }
+        async for event in self._client.watch(self.source.path, query):
+            item = event["object"]
+            if event["type"] == DELETED:
+                self.seen.pop(_key(item), None)
+                await self._emit(DELETED, item)
+            elif event["type"] in (ADDED, MODIFIED):
+                await self._report(item)
+            self._version = item["metadata"].get("resourceVersion") or self._version
+
+
+def _key(item: dict[str, Any]) -> Key:
+    metadata = item["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,208 @@
+"""A session: one machine's time with the API server, from the first list to the end of its turn.
+
+A session lists and watches from its start; the first one of a process does so at once, so that a
+standby is warm, a later one (after the bus was away) once its machine is the active one. It then
+takes the turn: a number in a Lease that only grows, from which the epochs of this turn are made, so
+that whoever had the turn before is refused. Source: architecture section 4.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
+from services.shim_adapter.backends.kubernetes.configuration import MAPS
+from services.shim_adapter.backends.kubernetes.objects import (
+    config_data,
+    node_record,
+    pod_view,
+)
+from services.shim_adapter.backends.kubernetes.observed import (
+    ConfigSeen,
+    NamespaceSeen,
+    NodeSeen,
+    PodDeleted,
+    PodSeen,
+)
+from services.shim_adapter.backends.kubernetes.operations import Operation, Operations
+from services.shim_adapter.backends.kubernetes.reflector import (
+    DELETED,
+    Reflector,
+    Source,
+)
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.translation.manifests import priority_class
+from services.shim_adapter.translation.namespaces import namespace_tags
+from services.shim_adapter.translation.pods import SCHEDULER_NAMES, PriorityClass, Reading
+from shared.bus.errors import BusClosedError, BusUnavailableError
+from shared.messages.interface import UpdateConfiguration
+from shared.messages.protocol import Tick
+from shared.runtime.host import Host
+
+LEASE = "muster-shim-adapter"
+NOT_FOUND, CONFLICT = 404, 409
+_RETRY_SECONDS = 1.0
+log = structlog.get_logger("muster.kubernetes")
+
+
+class Session:
+    """One session over a client. ``instance`` is who takes the turn."""
+
+    def __init__(self, client: ApiClient, *, instance: str, is_warm: bool) -> None:
+        self.instance = instance
+        self.is_warm = is_warm
+        self.classes: dict[str, PriorityClass] = {}
+        self.cluster = KubernetesCluster(
+            World(), operate=self._operate, now_text=_now_text, instance=instance
+        )
+        self.operations = Operations(client, self.cluster.report)
+        self._client = client
+        self._reading = Reading(SCHEDULER_NAMES, 0, self.classes)
+        namespace = client.access.namespace
+        self.reflectors = [
+            *(self._config_map(namespace, name) for name in MAPS),
+            Reflector(client, Source("namespaces", "/api/v1/namespaces"), self._on_namespace),
+            Reflector(
+                client,
+                Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
+                self._on_class,
+            ),
+            Reflector(client, Source("nodes", "/api/v1/nodes"), self._on_node),
+            Reflector(client, Source("pods", "/api/v1/pods"), self._on_pod),
+        ]
+
+    def _operate(self, operation: Operation) -> None:
+        self.operations.add(operation)
+
+    async def run(self, host_of: Callable[[], Host | None]) -> None:
+        """Run until cancelled. ``host_of`` returns the host whose machine this session serves."""
+        if not self.is_warm:
+            await self.cluster.activated.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.operations.run())
+            group.create_task(self._serve(host_of))
+            for reflector in self.reflectors:
+                group.create_task(reflector.run())
+                if reflector.source.kind != "pods":
+                    await self._listed(reflector)
+
+    async def _listed(self, reflector: Reflector) -> None:
+        """Wait for a list; what a pod means hangs on the objects listed before it."""
+        await reflector.is_listed.wait()
+
+    async def _serve(self, host_of: Callable[[], Host | None]) -> None:
+        cluster = self.cluster
+        while not all(reflector.is_listed.is_set() for reflector in self.reflectors):
+            await self._absorb()
+        log.info(
+            "the cluster is listed", nodes=len(cluster.world.nodes), pods=len(cluster.world.pods)
+        )
+        while not cluster.activated.is_set():
+            await self._absorb()
+        turn = await self._take_turn()
+        while not cluster.is_quiet:
+            await self._absorb()
+        cluster.configuration.take_changed()
+        cluster.begin(turn, time.time_ns())
+        log.info("the turn is ours", turn=turn, instance=self.instance)
+        while True:
+            host = host_of()
+            if host is None:
+                await asyncio.sleep(_RETRY_SECONDS / 10)
+                continue
+            await host.inject(Tick())
+            await cluster.has_news.wait()
+            cluster.has_news.clear()
+            await self._propose(host)
+
+    async def _absorb(self) -> None:
+        """Take in what is seen while nothing may be said yet."""
+        self.cluster.advance(time.time_ns())
+        if self.cluster.is_quiet:
+            await asyncio.sleep(0.01)
+        else:
+            await asyncio.sleep(0)
+
+    async def _propose(self, host: Host) -> None:
+        configuration = self.cluster.configuration
+        if configuration.take_changed():
+            try:
+                await host.send_to_inbox(
+                    UpdateConfiguration(configuration.queues, configuration.scheduler_settings)
+                )
+            except (BusUnavailableError, BusClosedError):
+                configuration.is_changed = True
+
+    # --- the turn -------------------------------------------------------------------------------
+
+    async def _take_turn(self) -> int:
+        """Return the next turn's number, taken with a compare-and-swap, however long it takes."""
+        while True:
+            try:
+                return await self._try_turn()
+            except ApiServerError as error:
+                log.warning("the turn could not be taken yet", error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _try_turn(self) -> int:
+        namespace = self._client.access.namespace
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        now = _now_text()
+        spec = {"holderIdentity": self.instance, "acquireTime": now, "renewTime": now}
+        try:
+            lease = await self._client.request("GET", f"{leases}/{LEASE}")
+        except ApiServerError as error:
+            if error.code != NOT_FOUND:
+                raise
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": LEASE, "namespace": namespace},
+                "spec": {**spec, "leaseTransitions": 1},
+            }
+            await self._client.request("POST", leases, body)
+            return 1
+        turn = int(lease.get("spec", {}).get("leaseTransitions") or 0) + 1
+        lease["spec"] = {**lease.get("spec", {}), **spec, "leaseTransitions": turn}
+        await self._client.request("PUT", f"{leases}/{LEASE}", lease)
+        return turn
+
+    # --- what reflectors report -----------------------------------------------------------------
+
+    def _config_map(self, namespace: str, name: str) -> Reflector:
+        async def emit(change: str, item: dict[str, Any]) -> None:
+            data = None if change == DELETED else config_data(item)
+            await self.cluster.see(ConfigSeen(name, data))
+
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        return Reflector(self._client, Source(name, path, f"metadata.name={name}"), emit)
+
+    async def _on_namespace(self, change: str, item: dict[str, Any]) -> None:
+        metadata = item["metadata"]
+        tags = {} if change == DELETED else namespace_tags(metadata.get("annotations") or {})
+        await self.cluster.see(NamespaceSeen(metadata["name"], tags))
+
+    async def _on_class(self, change: str, item: dict[str, Any]) -> None:
+        name = item["metadata"]["name"]
+        if change == DELETED:
+            self.classes.pop(name, None)
+        elif type(item.get("value")) is int:
+            self.classes[name] = priority_class(item)
+
+    async def _on_node(self, change: str, item: dict[str, Any]) -> None:
+        await self.cluster.see(NodeSeen(node_record(item), is_gone=change == DELETED))
+
+    async def _on_pod(self, change: str, item: dict[str, Any]) -> None:
+        if change == DELETED:
+            await self.cluster.see(PodDeleted(item["metadata"].get("uid") or ""))
+            return
+        await self.cluster.see(PodSeen(pod_view(item, self._reading, self.cluster.knows)))
+
+
+def _now_text() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,99 @@
+"""What the mirror does about things: ask, release, tell. What it decides is in ``mirror.py``.
+
+Everything done is put by until ``taken``: calls for the resource manager, messages for the core.
+"""
+
+from typing import Any
+
+from services.shim_adapter.mirror.asks import ask_of
+from services.shim_adapter.mirror.calls import Call, DeletePod, FailPod, TellPod
+from services.shim_adapter.mirror.gangs import BoundPlaceholders
+from services.shim_adapter.mirror.recovery import is_to_be_asked
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationRecord, PodPhase, PodRecord
+from shared.messages.envelope import CORE, Outgoing
+from shared.messages.interface import (
+    AllocationAsk,
+    AllocationAskRelease,
+    AllocationRelease,
+    TerminationType,
+    UpdateRequest,
+)
+
+Reaction = tuple[list[Call], list[Outgoing]]
+
+
+class Moves:
+    """The world, what the core has been asked for, and what is to be said and done."""
+
+    def __init__(self, world: World, rm_id: str) -> None:
+        self.world = world
+        self.rm_id = rm_id
+        self._asked: dict[str, None] = {}  # pods that the core has an ask for
+        self._bound = BoundPlaceholders(world)
+        self._calls: list[Call] = []
+        self._outgoing: list[Outgoing] = []
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _ask_for_pods(self, application: ApplicationRecord) -> None:
+        """Ask for the pods whose turn it is: placeholders while reserving, real ones after."""
+        asks = tuple(
+            self._ask(pod)
+            for pod in self.world.pods_of(application.application_id)
+            if is_to_be_asked(application, pod) and pod.uid not in self._asked
+        )
+        if asks:
+            self._send(asks=asks)
+
+    def _ask(self, pod: PodRecord) -> AllocationAsk:
+        self._asked[pod.uid] = None
+        return ask_of(pod, originator=self.world.is_originator(pod))
+
+    # --- releasing ------------------------------------------------------------------------------
+
+    def _fail_unbound(self, application: ApplicationRecord, reason: str, message: str) -> None:
+        for pod in self.world.pods_of(application.application_id):
+            if not pod.node and not pod.has_ended:
+                self._asked.pop(pod.uid, None)
+                if pod.spec.placeholder:
+                    self._calls.append(DeletePod(pod.uid, "", reason))
+                else:
+                    self._calls.append(FailPod(pod.uid, reason, message))
+
+    def _release(self, pod: PodRecord, why: TerminationType, message: str) -> None:
+        self._asked.pop(pod.uid, None)
+        release = AllocationRelease(
+            pod.spec.application_id,
+            pod.uid,
+            why,
+            message=message,
+            has_succeeded=pod.phase is PodPhase.SUCCEEDED,
+        )
+        self._send(releases=(release,))
+
+    def _release_ask(self, pod: PodRecord) -> None:
+        if self._asked.pop(pod.uid, pod) is None:
+            why = TerminationType.STOPPED_BY_RM
+            self._send(ask_releases=(AllocationAskRelease(pod.spec.application_id, pod.uid, why),))
+
+    def _tell(
+        self, application: ApplicationRecord, reason: str, text: str, *, is_warning: bool = False
+    ) -> None:
+        """Say something about an application at its first real pod."""
+        pod = self.world.originator(application.application_id)
+        if pod is not None:
+            self._calls.append(TellPod(pod.uid, reason, text, is_warning))
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def _to_core(self, message: object) -> Outgoing:
+        return Outgoing(CORE, message, epoch=self.world.epoch)
+
+    def _send(self, **sections: Any) -> None:
+        self._outgoing.append(self._to_core(UpdateRequest(self.rm_id, **sections)))
+
+    def _taken(self) -> Reaction:
+        calls, self._calls = self._calls, []
+        outgoing, self._outgoing = self._outgoing, []
+        return calls, outgoing

@@ -1,0 +1,342 @@
+"""A double of an API server, in this process or in one of its own: honest about what schedulers see.
+
+It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a second bind, 404, 410 after
+``compact``, and whatever failure it is told to. It has no RBAC, no validation and no controllers.
+``python -m tests.kubernetes.double PORT`` runs it alone; POST /double/NAME then does what the
+methods of the same names do.
+"""
+
+import asyncio
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from tests.kubernetes import pods
+from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, selector_of
+
+PATH = re.compile(
+    r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[a-z]+)"
+    r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?$"
+)
+BOOKMARK_SECONDS = 1.0
+SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
+
+
+@dataclass(slots=True)
+class Fault:
+    """Answers to come: for requests that match, so many times. ``code`` 0: late, and no failure."""
+
+    method: str
+    path: str
+    code: int
+    times: int
+    retry_after: int = 0
+    delay: float = 0.0
+    after: bool = False  # carried out all the same, only the answer is lost
+
+
+class Double:
+    """The server. ``url`` is where it answers once started."""
+
+    def __init__(self, *, bookmark_seconds: float = BOOKMARK_SECONDS) -> None:
+        self.store = Store()
+        self.faults: list[Fault] = []
+        self.requests: dict[str, int] = {}
+        self.url = ""
+        self._bookmark_seconds = bookmark_seconds
+        self._watches: dict[asyncio.Task[Any], web.StreamResponse] = {}
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    # --- what tests do --------------------------------------------------------------------------
+
+    async def start(self, port: int = 0) -> None:
+        app = web.Application(client_max_size=16 * 1024 * 1024)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    async def stop(self) -> None:
+        """Be away; what is stored stays, and ``start`` with the same port brings it back."""
+        self.cut()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def cut(self) -> None:
+        """Cut every watch."""
+        for task in list(self._watches):
+            task.cancel()
+
+    def compact(self) -> None:
+        self.store.compact()
+
+    def fault(self, **fault: Any) -> None:
+        self.faults.append(Fault(**fault))
+
+    # --- serving --------------------------------------------------------------------------------
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        fault = self._fault_for(request)
+        try:
+            if fault is not None and fault.delay:
+                await asyncio.sleep(fault.delay)
+            if fault is not None and fault.code and not fault.after:
+                raise self._failure(fault)
+            answer = await self._answer(request)
+            if fault is not None and fault.code:
+                raise self._failure(fault)
+            return answer
+        except ApiFailureError as failure:
+            return _failed(failure)
+
+    def _fault_for(self, request: web.Request) -> Fault | None:
+        for fault in self.faults:
+            if (
+                fault.times
+                and fault.method == request.method
+                and re.search(fault.path, request.path_qs)
+            ):
+                fault.times -= 1
+                return fault
+        return None
+
+    @staticmethod
+    def _failure(fault: Fault) -> ApiFailureError:
+        return ApiFailureError(fault.code, "Injected", "told to fail", fault.retry_after)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path in ("/version", "/healthz", "/readyz"):
+            return _json({"major": "1", "minor": "36", "gitVersion": "v1.36.0-double"})
+        if request.path.startswith("/double/"):
+            return await self._told(request)
+        match = PATH.match(request.path)
+        if match is None:
+            raise ApiFailureError(404, "NotFound", f"no such path: {request.path}")
+        group, namespace = match["group"] or "", match["namespace"] or ""
+        plural, name, sub = match["plural"], match["name"] or "", match["sub"] or ""
+        resource = f"{plural}.{group}" if group else plural
+        count = f"{request.method} {resource}" + (f"/{sub}" if sub else "")
+        self.requests[count] = self.requests.get(count, 0) + 1
+        if request.method == "GET" and not name:
+            if request.query.get("watch") in ("1", "true"):
+                return await self._watch(request, resource, namespace)
+            return self._list(request, resource, namespace)
+        body = orjson.loads(await request.read()) if request.can_read_body else {}
+        return self._one(request.method, resource, (namespace, name, sub), body)
+
+    def _one(
+        self, method: str, resource: str, where: tuple[str, str, str], body: Any
+    ) -> web.StreamResponse:
+        namespace, name, sub = where
+        store = self.store
+        if method == "GET":
+            return _json(store.get(resource, namespace, name))
+        if method == "PUT":
+            return _json(self._put(resource, namespace, name, body))
+        if method == "PATCH":
+            return _json(self._patch(resource, namespace, name, sub, body))
+        if method == "DELETE":
+            if resource == pods.PODS:
+                return _json(pods.delete(store, namespace, name, body or {}))
+            return _json(store.delete(resource, store.get(resource, namespace, name)))
+        if sub in SUBRESOURCES:
+            SUBRESOURCES[sub](store, namespace, name, body)
+            return _json({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
+        if resource == pods.PODS:
+            pods.admit(store, body)
+        return _json(store.create(resource, namespace, body), 201)
+
+    def _put(self, resource: str, namespace: str, name: str, body: Object) -> Object:
+        obj = self.store.get(resource, namespace, name)
+        version = body["metadata"].get("resourceVersion")
+        if version and version != obj["metadata"]["resourceVersion"]:
+            text = f'Operation cannot be fulfilled on {resource} "{name}": the object has been modified'
+            raise ApiFailureError(409, "Conflict", text)
+
+        def change(copy: Object) -> None:
+            kept = {k: copy["metadata"][k] for k in ("uid", "creationTimestamp")}
+            copy.clear()
+            copy.update(body)
+            copy["metadata"] = {**body["metadata"], **kept}
+            if namespace:
+                copy["metadata"]["namespace"] = namespace
+
+        return self.store.update(resource, obj, change)
+
+    def _patch(self, resource: str, namespace: str, name: str, sub: str, body: Object) -> Object:
+        obj = self.store.get(resource, namespace, name)
+        wanted = (body.get("metadata") or {}).get("uid")
+        if wanted and wanted != obj["metadata"]["uid"]:
+            raise ApiFailureError(409, "Conflict", f"uid mismatch: {wanted}")
+
+        def change(copy: Object) -> None:
+            if sub == "status":
+                pods.patch_status(copy, body.get("status") or {})
+            else:
+                _merge(copy, {k: v for k, v in body.items() if k != "status"})
+
+        return self.store.update(resource, obj, change)
+
+    def _list(self, request: web.Request, resource: str, namespace: str) -> web.StreamResponse:
+        selects = self._selector(request)
+        found = [
+            obj
+            for (where, _), obj in self.store.all(resource).items()
+            if (not namespace or where == namespace) and selects(obj)
+        ]
+        start = int(request.query.get("continue") or 0)
+        limit = int(request.query.get("limit") or 0) or len(found)
+        metadata = {"resourceVersion": str(self.store.version)}
+        if start + limit < len(found):
+            metadata["continue"] = str(start + limit)
+        return _json({"kind": "List", "metadata": metadata, "items": found[start : start + limit]})
+
+    @staticmethod
+    def _selector(request: web.Request) -> Any:
+        return selector_of(
+            request.query.get("fieldSelector", ""), request.query.get("labelSelector", "")
+        )
+
+    async def _watch(
+        self, request: web.Request, resource: str, namespace: str
+    ) -> web.StreamResponse:
+        selects = self._selector(request)
+        version = int(request.query.get("resourceVersion") or self.store.version)
+        list(self.store.since(resource, version))  # 410 as an answer, when it is too old at once
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches[task] = response
+        seconds = float(request.query.get("timeoutSeconds") or 3600)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stream(response, resource, namespace, version, selects)
+        except (TimeoutError, ConnectionError):
+            pass
+        except asyncio.CancelledError:
+            if request.transport is not None:
+                request.transport.abort()
+            task.uncancel()
+        finally:
+            self._watches.pop(task, None)
+        return response
+
+    async def _stream(
+        self,
+        response: web.StreamResponse,
+        resource: str,
+        namespace: str,
+        version: int,
+        selects: Any,
+    ) -> None:
+        while True:
+            waiting = self.store.changed
+            lines = []
+            try:
+                for event in self.store.since(resource, version):
+                    seen = event_for(event, selects)
+                    where = event.last["metadata"].get("namespace", "")
+                    if seen is not None and (not namespace or namespace == where):
+                        lines.append(orjson.dumps({"type": seen[0], "object": seen[1]}))
+                version = self.store.version
+            except ApiFailureError as failure:
+                lines.append(orjson.dumps({"type": "ERROR", "object": _status(failure)}))
+                await response.write(b"\n".join(lines) + b"\n")
+                return
+            if lines:
+                await response.write(b"\n".join(lines) + b"\n")
+            try:
+                await asyncio.wait_for(waiting.wait(), self._bookmark_seconds)
+            except TimeoutError:
+                mark = {"metadata": {"resourceVersion": str(version)}}
+                await response.write(orjson.dumps({"type": "BOOKMARK", "object": mark}) + b"\n")
+
+    async def _told(self, request: web.Request) -> web.StreamResponse:
+        body = orjson.loads(await request.read() or b"{}")
+        what = request.path.removeprefix("/double/")
+        if what == "requests":
+            return _json(self.requests)
+        {"cut": self.cut, "compact": self.compact, "fault": self.fault, "load": self.load}[what](
+            **body
+        )
+        return _json({})
+
+    def load(self, nodes: int, pods_in_all: int, foreign: bool = True) -> None:
+        """Fill the cluster: so many nodes, and pods of another scheduler spread over them."""
+        capacity = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+        for at in range(nodes):
+            node = {"metadata": {"name": f"node-{at:05d}"}, "status": {"allocatable": capacity}}
+            self.store.create("nodes", "", node)
+        for at in range(pods_in_all):
+            pod = a_pod(f"web-{at:05d}", scheduler="default-scheduler", cpu="100m")
+            pod["spec"]["nodeName"] = f"node-{at % nodes:05d}"
+            pods.admit(self.store, pod)
+            pod["status"]["phase"] = "Running"
+            self.store.create(pods.PODS, "default", pod)
+
+
+def a_pod(name: str, *, scheduler: str = "yunikorn", cpu: str = "1", **more: Any) -> Object:
+    """Return a small pod."""
+    labels = {"app": "x", **more.pop("labels", {})}
+    annotations = more.pop("annotations", {})
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {"schedulerName": scheduler, "containers": [container], **more},
+    }
+
+
+def _merge(into: Object, patch: Object) -> None:
+    for key, value in patch.items():
+        if value is None:
+            into.pop(key, None)
+        elif isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")
+
+
+def _status(failure: ApiFailureError) -> Object:
+    return {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": failure.code, "reason": failure.reason, "message": failure.message,
+    }  # fmt: skip
+
+
+def _failed(failure: ApiFailureError) -> web.Response:
+    response = _json(_status(failure), failure.code)
+    if failure.retry_after:
+        response.headers["Retry-After"] = str(failure.retry_after)
+    return response
+
+
+async def main(port: int) -> None:
+    """Run alone until killed."""
+    double = Double()
+    await double.start(port)
+    print(double.url, flush=True)
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
