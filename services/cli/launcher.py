@@ -10,6 +10,7 @@ import structlog
 from services.api.machine import ApiMachine
 from services.core import service as core_service
 from services.core.scheduler.scheduler import Scheduler
+from services.shim_adapter.backends.kubernetes.service import KubernetesService
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.service import INBOX as SHIM_INBOX
 from services.shim_adapter.service import ShimOptions, ShimService
@@ -44,6 +45,7 @@ class LocalCluster:
     shim: ShimOptions = field(default_factory=ShimOptions)
     host_options: HostOptions = field(default_factory=HostOptions)
     wrap_machine: Callable[[str, Machine], Machine] = lambda _, machine: machine
+    kubernetes: KubernetesService | None = None  # in place of a simulated cluster
 
     def __post_init__(self) -> None:
         self.running: dict[str, Running] = {}
@@ -83,7 +85,8 @@ class LocalCluster:
             case "timers":
                 return timers_service.INBOX, lambda: timers_service.make_machine(instance)
             case "shim_adapter":
-                return SHIM_INBOX, self.shim_service.make_machine
+                service = self.kubernetes or self.shim_service
+                return SHIM_INBOX, service.make_machine
             case "api":
                 return Address("api", instance), lambda: ApiMachine(instance)
             case _:

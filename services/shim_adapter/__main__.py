@@ -1,25 +1,40 @@
 """Run the shim adapter alone: ``python -m services.shim_adapter``, configured by the environment.
 
-The resource manager is the simulated one: MUSTER_SIMULATED_NODES nodes are there at the first
-start, and MUSTER_STATE_DIR keeps its state. MUSTER_QUEUES_FILE is watched: a change takes effect.
+MUSTER_RESOURCE_MANAGER says whose pods it looks after. ``kubernetes``: those of the cluster in
+MUSTER_KUBECONFIG, or of the one that it runs in; its ConfigMaps hold queues.yaml. ``simulated``:
+MUSTER_SIMULATED_NODES nodes are there at the first start, MUSTER_STATE_DIR keeps its state, and
+MUSTER_QUEUES_FILE is watched: a change takes effect.
 """
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
+from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
+from services.shim_adapter.backends.kubernetes.service import KubernetesService
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.service import INBOX, ShimOptions, ShimService
 from shared.messages.envelope import Address
 from shared.model.resources import MEMORY, PODS, VCORE
 from shared.model.units import milliseconds, seconds
-from shared.runtime.host import Machine
+from shared.runtime.host import Host, Machine
 from shared.runtime.service import run_service
-from shared.runtime.settings import Settings
+from shared.runtime.settings import Settings, SettingsError
 
 PODS_A_NODE = 110
+KUBERNETES = "kubernetes"
 
 
-def prepare(settings: Settings, _: str) -> tuple[Address, Callable[[], Machine]]:
+class _Kubernetes:
+    """What ``prepare`` made and what runs beside the host."""
+
+    service: KubernetesService | None = None
+
+
+def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
     """Return the shim adapter's inbox and what makes its machine."""
+    if settings.resource_manager == KUBERNETES:
+        return INBOX, _kubernetes(settings, instance).make_machine
     config = settings.queues_file.read_text() if settings.queues_file is not None else ""
     service = ShimService(
         ShimOptions(
@@ -28,6 +43,7 @@ def prepare(settings: Settings, _: str) -> tuple[Address, Callable[[], Machine]]
             start_delay_ns=milliseconds(settings.pod_start_delay_ms),
             confirm_delay_ns=milliseconds(settings.release_delay_ms),
             default_run_ns=seconds(settings.pod_run_seconds),
+            rm_id=settings.cluster_id,
             nodes=settings.simulated_nodes,
             node_capacity={
                 VCORE: settings.simulated_node_vcore_milli,
@@ -39,7 +55,25 @@ def prepare(settings: Settings, _: str) -> tuple[Address, Callable[[], Machine]]
     return INBOX, service.make_machine
 
 
-if __name__ == "__main__":
-    run_service(
-        "shim_adapter", prepare, lambda host, settings: watch(lambda: host, settings.queues_file)
+def _kubernetes(settings: Settings, instance: str) -> KubernetesService:
+    try:
+        access = find_access(settings.kubeconfig, settings.kubernetes_url)
+    except AccessError as error:
+        raise SettingsError(str(error)) from error
+    namespace = settings.kubernetes_namespace or access.namespace
+    _Kubernetes.service = KubernetesService(
+        replace(access, namespace=namespace), instance=instance, rm_id=settings.cluster_id
     )
+    return _Kubernetes.service
+
+
+async def beside(host: Host, settings: Settings) -> None:
+    """Run what belongs beside the host: the watch on the file, or the sessions with the cluster."""
+    tasks = [watch(lambda: host, settings.queues_file)]
+    if _Kubernetes.service is not None:
+        tasks.append(_Kubernetes.service.run(lambda: host))
+    await asyncio.gather(*tasks)
+
+
+if __name__ == "__main__":
+    run_service("shim_adapter", prepare, beside)

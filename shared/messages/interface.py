@@ -235,6 +235,25 @@ class RejectedAllocation:
     reason: str
 
 
+class SchedulingState(StrEnum):
+    """How an ask that is not allocated stands with the scheduler."""
+
+    SKIPPED = "SKIPPED"
+    SCHEDULED = "SCHEDULED"
+    RESERVED = "RESERVED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSchedulingState:
+    """How an ask stands. FAILED: its quota is there and no node takes it; more nodes would help."""
+
+    application_id: str
+    allocation_key: str
+    state: SchedulingState
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateResponse:
     """Scheduler to resource manager, applied section by section in this order."""
@@ -248,6 +267,7 @@ class UpdateResponse:
     released_asks: tuple[AllocationAskRelease, ...] = ()
     released_allocations: tuple[AllocationRelease, ...] = ()
     updated_applications: tuple[UpdatedApplication, ...] = ()
+    scheduling_states: tuple[ContainerSchedulingState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

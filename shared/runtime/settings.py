@@ -34,6 +34,11 @@ class Settings(BaseSettings):
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=9080, ge=0, le=65535)
+    resource_manager: str = Field(default="simulated", pattern="^(simulated|kubernetes)$")
+    kubeconfig: Path | None = None  # without one: the service account of the pod we run in
+    kubernetes_url: str = Field(default="", pattern="^(https?://.*)?$")  # `kubectl proxy`, say
+    kubernetes_namespace: str = ""  # of the ConfigMaps and the Lease; empty: our own
+    cluster_id: str = "mycluster"
     state_dir: Path | None = None
     queues_file: Path | None = None
     simulated_nodes: int = Field(default=0, ge=0, le=100_000)

@@ -39,6 +39,7 @@ class Fault:
     retry_after: int = 0
     delay: float = 0.0
     after: bool = False  # carried out all the same, only the answer is lost
+    skip: int = 0  # requests that match and are let through first
 
 
 class Double:
@@ -48,6 +49,7 @@ class Double:
         self.store = Store()
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
+        self.watched = 0  # watches that were begun, in all
         self.url = ""
         self._bookmark_seconds = bookmark_seconds
         self._watches: dict[asyncio.Task[Any], web.StreamResponse] = {}
@@ -72,6 +74,11 @@ class Double:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    @property
+    def watches(self) -> int:
+        """Return how many watches there are."""
+        return len(self._watches)
 
     def cut(self) -> None:
         """Cut every watch."""
@@ -107,6 +114,9 @@ class Double:
                 and fault.method == request.method
                 and re.search(fault.path, request.path_qs)
             ):
+                if fault.skip:
+                    fault.skip -= 1
+                    continue
                 fault.times -= 1
                 return fault
         return None
@@ -220,6 +230,7 @@ class Double:
         task = asyncio.current_task()
         assert task is not None
         self._watches[task] = response
+        self.watched += 1
         seconds = float(request.query.get("timeoutSeconds") or 3600)
         try:
             async with asyncio.timeout(seconds):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from services.core.scheduler import events, foreign, quota_preemption
 from services.core.scheduler.application import Application
+from services.core.scheduler.conversions import ask_of
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
 from shared.messages.interface import (
@@ -135,26 +136,6 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
     application.keep_promise()
     application.enter()
     partition.replaceable[application] = None
-
-
-def ask_of(allocation: Allocation) -> AllocationAsk:
-    """Return the ask that an allocation was made of."""
-    return AllocationAsk(
-        allocation_key=allocation.allocation_key,
-        application_id=allocation.application_id,
-        resource_per_alloc=allocation.resource_per_alloc,
-        partition_name=allocation.partition_name,
-        priority=allocation.priority,
-        task_group_name=allocation.task_group_name,
-        placeholder=allocation.placeholder,
-        originator=allocation.originator,
-        create_time_ns=allocation.create_time_ns,
-        allocation_tags=allocation.allocation_tags,
-        constraints=allocation.constraints,
-        allow_preempt_self=allocation.allow_preempt_self,
-        allow_preempt_other=allocation.allow_preempt_other,
-        exec_timeout_milli_seconds=allocation.exec_timeout_milli_seconds,
-    )
 
 
 # --- recovery -----------------------------------------------------------------------------------

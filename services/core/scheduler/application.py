@@ -185,6 +185,8 @@ class Application:
     def _leave(self, group: AskGroup) -> None:
         bucket = group.bucket
         bucket.groups.pop(group)
+        bucket.untold.pop(group, None)
+        bucket.told -= sum(ask.is_told for ask in group.asks.values())
         if not bucket.groups:
             self.queue.drop(bucket)
 
@@ -198,6 +200,8 @@ class Application:
                 self._leave(group)
                 group.bucket = bucket
                 bucket.groups[group] = None
+                bucket.untold[group] = None
+                bucket.told += sum(ask.is_told for ask in group.asks.values())
                 moved = True
         return moved
 

@@ -9,7 +9,15 @@ Limit: MAX_DECISIONS a cycle. At the limit the cycle asks for another one, so th
 are heard in between.
 """
 
-from services.core.scheduler import backoff, events, gang, preemption, required_nodes, reservations
+from services.core.scheduler import (
+    backoff,
+    events,
+    gang,
+    outstanding,
+    preemption,
+    required_nodes,
+    reservations,
+)
 from services.core.scheduler.application import Application
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.nodes import Node
@@ -41,6 +49,7 @@ def run(partition: Partition) -> int:
             elif partition.shapes_to_reserve:
                 reservations.reserve_for_the_old(partition)
             else:
+                outstanding.tell(partition)
                 return decisions
     partition.outbox.want_cycle()
     return decisions
@@ -67,9 +76,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     application = group.application
     kept_out = gang.kept_out(partition, application)
     if kept_out is not None:
-        application.park(kept_out[0], partition.now_ns, kept_out[1])
-        preemption.look_later_for_gang(partition, application)
-        partition.outbox.touch(application)
+        _park(partition, application, *kept_out)
         return 0
     ask = group.head()
     if ask is None:
@@ -78,6 +85,8 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     short = _no_headroom(partition, application, ask)
     if short is not None:
         leaf.block(group.bucket, *short, partition.now_ns)
+        if short[1] is partition.root.gate:
+            partition.unplaced[group.bucket] = None
         preemption.look_later(partition, group.bucket, ask)
         partition.outbox.touch_queue(leaf)
         return 0
@@ -88,6 +97,15 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     _allocate(partition, application, ask, node)
     return 1
+
+
+def _park(partition: Partition, application: Application, refusal: Refusal, gate: Gate) -> None:
+    """Set an application aside that may not start yet."""
+    if gate is partition.root.gate and application.is_gang:
+        partition.unplaced_gangs[application] = None
+    application.park(refusal, partition.now_ns, gate)
+    preemption.look_later_for_gang(partition, application)
+    partition.outbox.touch(application)
 
 
 def _no_headroom(

@@ -12,6 +12,7 @@ Source: contract section 3.3; cases G-01 to G-28.
 from dataclasses import replace
 
 from services.core.scheduler.application import Application
+from services.core.scheduler.conversions import allocation_of
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.lifecycle import (
     after_placeholders_changed,
@@ -20,7 +21,7 @@ from services.core.scheduler.lifecycle import (
     end,
 )
 from services.core.scheduler.nodes import Node, matches
-from services.core.scheduler.partition import Partition, allocation_of
+from services.core.scheduler.partition import Partition
 from services.core.scheduler.settings import WHOLE_GANG
 from services.core.scheduler.shapes import Ask, AskGroup
 from services.core.scheduler.task_groups import Replacement

@@ -7,6 +7,7 @@ node, application and queue in step and tell the outbox. Nothing here decides an
 from dataclasses import dataclass, field, replace
 
 from services.core.scheduler.application import Application
+from services.core.scheduler.conversions import allocation_of
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
@@ -56,6 +57,8 @@ class Partition:
     blocked_shapes: dict[Shape, None] = field(default_factory=dict)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
+    unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
+    unplaced_gangs: dict[Application, None] = field(default_factory=dict)
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
@@ -88,6 +91,8 @@ class Partition:
         created_ns = request.create_time_ns or self.now_ns
         ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
         application.add_ask(ask)
+        if application.group_of[ask.key].bucket.refusal is not None:
+            self.unplaced[application.group_of[ask.key].bucket] = None
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.outbox.asks[ask.key] = ask_state(ask, application.owner)
@@ -264,6 +269,7 @@ class Partition:
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
         self.blocked_shapes[shape] = None
         self.shapes_to_reserve[shape] = None
+        self.unplaced[bucket] = None
         self.outbox.touch_queue(bucket.leaf)
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
@@ -373,24 +379,3 @@ class Partition:
 def timer_name(application: Application, kind: TimerKind, detail: str = "") -> str:
     """Return the id of an application's timer."""
     return f"{kind.value}/{application.id}" + (f"/{detail}" if detail else "")
-
-
-def allocation_of(request: AllocationAsk, node_id: str) -> Allocation:
-    """Return the allocation of an ask on a node."""
-    return Allocation(
-        allocation_key=request.allocation_key,
-        application_id=request.application_id,
-        node_id=node_id,
-        resource_per_alloc=request.resource_per_alloc,
-        partition_name=request.partition_name,
-        priority=request.priority,
-        task_group_name=request.task_group_name,
-        placeholder=request.placeholder,
-        originator=request.originator,
-        create_time_ns=request.create_time_ns,
-        allocation_tags=request.allocation_tags,
-        constraints=request.constraints,
-        allow_preempt_self=request.allow_preempt_self,
-        allow_preempt_other=request.allow_preempt_other,
-        exec_timeout_milli_seconds=request.exec_timeout_milli_seconds,
-    )

@@ -10,6 +10,7 @@ Inside an application the asks of one shape, priority and task group are an AskG
 creation. A bucket orders the heads of its groups by their applications.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -62,6 +63,7 @@ class Ask:
     has_preempted: bool = False
     preemption_checked_ns: int = 0
     has_kept_room: bool = False  # in the queues on the path, which nobody else may take
+    is_told: bool = False  # to the resource manager, that more nodes would help
 
     @property
     def key(self) -> str:
@@ -88,16 +90,23 @@ class AskGroup:
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
+    untold: deque[str] = field(default_factory=deque)  # may name asks that have gone
     _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
 
     def add(self, ask: Ask) -> None:
         """Put an ask in its place."""
         self.asks[ask.key] = ask
+        self.bucket.told += ask.is_told
+        if not ask.is_told:
+            self.untold.append(ask.key)
+            self.bucket.untold[self] = None
         heappush(self._heap, (ask.order, ask.key))
 
     def remove(self, key: str) -> Ask | None:
         """Take an ask out, or return None when it is not here."""
-        return self.asks.pop(key, None)
+        ask = self.asks.pop(key, None)
+        self.bucket.told -= ask is not None and ask.is_told
+        return ask
 
     def head(self) -> Ask | None:
         """Return the first ask, or None."""
@@ -125,6 +134,8 @@ class Bucket:
     refused_since_ns: int = 0
     blocked_at: "Gate | None" = None
     groups: dict[AskGroup, None] = field(default_factory=dict)
+    untold: dict[AskGroup, None] = field(default_factory=dict)  # with asks to tell of
+    told: int = 0  # asks that wait and were told of
     queued: EntryKey | None = None
     stamp: int = 0
     _heap: list[tuple[EntryKey, int, AskGroup]] = field(default_factory=list)

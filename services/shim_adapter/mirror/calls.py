@@ -50,7 +50,15 @@ class TellPod:
     is_warning: bool = False
 
 
-Call = CreatePod | BindPod | DeletePod | FailPod | TellPod
+@dataclass(frozen=True, slots=True)
+class MarkUnschedulable:
+    """Set a pod's condition PodScheduled to False, Unschedulable: more nodes would help it."""
+
+    uid: str
+    message: str
+
+
+Call = CreatePod | BindPod | DeletePod | FailPod | TellPod | MarkUnschedulable
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from services.shim_adapter.mirror.calls import (
     BindRefused,
     DeletePod,
     FailPod,
+    MarkUnschedulable,
     News,
     NodeNews,
     PlaceholderFailed,
@@ -46,10 +47,12 @@ from shared.messages.interface import (
     Allocation,
     AllocationAskRelease,
     AllocationRelease,
+    ContainerSchedulingState,
     NodeAction,
     RejectedAllocation,
     RejectedApplication,
     RemoveApplicationRequest,
+    SchedulingState,
     TerminationType,
     UpdatedApplication,
     UpdateResponse,
@@ -100,6 +103,7 @@ class ClusterMirror(Moves):
             (response.released_asks, self._on_ask_released),
             (response.released_allocations, self._on_released),
             (response.updated_applications, self._on_updated),
+            (response.scheduling_states, self._on_scheduling_state),
         )
         for items, handler in handlers:
             for item in items:
@@ -320,6 +324,11 @@ class ClusterMirror(Moves):
             )
         elif updated.state in (ApplicationState.COMPLETED, ApplicationState.FAILED):
             self._on_core_ended(application)
+
+    def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
+        """Say of a pod that it waits for nodes, where an autoscaler may read it."""
+        if state.state is SchedulingState.FAILED and state.allocation_key in self._asked:
+            self._calls.append(MarkUnschedulable(state.allocation_key, state.reason))
 
     def _on_core_ended(self, application: ApplicationRecord) -> None:
         """End an application, unless a pod has come since: then it is submitted anew."""

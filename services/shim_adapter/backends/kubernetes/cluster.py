@@ -21,7 +21,6 @@ from services.shim_adapter.backends.kubernetes.configuration import Configuratio
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
-    ConfigSeen,
     NamespaceSeen,
     NodeSeen,
     NotBound,
@@ -38,6 +37,7 @@ from services.shim_adapter.mirror.calls import (
     CreatePod,
     DeletePod,
     FailPod,
+    MarkUnschedulable,
     News,
     NodeNews,
     PlaceholderFailed,
@@ -55,7 +55,7 @@ from shared.messages.interface import TerminationType
 
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
-SCHEDULER_ERROR = "SchedulerError"
+SCHEDULER_ERROR, UNSCHEDULABLE = "SchedulerError", "Unschedulable"
 EPOCHS_A_TURN = 1_000_000
 
 
@@ -88,7 +88,6 @@ class KubernetesCluster:
             PodDeleted: self._on_pod_deleted,
             NodeSeen: self._on_node,
             NamespaceSeen: self._on_namespace,
-            ConfigSeen: self._on_config,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
             NotCreated: lambda seen, _: [PlaceholderFailed(seen.application_id, seen.reason)],
@@ -164,6 +163,9 @@ class KubernetesCluster:
                 self._fail(pod, call)
             case TellPod():
                 self._tell(pod, call.reason, call.message, is_warning=call.is_warning)
+            case MarkUnschedulable():
+                body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, call.message)
+                self._operate(Operation("note", pod, body))
         return []
 
     def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
@@ -322,7 +324,7 @@ class KubernetesCluster:
         self._tell(pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True)
         return [BindRefused(pod, seen.reason)]
 
-    # --- nodes, namespaces, configuration -------------------------------------------------------
+    # --- nodes, namespaces, people -------------------------------------------------------
 
     def _on_node(self, seen: NodeSeen, _: int) -> list[News]:
         record, known = seen.record, self.world.nodes.get(seen.record.name)
@@ -349,10 +351,6 @@ class KubernetesCluster:
 
     def _on_namespace(self, seen: NamespaceSeen, _: int) -> list[News]:
         self.world.set_namespace(seen.name, seen.tags)
-        return []
-
-    def _on_config(self, seen: ConfigSeen, _: int) -> list[News]:
-        self.configuration.take(seen.name, seen.data)
         return []
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:

@@ -38,14 +38,6 @@ class NamespaceSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSeen:
-    """A ConfigMap's texts; None: it is not there."""
-
-    name: str
-    data: Mapping[str, str] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Bound:
     """A pod was bound to the node that was decided."""
 
@@ -68,6 +60,4 @@ class NotCreated:
     reason: str
 
 
-Observed = (
-    PodSeen | PodDeleted | NodeSeen | NamespaceSeen | ConfigSeen | Bound | NotBound | NotCreated
-)
+Observed = PodSeen | PodDeleted | NodeSeen | NamespaceSeen | Bound | NotBound | NotCreated

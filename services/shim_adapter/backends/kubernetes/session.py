@@ -23,7 +23,6 @@ from services.shim_adapter.backends.kubernetes.objects import (
     pod_view,
 )
 from services.shim_adapter.backends.kubernetes.observed import (
-    ConfigSeen,
     NamespaceSeen,
     NodeSeen,
     PodDeleted,
@@ -177,7 +176,8 @@ class Session:
     def _config_map(self, namespace: str, name: str) -> Reflector:
         async def emit(change: str, item: dict[str, Any]) -> None:
             data = None if change == DELETED else config_data(item)
-            await self.cluster.see(ConfigSeen(name, data))
+            self.cluster.configuration.take(name, data)
+            self.cluster.has_news.set()
 
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         return Reflector(self._client, Source(name, path, f"metadata.name={name}"), emit)

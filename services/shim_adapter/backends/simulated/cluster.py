@@ -18,6 +18,7 @@ from services.shim_adapter.mirror.calls import (
     CreatePod,
     DeletePod,
     FailPod,
+    MarkUnschedulable,
     News,
     NodeNews,
     PodAdded,
@@ -182,7 +183,7 @@ class SimulatedCluster:
                     pod.reason, pod.message = call.reason, call.message
                     self._end(pod, PodPhase.FAILED)
                 return []
-            case TellPod():
+            case TellPod() | MarkUnschedulable():
                 return []  # there is nobody to read it: the API has its own events
 
     def _bind(self, call: BindPod, now_ns: int) -> list[News]:

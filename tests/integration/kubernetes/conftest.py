@@ -1,0 +1,58 @@
+"""Every test here runs against the double and, where there is one, against a real API server."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from services.shim_adapter.backends.kubernetes.access import Access
+from services.shim_adapter.backends.kubernetes.client import ApiClient
+from tests.kubernetes.double import Double
+from tests.kubernetes.harness import Kubectl
+from tests.kubernetes.real import WHY_NOT, cordon, empty, real_access
+
+
+@dataclass
+class Server:
+    """An API server under test; ``double`` is None when it is a real one."""
+
+    access: Access
+    client: ApiClient
+    kubectl: Kubectl
+    double: Double | None
+
+
+@pytest.fixture(scope="session")
+def real():
+    with real_access() as access:
+        yield access
+
+
+@pytest.fixture(params=["double", "real"])
+async def server(request):
+    if request.param == "real":
+        access = request.getfixturevalue("real")
+        if access is None:
+            pytest.skip(WHY_NOT)
+        client = ApiClient(access)
+        await cordon(client)
+        await empty(client)
+        yield Server(access, client, Kubectl(client), None)
+        await empty(client)
+        await client.close()
+        return
+    double = Double(bookmark_seconds=0.2)
+    await double.start()
+    access = Access(double.url)
+    client = ApiClient(access)
+    double.store.create("namespaces", "", {"metadata": {"name": "default"}})
+    yield Server(access, client, Kubectl(client), double)
+    await client.close()
+    await double.stop()
+
+
+@pytest.fixture
+def double(server):
+    """Return the double: for what no real server can be told to do."""
+    if server.double is None:
+        pytest.skip("a real API server cannot be told to fail")
+    return server.double

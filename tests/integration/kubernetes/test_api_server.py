@@ -1,0 +1,224 @@
+"""What we rely on of an API server: the same of the double and of a real one."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from services.shim_adapter.backends.kubernetes.client import (
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiServerError,
+)
+from services.shim_adapter.backends.kubernetes.reflector import Reflector, Source
+from tests.kubernetes.double import a_pod
+from tests.kubernetes.harness import until
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def binding(name, node="n1", **metadata):
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+async def refused(doing):
+    with pytest.raises(ApiServerError) as caught:
+        await doing
+    return caught.value.code, caught.value.reason
+
+
+async def test_an_object_has_a_uid_and_a_version_and_exists_once(server):
+    pod = await server.kubectl.pod(a_pod("p"))
+    assert pod["metadata"]["uid"]
+    assert pod["metadata"]["resourceVersion"]
+    assert pod["status"]["phase"] == "Pending"
+    assert await refused(server.kubectl.pod(a_pod("p"))) == (409, "AlreadyExists")
+    assert await refused(server.client.request("GET", f"{PODS}/none")) == (404, "NotFound")
+
+
+async def test_a_binding_holds_once_and_only_for_the_pod_it_names(server):
+    pod = await server.kubectl.pod(a_pod("p"))
+    wrong = binding("p", uid="00000000-0000-0000-0000-000000000000")
+    assert await refused(server.client.request("POST", f"{PODS}/p/binding", wrong)) == (
+        409,
+        "Conflict",
+    )
+    body = binding("p", uid=pod["metadata"]["uid"])
+    answer = await server.client.request("POST", f"{PODS}/p/binding", body)
+    assert (answer["kind"], answer["status"]) == ("Status", "Success")
+    bound = await server.client.request("GET", f"{PODS}/p")
+    assert bound["spec"]["nodeName"] == "n1"
+    conditions = {c["type"]: c["status"] for c in bound["status"]["conditions"]}
+    assert conditions["PodScheduled"] == "True"
+    assert await refused(server.client.request("POST", f"{PODS}/p/binding", body)) == (
+        409,
+        "Conflict",
+    )
+    assert (await refused(server.client.request("POST", f"{PODS}/q/binding", binding("q"))))[
+        0
+    ] == 404
+
+
+async def test_a_gated_pod_cannot_be_bound(server):
+    gates = [{"name": "example.com/wait"}]
+    pod = await server.kubectl.pod(a_pod("p", schedulingGates=gates))
+    assert pod["status"]["conditions"][0]["reason"] == "SchedulingGated"
+    code = await refused(server.client.request("POST", f"{PODS}/p/binding", binding("p")))
+    assert code == (409, "Conflict")
+    ungate = {"spec": {"schedulingGates": None}}
+    await server.client.request("PATCH", f"{PODS}/p", ungate, content_type=MERGE_PATCH)
+    await server.client.request("POST", f"{PODS}/p/binding", binding("p"))
+
+
+async def test_a_deletion_is_for_the_uid_it_names_and_a_bound_pod_stays_for_its_grace(server):
+    pod = await server.kubectl.pod(a_pod("p"))
+    other = {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}
+    assert (await refused(server.client.request("DELETE", f"{PODS}/p", other)))[0] == 409
+    await server.client.request("POST", f"{PODS}/p/binding", binding("p"))
+    mine = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+    await server.client.request("DELETE", f"{PODS}/p", mine)
+    going = await server.client.request("GET", f"{PODS}/p")
+    assert going["metadata"]["deletionTimestamp"]
+    await server.client.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+    assert (await refused(server.client.request("GET", f"{PODS}/p")))[0] == 404
+
+
+async def test_an_eviction_heeds_a_budget(server):
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    await server.kubectl.pod(a_pod("p"))
+    await server.client.request("POST", f"{PODS}/p/binding", binding("p"))
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    await server.client.request("PATCH", f"{PODS}/p/status", running, content_type=STRATEGIC_PATCH)
+    await server.client.request("POST", budgets, budget)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await refused(server.client.request("POST", f"{PODS}/p/eviction", body)))[0] == 429
+    await server.client.request("DELETE", f"{budgets}/b")
+    await server.client.request("POST", f"{PODS}/p/eviction", body)
+
+
+async def test_a_status_patch_changes_the_status_alone_and_conditions_by_their_type(server):
+    await server.kubectl.pod(a_pod("p"))
+    for reason in ("First", "Unschedulable"):
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason}
+        body = {"status": {"conditions": [condition]}, "spec": {"nodeName": "nowhere"}}
+        await server.client.request("PATCH", f"{PODS}/p/status", body, content_type=STRATEGIC_PATCH)
+    pod = await server.client.request("GET", f"{PODS}/p")
+    assert "nodeName" not in pod["spec"]
+    scheduled = [c["reason"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
+    assert scheduled == ["Unschedulable"]
+
+
+async def test_a_list_comes_in_pages_and_a_lease_is_swapped_once(server):
+    for at in range(5):
+        await server.kubectl.pod(a_pod(f"p{at}"))
+    page = await server.client.request("GET", PODS, query={"limit": "2"})
+    names = [item["metadata"]["name"] for item in page["items"]]
+    while page["metadata"].get("continue"):
+        query = {"limit": "2", "continue": page["metadata"]["continue"]}
+        page = await server.client.request("GET", PODS, query=query)
+        names += [item["metadata"]["name"] for item in page["items"]]
+    assert names == [f"p{at}" for at in range(5)]
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    made = await server.client.request("POST", leases, {"metadata": {"name": "l"}, "spec": {}})
+    first = {**made, "spec": {"holderIdentity": "a", "leaseTransitions": 1}}
+    await server.client.request("PUT", f"{leases}/l", first)
+    assert await refused(server.client.request("PUT", f"{leases}/l", first)) == (409, "Conflict")
+
+
+def _has_watched(double, times):
+    return double.watched >= times
+
+
+class Heard:
+    """What a reflector reports."""
+
+    def __init__(self, server, selector=""):
+        self.events = []
+        self.reflector = Reflector(server.client, Source("test", PODS, selector), self.hear)
+        self.task = asyncio.create_task(self.reflector.run())
+
+    async def hear(self, change, item):
+        self.events.append((change, item["metadata"]["name"]))
+
+    async def stop(self):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def test_a_reflector_sees_what_is_there_and_what_happens(server):
+    await server.kubectl.pod(a_pod("old"))
+    heard = Heard(server)
+    try:
+        await until(lambda: ("ADDED", "old") in heard.events, "the list")
+        await server.kubectl.pod(a_pod("new"))
+        await server.client.request("POST", f"{PODS}/new/binding", binding("new"))
+        await server.kubectl.delete("old", gracePeriodSeconds=0)
+        await until(lambda: ("DELETED", "old") in heard.events, "the deletion")
+        assert [e for e in heard.events if e[1] == "new"] == [("ADDED", "new"), ("MODIFIED", "new")]
+    finally:
+        await heard.stop()
+
+
+async def test_a_field_selector_makes_a_bound_pod_leave_the_watch(server):
+    heard = Heard(server, "spec.nodeName=")
+    try:
+        await until(heard.reflector.is_listed.is_set, "the list")
+        await server.kubectl.pod(a_pod("p"))
+        await until(lambda: ("ADDED", "p") in heard.events, "the pod")
+        await server.client.request("POST", f"{PODS}/p/binding", binding("p"))
+        await until(lambda: ("DELETED", "p") in heard.events, "its leaving")
+    finally:
+        await heard.stop()
+
+
+async def test_a_relist_after_410_reports_the_differences(server, double):
+    """Pods were deleted, made again under the same name, and added while nobody was watching."""
+    for name in ("stays", "goes", "again"):
+        await server.kubectl.pod(a_pod(name))
+    heard = Heard(server)
+    try:
+        await until(lambda: len(heard.events) == 3, "the list")
+        heard.events.clear()
+        await until(lambda: double.watches, "the watch")
+        double.fault(method="GET", path="watch=1", code=500, times=1_000)
+        double.cut()
+        await until(lambda: not double.watches, "its end")
+        await server.kubectl.delete("goes")
+        await server.kubectl.delete("again")
+        await server.kubectl.pod(a_pod("again"))
+        await server.kubectl.pod(a_pod("new"))
+        double.compact()
+        double.faults.clear()
+        await until(lambda: ("ADDED", "new") in heard.events, "the relist")
+        expected = [("ADDED", "again"), ("ADDED", "new"), ("DELETED", "again"), ("DELETED", "goes")]
+        await until(lambda: len(heard.events) >= 4, "every difference")
+        assert sorted(heard.events) == expected
+        assert heard.events.index(("DELETED", "again")) < heard.events.index(("ADDED", "again"))
+    finally:
+        await heard.stop()
+
+
+async def test_a_watch_that_is_cut_again_and_again_loses_nothing_and_repeats_nothing(
+    server, double
+):
+    heard = Heard(server)
+    try:
+        await until(heard.reflector.is_listed.is_set, "the list")
+        for at in range(30):
+            await server.kubectl.pod(a_pod(f"p{at:02d}"))
+            if at % 5 == 0:
+                await until(partial(_has_watched, double, 1 + at // 5), "the next watch")
+                double.cut()
+        await until(lambda: len(heard.events) >= 30, "every pod")
+        assert sorted(heard.events) == [("ADDED", f"p{at:02d}") for at in range(30)]
+    finally:
+        await heard.stop()

@@ -1,0 +1,185 @@
+"""All four services in this process over an API server, and the kubelets that a double lacks."""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from services.cli.launcher import LocalCluster
+from services.shim_adapter.backends.kubernetes.access import Access
+from services.shim_adapter.backends.kubernetes.client import (
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiClient,
+    ApiServerError,
+)
+from services.shim_adapter.backends.kubernetes.reflector import DELETED, Reflector, Source
+from services.shim_adapter.backends.kubernetes.service import KubernetesService
+from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.runtime.clock import SystemClock
+
+PATIENCE_SECONDS = 20.0
+TEST_LABEL = "muster.io/test-node"
+
+
+async def until(holds, what="it", patience=PATIENCE_SECONDS):
+    """Wait for something to hold."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while not (result := holds()):
+        if loop.time() > deadline:
+            raise AssertionError(f"{what} did not come to hold within {patience:g} s")
+        await asyncio.sleep(0.01)
+    return result
+
+
+class Muster:
+    """The services, with the Kubernetes backend, against an API server."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.broker = MemoryBroker()
+        self.cluster = self._make()
+        self._running: asyncio.Task[None] | None = None
+
+    def _make(self) -> LocalCluster:
+        self.kubernetes = KubernetesService(self.access, instance="shim-test")
+        return LocalCluster(
+            lambda: MemoryBus(self.broker), SystemClock(), kubernetes=self.kubernetes
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.cluster.start()
+        self._beside()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop_beside()
+        await self.cluster.stop()
+
+    def _beside(self) -> None:
+        running = self.kubernetes.run(lambda: self.cluster.host_of("shim_adapter"))
+        self._running = asyncio.create_task(running)
+
+    async def _stop_beside(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._running
+
+    async def kill_shim(self) -> None:
+        """Kill the shim adapter and all it knows, and start another."""
+        await self.cluster.crash("shim_adapter")
+        await self._stop_beside()
+        self.kubernetes = self.cluster.kubernetes = KubernetesService(
+            self.access, instance="shim-test"
+        )
+        await self.cluster.start_service("shim_adapter")
+        self._beside()
+
+    async def kill_core(self) -> None:
+        """Kill the core, and start another."""
+        await self.cluster.crash("core")
+        await self.cluster.start_service("core")
+
+    @property
+    def world(self):
+        return self.kubernetes.session.cluster.world
+
+    @property
+    def model(self):
+        return self.cluster.api.projection.model
+
+    def is_ready(self) -> bool:
+        return self.kubernetes.session.cluster.is_ready and self.cluster.core.is_synced
+
+
+class Kubectl:
+    """What people and controllers do."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+        self.nodes: dict[str, None] = {}  # that were made here: they have no kubelet but ours
+
+    async def pod(self, body: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
+        return await self.client.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+    async def node(self, name: str, labels: dict | None = None, **allocatable: str) -> None:
+        """Add a node, ready from the start."""
+        self.nodes[name] = None
+        body = {"metadata": {"name": name, "labels": {TEST_LABEL: "true", **(labels or {})}}}
+        await self.client.request("POST", "/api/v1/nodes", body)
+        path = f"/api/v1/nodes/{name}"
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        status = {"allocatable": allocatable, "capacity": allocatable, "conditions": [ready]}
+        await self.client.request(
+            "PATCH", f"{path}/status", {"status": status}, content_type=STRATEGIC_PATCH
+        )
+        await self.patch(path, {"spec": {"taints": None}})
+
+    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await self.client.request("PATCH", path, body, content_type=MERGE_PATCH)
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return await self.client.request("GET", path)
+
+    async def pods(self, namespace: str = "default") -> dict[str, dict[str, Any]]:
+        answer = await self.client.request("GET", f"/api/v1/namespaces/{namespace}/pods")
+        return {item["metadata"]["name"]: item for item in answer["items"]}
+
+    async def delete(self, name: str, namespace: str = "default", **options: Any) -> None:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        await self.client.request("DELETE", path, options or None)
+
+    async def config(self, queues: str, namespace: str = "default", **more: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        body = {"metadata": {"name": "yunikorn-configs"}, "data": {"queues.yaml": queues, **more}}
+        try:
+            await self.client.request("POST", path, body)
+        except ApiServerError:
+            await self.client.request("PUT", f"{path}/yunikorn-configs", body)
+
+
+class Kubelets:
+    """The kubelets of the nodes that were made here: start what is bound, remove what is deleted."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl = kubectl
+        client = self._client = kubectl.client
+        self._reflector = Reflector(client, Source("kubelet", "/api/v1/pods"), self._on_pod)
+        self.nodes_of: dict[str, dict[str, None]] = {}  # by pod uid: every node that it ever had
+        self.ran: dict[str, str] = {}  # by name, the node
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._reflector.run())
+        await self._reflector.is_listed.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _on_pod(self, change: str, pod: dict[str, Any]) -> None:
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        node = spec.get("nodeName")
+        if change == DELETED or node not in self._kubectl.nodes:
+            return
+        self.nodes_of.setdefault(metadata["uid"], {})[node] = None
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        try:
+            if metadata.get("deletionTimestamp"):
+                body = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+                await self._client.request("DELETE", path, body)
+            elif (pod.get("status") or {}).get("phase", "Pending") == "Pending":
+                self.ran[metadata["name"]] = node
+                status = {"status": {"phase": "Running"}}
+                await self._client.request(
+                    "PATCH", f"{path}/status", status, content_type=STRATEGIC_PATCH
+                )
+        except ApiServerError:
+            pass  # it has gone meanwhile

@@ -1,0 +1,150 @@
+"""A real API server for the tests: one that there is, or one that they start.
+
+In this order: the cluster named by KUBECONFIG; the binaries ``etcd`` and ``kube-apiserver`` in the folder
+KUBEBUILDER_ASSETS; K3s through testcontainers where a Docker engine answers. It must be one that tests
+may use: pods in its namespace ``default`` are deleted, its own nodes are cordoned.
+"""
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from services.shim_adapter.backends.kubernetes.access import Access, find_access
+from services.shim_adapter.backends.kubernetes.client import MERGE_PATCH, ApiServerError
+from tests.kubernetes.harness import TEST_LABEL
+
+WHY_NOT = "no real API server: set KUBEBUILDER_ASSETS (etcd and kube-apiserver), KUBECONFIG, or start Docker"
+_START_SECONDS = 90
+
+
+@contextmanager
+def real_access() -> Iterator[Access | None]:
+    """Give the access to a real API server for as long as it is needed, or None."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
+    if os.environ.get("KUBECONFIG"):
+        yield find_access(Path(os.environ["KUBECONFIG"]))
+    elif assets and (Path(assets) / "kube-apiserver").exists():
+        with _from_binaries(Path(assets)) as access:
+            yield access
+    elif _docker_answers():
+        with _k3s() as access:
+            yield access
+    else:
+        yield None
+
+
+def _docker_answers() -> bool:
+    docker = shutil.which("docker")
+    if docker is None:
+        return False
+    with suppress(subprocess.SubprocessError, OSError):
+        info = subprocess.run([docker, "info"], check=False, capture_output=True, timeout=10)
+        return info.returncode == 0
+    return False
+
+
+@contextmanager
+def _k3s() -> Iterator[Access]:
+    from testcontainers.k3s import K3SContainer
+
+    with K3SContainer("rancher/k3s:v1.33.1-k3s1") as k3s, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kubeconfig"
+        path.write_text(k3s.config_yaml())
+        yield find_access(path)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _from_binaries(assets: Path) -> Iterator[Access]:
+    """Start etcd and an API server with a token of an administrator, on ports of their own."""
+    folder = Path(tempfile.mkdtemp(prefix="muster-apiserver-"))
+    client, peer, port = _free_port(), _free_port(), _free_port()
+    (folder / "tokens").write_text("muster-tests,admin,admin,system:masters\n")
+    key = folder / "sa.key"
+    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    etcd = [
+        str(assets / "etcd"), f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls=http://127.0.0.1:{client}",
+        f"--advertise-client-urls=http://127.0.0.1:{client}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync",
+    ]  # fmt: skip
+    server = [
+        str(assets / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{client}",
+        f"--secure-port={port}", f"--cert-dir={folder / 'certs'}",
+        f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
+        "--service-account-issuer=https://muster.test", f"--token-auth-file={folder / 'tokens'}",
+        "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
+        "--service-cluster-ip-range=10.0.0.0/24",
+    ]  # fmt: skip
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in (etcd, server):
+            log = (folder / f"{Path(command[0]).name}.log").open("wb")
+            running.append(subprocess.Popen(command, stdout=log, stderr=log))
+        url = f"https://127.0.0.1:{port}"
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        _wait_for(url, context, folder)
+        yield Access(url, "default", context, token="muster-tests")
+    finally:
+        for process in reversed(running):
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(url: str, context: ssl.SSLContext, folder: Path) -> None:
+    import time
+
+    request = urllib.request.Request(
+        f"{url}/readyz", headers={"Authorization": "Bearer muster-tests"}
+    )
+    for _ in range(_START_SECONDS * 2):
+        with suppress(OSError):
+            urllib.request.urlopen(request, context=context, timeout=2).close()
+            return
+        time.sleep(0.5)
+    raise RuntimeError((folder / "kube-apiserver.log").read_text()[-2000:])
+
+
+async def cordon(client) -> None:
+    """Keep our pods off the nodes that the cluster has of its own: they would really run there."""
+    for node in (await client.request("GET", "/api/v1/nodes"))["items"]:
+        if TEST_LABEL not in (node["metadata"].get("labels") or {}):
+            path = f"/api/v1/nodes/{node['metadata']['name']}"
+            body = {"spec": {"unschedulable": True}}
+            await client.request("PATCH", path, body, content_type=MERGE_PATCH)
+
+
+async def empty(client, namespace: str = "default") -> None:
+    """Delete what tests leave behind: pods of a namespace, nodes of theirs, and small things."""
+    within = f"namespaces/{namespace}"
+    for path, label in (
+        (f"/api/v1/{within}/pods", ""),
+        ("/api/v1/nodes", f"{TEST_LABEL}=true"),
+        (f"/apis/policy/v1/{within}/poddisruptionbudgets", ""),
+    ):
+        query = {"labelSelector": label} if label else None
+        for item in (await client.request("GET", path, query=query)).get("items") or ():
+            body = {"gracePeriodSeconds": 0} if path.endswith("pods") else None
+            with suppress(ApiServerError):
+                await client.request("DELETE", f"{path}/{item['metadata']['name']}", body)
+    for path in (
+        f"/api/v1/{within}/configmaps/yunikorn-configs",
+        f"/apis/coordination.k8s.io/v1/{within}/leases/l",
+    ):
+        with suppress(ApiServerError):
+            await client.request("DELETE", path)
