@@ -270,7 +270,8 @@ class Double:
             if lines:
                 await response.write(b"\n".join(lines) + b"\n")
             try:
-                await asyncio.wait_for(waiting.wait(), self._bookmark_seconds)
+                async with asyncio.timeout(self._bookmark_seconds):
+                    await waiting.wait()
             except TimeoutError:
                 mark = {"metadata": {"resourceVersion": str(version)}}
                 await response.write(orjson.dumps({"type": "BOOKMARK", "object": mark}) + b"\n")
@@ -280,10 +281,23 @@ class Double:
         what = request.path.removeprefix("/double/")
         if what == "requests":
             return _json(self.requests)
-        {"cut": self.cut, "compact": self.compact, "fault": self.fault, "load": self.load}[what](
-            **body
-        )
+        told = {
+            "cut": self.cut,
+            "compact": self.compact,
+            "fault": self.fault,
+            "load": self.load,
+            "submit": self.submit,
+        }
+        told[what](**body)
         return _json({})
+
+    def submit(self, count: int, queue: str) -> None:
+        """Make pods of ours, all at once."""
+        for at in range(count):
+            labels = {"applicationId": f"app-{at % 10}", "queue": queue}
+            pod = a_pod(f"mine-{at:06d}", cpu="10m", labels=labels)
+            pods.admit(self.store, pod)
+            self.store.create(pods.PODS, "default", pod)
 
     def load(self, nodes: int, pods_in_all: int, foreign: bool = True) -> None:
         """Fill the cluster: so many nodes, and pods of another scheduler spread over them."""

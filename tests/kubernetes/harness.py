@@ -15,6 +15,7 @@ from services.shim_adapter.backends.kubernetes.client import (
 )
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Reflector, Source
 from services.shim_adapter.backends.kubernetes.service import KubernetesService
+from services.shim_adapter.mirror.calls import PodBound
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.runtime.clock import SystemClock
 
@@ -89,6 +90,18 @@ class Muster:
     @property
     def model(self):
         return self.cluster.api.projection.model
+
+    def count_binds(self) -> None:
+        """Count from now on what is bound, as the resource manager confirms it."""
+        self.bound = 0
+        mirror = self.cluster.shim_machine.mirror
+        hear = mirror._reports[PodBound]
+
+        def counted(news) -> None:
+            self.bound += 1
+            hear(news)
+
+        mirror._reports[PodBound] = counted
 
     def is_ready(self) -> bool:
         return self.kubernetes.session.cluster.is_ready and self.cluster.core.is_synced

@@ -182,6 +182,11 @@ class Projection:
         key = allocation.allocation_key
         view = self.model.applications.get(allocation.application_id)
         node = self.model.nodes.get(allocation.node_id)
+        before = view.allocations.get(key) if view is not None else None
+        if before is not None and before.node_id != allocation.node_id:
+            moved_from = self.model.nodes.get(before.node_id)
+            if moved_from is not None:
+                moved_from.allocations.pop(key, None)
         for allocations in (
             view.allocations if view is not None else None,
             _shelf(node, allocation) if node is not None else None,

@@ -32,7 +32,7 @@ from services.shim_adapter.mirror.calls import (
     PodEnded,
     PodGone,
 )
-from services.shim_adapter.mirror.gangs import missing_placeholders
+from services.shim_adapter.mirror.gangs import BoundPlaceholders, missing_placeholders
 from services.shim_adapter.mirror.moves import Moves, Reaction
 from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
@@ -122,6 +122,7 @@ class ClusterMirror(Moves):
         world = self.world
         world.next_epoch()
         self._asked.clear()
+        self._bound = BoundPlaceholders(world)
         waiting = waiting_pods(world)
         self._asked.update(dict.fromkeys(pod.uid for pod in waiting))
         return [self._to_core(message) for message in everything(world, self.rm_id, waiting)]

@@ -119,3 +119,17 @@ def test_headroom_is_the_tightest_on_the_path():
     )
     send(projection, StateDelta(queues=queues), seq=5)
     assert projection.model.headroom("root.a") == {"vcore": 5, "memory": 4}
+
+
+def test_an_allocation_that_comes_again_on_another_node_has_left_the_first():
+    """Two decisions of one cycle are told as one: it could not be bound, and went elsewhere."""
+    projection = ready()
+    second = NodeState("n2", {}, {"vcore": 9}, {}, {}, {"vcore": 9}, True)
+    held = AllocationState("k", "x", "n1")
+    send(projection, StateDelta(nodes=(second,), allocations=(held,)), seq=5)
+    send(projection, StateDelta(allocations=(replace(held, node_id="n2"),)), seq=6)
+    model = projection.model
+    assert {name: list(node.allocations) for name, node in model.nodes.items()} == {
+        "n1": [],
+        "n2": ["k"],
+    }

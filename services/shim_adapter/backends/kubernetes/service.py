@@ -35,6 +35,7 @@ class KubernetesService:
     async def run(self, host_of: Callable[[], Host | None]) -> None:
         """Run the present session, and the next one when there is one, until cancelled."""
         task: asyncio.Task[None] | None = None
+        waiting: asyncio.Task[bool] | None = None
         try:
             while True:
                 await self._is_new.wait()
@@ -49,6 +50,8 @@ class KubernetesService:
                 if task is not None and task.done():
                     task.result()  # a bug: it stops the service, which starts over
         finally:
+            if waiting is not None:
+                waiting.cancel()
             await _end(task)
             if self._client is not None:
                 await self._client.close()

@@ -1,0 +1,188 @@
+"""An API server that is away, slow, throttling or forgetful, and services that are killed: nothing is
+lost, and every pod is bound once."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.kubernetes.test_backend import QUEUES, member
+from tests.kubernetes.double import a_pod
+from tests.kubernetes.harness import Kubelets, Muster, until
+
+LABELS = {"applicationId": "app", "queue": "root.a"}
+BINDING = "/binding$"
+
+
+@pytest.fixture
+async def muster(server):
+    await server.kubectl.config(QUEUES)
+    await server.kubectl.node("n1", cpu="64", memory="256Gi", pods="110")
+    async with Kubelets(server.kubectl) as kubelets, Muster(server.access) as running:
+        running.kubelets, running.kubectl = kubelets, server.kubectl
+        await until(running.is_ready, "the first sync")
+        yield running
+
+
+def all_run(muster, names):
+    return lambda: all(name in muster.kubelets.ran for name in names)
+
+
+def bound_once(muster):
+    assert all(len(nodes) == 1 for nodes in muster.kubelets.nodes_of.values())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"code": 429, "times": 3, "retry_after": 1},
+        {"code": 500, "times": 5},
+        {"code": 503, "times": 5},
+        {"code": 504, "times": 2, "after": True},
+        {"code": 500, "times": 4, "after": True},
+        {"code": 0, "times": 5, "delay": 0.3},
+    ],
+    ids=lambda fault: "-".join(f"{key}={value}" for key, value in fault.items()),
+)
+async def test_binds_that_are_refused_for_now_are_tried_again(muster, double, fault):
+    double.fault(method="POST", path=BINDING, **fault)
+    names = [f"p{at}" for at in range(8)]
+    for name in names:
+        await muster.kubectl.pod(a_pod(name, labels=LABELS))
+    await until(all_run(muster, names), "every pod runs")
+    bound_once(muster)
+    assert muster.cluster.shim_machine.mirror.refused_binds == 0
+
+
+async def test_a_bind_that_is_refused_for_good_goes_back_to_pending_with_its_reason(muster, double):
+    double.fault(method="POST", path=BINDING, code=403, times=1)
+    await muster.kubectl.pod(a_pod("p", labels=LABELS))
+    await until(lambda: "p" in muster.kubelets.ran, "the pod runs in the end")
+    assert muster.cluster.shim_machine.mirror.refused_binds == 1
+    bound_once(muster)
+    events = [e.message for e in muster.model.events.read(0, 1000)]
+    assert any("could not be bound and waits again: told to fail" in text for text in events)
+
+
+async def test_another_scheduler_may_bind_our_pod_first(muster, double):
+    """The decision is then ours no more: the pod is counted where it is."""
+    await muster.kubectl.node("n2", cpu="64", memory="256Gi", pods="110")
+    double.fault(method="POST", path=BINDING, code=0, times=1, delay=0.5)
+    await muster.kubectl.pod(a_pod("p", labels=LABELS))
+    await until(lambda: double.faults[0].times == 0, "our bind is on its way")
+    (pod,) = [p for p in muster.world.all_pods() if p.spec.name == "p"]
+    other = "n2" if pod.node == "n1" else "n1"
+    path = "/api/v1/namespaces/default/pods/p/binding"
+    body = {"metadata": {"name": "p"}, "target": {"name": other}}
+    await muster.kubectl.client.request("POST", path, body)
+    await until(lambda: muster.kubelets.ran.get("p") == other, "it runs where the other put it")
+    await until(
+        lambda: [n for n, v in muster.model.nodes.items() if v.allocations] == [other], "and counts"
+    )
+    bound_once(muster)
+
+
+async def test_an_api_server_that_is_away_for_a_while_loses_nothing(muster, double):
+    names = [f"p{at}" for at in range(10)]
+    for name in names[:5]:
+        await muster.kubectl.pod(a_pod(name, labels=LABELS))
+    port = double.port
+    await double.stop()
+    await asyncio.sleep(0.5)
+    await double.start(port)
+    for name in names[5:]:
+        await muster.kubectl.pod(a_pod(name, labels=LABELS))
+    await until(all_run(muster, names), "every pod runs", 40)
+    bound_once(muster)
+
+
+async def test_a_watch_that_is_cut_every_moment_and_a_history_that_is_gone_lose_no_pod(
+    muster, double
+):
+    names = [f"p{at}" for at in range(40)]
+
+    async def trouble():
+        while True:
+            await asyncio.sleep(0.1)
+            double.compact()
+            double.cut()
+
+    cutting = asyncio.create_task(trouble())
+    try:
+        for at in range(0, 40, 4):
+            for name in names[at : at + 4]:
+                await muster.kubectl.pod(a_pod(name, labels=LABELS))
+            await asyncio.sleep(0.1)
+        await until(all_run(muster, names), "every pod runs", 60)
+    finally:
+        cutting.cancel()
+    bound_once(muster)
+
+
+@pytest.mark.parametrize("victim", ["core", "shim"])
+@pytest.mark.parametrize("moment", ["reserving", "binding", "replacing", "running"])
+async def test_a_service_killed_in_the_middle_of_a_gang_leaves_every_pod_bound_once(
+    server, muster, victim, moment
+):
+    """Ten members; the moment is when so many placeholders, or real pods, are there."""
+    names = [f"m{at}" for at in range(10)]
+    for name in names:
+        await muster.kubectl.pod(member(name, "gang", members=10))
+
+    def count(placeholder, bound):
+        pods = muster.world.all_pods()
+        found = [p for p in pods if p.spec.placeholder == placeholder and (p.node or not bound)]
+        return len(found)
+
+    moments = {
+        "reserving": lambda: count(placeholder=True, bound=False) >= 3,
+        "binding": lambda: count(placeholder=True, bound=True) >= 3,
+        "replacing": lambda: count(placeholder=False, bound=True) >= 2,
+        "running": lambda: count(placeholder=False, bound=True) == 10,
+    }
+    await until(moments[moment], moment)
+    if victim == "core":
+        await muster.kill_core()
+    else:
+        await muster.kill_shim()
+    await until(muster.is_ready, "it is back")
+    await until(all_run(muster, names), "the whole gang runs", 40)
+
+    async def leftovers():
+        pods = await muster.kubectl.pods()
+        return sorted(name for name in pods if name not in names)
+
+    for _ in range(200):
+        if not await leftovers():
+            break
+        await asyncio.sleep(0.05)
+    assert await leftovers() == []
+    bound_once(muster)
+    await until(
+        lambda: muster.model.application("gang").summary.allocated.get("vcore") == 10_000, "counted"
+    )
+    assert muster.model.nodes["n1"].state.allocated["vcore"] == 10_000
+
+
+async def test_a_shim_adapter_that_lost_the_bus_reads_everything_anew(server, muster):
+    await muster.kubectl.pod(a_pod("before", labels=LABELS))
+    await until(lambda: "before" in muster.kubelets.ran, "the first pod runs")
+    epoch = muster.world.epoch
+    host = muster.cluster.host_of("shim_adapter")
+    host.machine = muster.kubernetes.make_machine()  # as a host does when the bus was away
+    await muster.kubectl.pod(a_pod("after", labels=LABELS))
+    await until(lambda: "after" in muster.kubelets.ran, "the next pod runs")
+    assert muster.world.epoch > epoch
+    bound_once(muster)
+
+
+async def test_a_foreign_pod_that_takes_the_room_first_is_no_accident(server, muster):
+    await server.kubectl.node("n2", labels={"only": "here"}, cpu="2", memory="8Gi", pods="20")
+    await until(lambda: "n2" in muster.model.nodes, "the node")
+    sneak = a_pod("sneak", scheduler="someone-else", cpu="1500m", nodeName="n2")
+    mine = a_pod("mine", labels=LABELS, nodeSelector={"only": "here"})
+    await asyncio.gather(server.kubectl.pod(sneak), server.kubectl.pod(mine))
+    await until(lambda: muster.model.nodes["n2"].state.occupied.get("vcore") == 1500, "the sneak")
+    if "mine" not in muster.kubelets.ran:
+        await server.kubectl.delete("sneak", gracePeriodSeconds=0)
+    await until(lambda: "mine" in muster.kubelets.ran, "it runs")
+    assert [e for e in muster.model.events.read(0, 1000) if "Preempted" in e.message] == []
