@@ -2,10 +2,10 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check lint types arrows sizes docs bench bench-actions soak clean
+.PHONY: help setup demo test check lint types arrows sizes docs bench bench-actions bench-kubernetes soak clean
 
 help: ## Show the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .setup-stamp ## Make .venv with everything in it (again only when the lock has changed)
 
@@ -44,6 +44,9 @@ bench: setup ## Throughput and latency, in memory and on RabbitMQ
 
 bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, as clusters grow
 	@$(PYTHON) -m tests.benchmarks.actions $(ARGS)
+
+bench-kubernetes: setup ## 5,000 nodes and 50,000 pods listed, then pods bound, against the double
+	@$(PYTHON) -m tests.benchmarks.kubernetes $(ARGS)
 
 soak: setup ## The property tests, many more examples (minutes)
 	@HYPOTHESIS_PROFILE=soak FAULT_SEEDS=400 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)

@@ -45,11 +45,14 @@ def up(
     port: Annotated[int, typer.Option(help="The API's port; 0 takes a free one.")] = 9080,
     state_dir: Annotated[Path | None, typer.Option(help="Keep the cluster's state here.")] = None,
     prefix: Annotated[str, typer.Option(help="Names on the broker start with this.")] = "muster",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Look after this cluster's pods, not after simulated ones.")
+    ] = None,
 ) -> None:
-    """Run all four services in this process, with a simulated cluster."""
+    """Run all four services in this process, with a simulated cluster or over a real one."""
     from services.cli.up import UpOptions, run_up
 
-    options = UpOptions(bus, demo, once, config, nodes, port, state_dir, prefix)
+    options = UpOptions(bus, demo, once, config, nodes, port, state_dir, prefix, kubeconfig)
     raise typer.Exit(run_up(options))
 
 
@@ -59,7 +62,7 @@ def submit(
     url: Url = DEFAULT_URL,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Submit manifests (Pod, batch/v1 Job; several documents a file)."""
+    """Submit manifests to the simulated cluster: pods, jobs and the workloads of many operators."""
     from services.cli.submit import submit_files
 
     raise typer.Exit(submit_files(Client(url), file, as_json=output is Output.JSON))

@@ -110,16 +110,25 @@ def applications_table(applications: list[dict[str, Any]]) -> Table:
 
 def nodes_table(nodes: list[dict[str, Any]]) -> Table:
     """Return the nodes with what is allocated and what is left."""
-    table = _table("NODE", "SCHEDULABLE", "PODS", "ALLOCATED", "AVAILABLE", numbers=("PODS",))
+    has_foreign = any(node.get("foreignAllocations") for node in nodes)
+    foreign = ("FOREIGN", "OCCUPIED") if has_foreign else ()
+    columns = ("NODE", "SCHEDULABLE", "PODS", "ALLOCATED", *foreign, "AVAILABLE")
+    table = _table(*columns, numbers=("PODS", "FOREIGN"))
     for node in nodes:
         table.add_row(
             Text(node["nodeID"]),
             "yes" if node["schedulable"] else "no",
             str(len(node.get("allocations", []))),
             resource(node.get("allocated")),
+            *_foreign(node) * has_foreign,
             resource(node.get("available")),
         )
     return table
+
+
+def _foreign(node: dict[str, Any]) -> tuple[str, ...]:
+    """Return how many pods of other schedulers a node has, and what they take."""
+    return str(len(node.get("foreignAllocations", ()))), resource(node.get("occupied"))
 
 
 def _of_most(count: int, most: int) -> str:

@@ -1,6 +1,7 @@
 """`muster up`: everything in one process, its progress live on the terminal."""
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import nullcontext, suppress
@@ -21,6 +22,8 @@ from services.cli import render
 from services.cli.launcher import LocalCluster
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
+from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
+from services.shim_adapter.backends.kubernetes.service import KubernetesService
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
@@ -52,6 +55,7 @@ class UpOptions:
     port: int
     state_dir: Path | None
     prefix: str
+    kubeconfig: Path | None = None
 
 
 def run_up(options: UpOptions) -> int:
@@ -61,23 +65,35 @@ def run_up(options: UpOptions) -> int:
         config = _config(options)
         parse_configuration(config)
         make_bus = bus_factory(options.bus, prefix=options.prefix, name="muster up")
-        cluster = LocalCluster(
-            make_bus,
-            SystemClock(),
-            ShimOptions(
-                state_dir=options.state_dir,
-                config=config,
-                start_delay_ns=milliseconds(_START_DELAY_MS),
-                confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
-                default_run_ns=seconds(10),
-                nodes=options.nodes,
-                node_capacity=NODE_CAPACITY,
-            ),
+        simulated = ShimOptions(
+            state_dir=options.state_dir,
+            config=config,
+            start_delay_ns=milliseconds(_START_DELAY_MS),
+            confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
+            default_run_ns=seconds(10),
+            nodes=options.nodes,
+            node_capacity=NODE_CAPACITY,
         )
+        kubernetes = _kubernetes(options)
+        cluster = LocalCluster(make_bus, SystemClock(), simulated, kubernetes=kubernetes)
         return asyncio.run(_run(cluster, options))
-    except (OSError, UnknownBusError, ConfigurationError, BusUnavailableError) as error:
+    except (
+        OSError, UnknownBusError, ConfigurationError, BusUnavailableError, AccessError,
+    ) as error:  # fmt: skip
         print(f"muster up: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
+
+
+def _kubernetes(options: UpOptions) -> KubernetesService | None:
+    """Return what looks after a Kubernetes cluster's pods, where one is named."""
+    if options.kubeconfig is None:
+        return None
+    if options.demo or options.config or options.state_dir:
+        raise AccessError(
+            "--kubeconfig goes without --demo, --config and --state-dir: the cluster has its own "
+            "pods, and its ConfigMap yunikorn-configs has the queues"
+        )
+    return KubernetesService(find_access(options.kubeconfig), instance=f"muster-up-{os.getpid()}")
 
 
 def _config(options: UpOptions) -> str:
@@ -95,17 +111,21 @@ async def _run(cluster: LocalCluster, options: UpOptions) -> int:
     await cluster.start()
     app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
     web = asyncio.create_task(serve(app, "127.0.0.1", options.port))
-    watching = asyncio.create_task(watch(lambda: cluster.host_of("shim_adapter"), options.config))
+    beside = [asyncio.create_task(watch(lambda: cluster.host_of("shim_adapter"), options.config))]
+    if cluster.kubernetes is not None:
+        running = cluster.kubernetes.run(lambda: cluster.host_of("shim_adapter"))
+        beside.append(asyncio.create_task(running))
     try:
         await _until_ready(cluster, web)
         where = f"http://127.0.0.1:{options.port}" if options.port else "a free port"
-        console.print(f"Muster is up: {options.nodes} nodes, API on {where}, bus {_bus(options)}")
+        nodes = len(cluster.api.projection.model.nodes)
+        console.print(f"Muster is up: {nodes} nodes, API on {where}, bus {_bus(options)}")
         if options.demo:
             await _submit_demo(cluster, console)
         if await _watch(cluster, options, console, stopping, web):
             _summary(cluster, console)
     finally:
-        for task in (web, watching):
+        for task in (web, *beside):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

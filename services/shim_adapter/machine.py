@@ -35,6 +35,7 @@ from shared.messages.protocol import SyncRequest
 from shared.model.units import seconds
 
 NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
+USE_CONFIG_MAP = "the queues are in the ConfigMap yunikorn-configs: change it there"
 USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
 DEFAULT_RUN_NS = seconds(30)
 
@@ -90,8 +91,7 @@ class ShimMachine:
         kind = type(envelope.message)
         if not self.cluster.is_ready:
             self.cluster.activate()
-            refusal = CommandResult(done=False, message=NOT_READY)
-            return _reply(envelope.reply_to, refusal) if envelope.reply_to else []
+            return _refuse(envelope, NOT_READY)
         if not self._has_announced:
             self._has_announced = True
             if kind is not SyncRequest:
@@ -152,6 +152,8 @@ class ShimMachine:
     def _on_configuration(self, envelope: Envelope, _: int) -> list[Outgoing]:
         update = envelope.message
         assert isinstance(update, UpdateConfiguration)
+        if self._people is None and envelope.reply_to:
+            return _refuse(envelope, USE_CONFIG_MAP)
         if update.scheduler:
             self.world.scheduler_settings = dict(update.scheduler)
         self._candidate_config = update.config
@@ -279,6 +281,8 @@ class ShimMachine:
         """Create what the documents describe; every document is answered, taken or refused."""
         wanted = envelope.message
         assert isinstance(wanted, SubmitManifests)
+        if self._people is None:
+            return _refuse(envelope, USE_KUBECTL)
         run_ns = self._default_run_ns if wanted.run_ns < 0 else wanted.run_ns
         translation = translate(wanted.documents, run_ns, tuple(self.world.nodes.values()))
         for taken in translation.taken:
@@ -293,7 +297,7 @@ class ShimMachine:
         for taken in translation.taken:
             cause = f"{envelope.message_id}/{taken.document.source}/{taken.document.index}"
             try:
-                news = self._playground().create_pods(taken.pods, cause, now_ns)
+                news = self._people.create_pods(taken.pods, cause, now_ns)
             except CommandRefusedError as error:
                 document = taken.document
                 refused.append(
@@ -304,6 +308,18 @@ class ShimMachine:
             outgoing += self._settle(news, now_ns)
         result = SubmitResult(tuple(accepted), tuple(refused))
         return outgoing + _reply(envelope.reply_to, result)
+
+
+def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:
+    """Refuse whatever somebody waits for an answer to."""
+    message = envelope.message
+    if isinstance(message, SubmitManifests):
+        refused = tuple(
+            RefusedDocument(document.source, document.index, "", why)
+            for document in message.documents
+        )
+        return _reply(envelope.reply_to, SubmitResult(refused=refused))
+    return _reply(envelope.reply_to, CommandResult(done=False, message=why))
 
 
 def _submitted(taken: TranslatedDocument) -> SubmittedObject:

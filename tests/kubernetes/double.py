@@ -25,6 +25,7 @@ PATH = re.compile(
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?$"
 )
 BOOKMARK_SECONDS = 1.0
+VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
 
 
@@ -49,6 +50,7 @@ class Double:
         self.store = Store()
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
+        self.uses: dict[str, set[tuple[str, str, str, str]]] = {}
         self.watched = 0  # watches that were begun, in all
         self.url = ""
         self._bookmark_seconds = bookmark_seconds
@@ -138,12 +140,24 @@ class Double:
         resource = f"{plural}.{group}" if group else plural
         count = f"{request.method} {resource}" + (f"/{sub}" if sub else "")
         self.requests[count] = self.requests.get(count, 0) + 1
+        self._note_use(request, group, plural + (f"/{sub}" if sub else ""), name)
         if request.method == "GET" and not name:
             if request.query.get("watch") in ("1", "true"):
                 return await self._watch(request, resource, namespace)
             return self._list(request, resource, namespace)
         body = orjson.loads(await request.read()) if request.can_read_body else {}
         return self._one(request.method, resource, (namespace, name, sub), body)
+
+    def _note_use(self, request: web.Request, group: str, resource: str, name: str) -> None:
+        """Note what right a request needs, as RBAC names it, by who made it."""
+        verb = VERBS[request.method]
+        if verb == "get" and not name:
+            verb = "watch" if request.query.get("watch") else "list"
+            name = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
+        if resource.startswith("pods") or verb == "create":
+            name = ""
+        agent = request.headers.get("User-Agent", "")
+        self.uses.setdefault(agent, set()).add((verb, group, resource, name))
 
     def _one(
         self, method: str, resource: str, where: tuple[str, str, str], body: Any

@@ -33,7 +33,7 @@ async def server(request):
         access = request.getfixturevalue("real")
         if access is None:
             pytest.skip(WHY_NOT)
-        client = ApiClient(access)
+        client = ApiClient(access, "tests")
         await cordon(client)
         await empty(client)
         yield Server(access, client, Kubectl(client), None)
@@ -43,7 +43,7 @@ async def server(request):
     double = Double(bookmark_seconds=0.2)
     await double.start()
     access = Access(double.url)
-    client = ApiClient(access)
+    client = ApiClient(access, "tests")
     double.store.create("namespaces", "", {"metadata": {"name": "default"}})
     yield Server(access, client, Kubectl(client), double)
     await client.close()

@@ -22,7 +22,7 @@ async def test_a_service_killed_in_mid_gang_leaves_every_pod_bound_once(
     """With ``active-shim`` a standby takes the turn over; else the same service is started again."""
     double = Double(bookmark_seconds=0.2)
     await double.start()
-    client = ApiClient(Access(double.url))
+    client = ApiClient(Access(double.url), "tests")
     kubectl = Kubectl(client)
     deployment = Deployment(
         broker_url,

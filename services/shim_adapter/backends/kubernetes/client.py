@@ -40,8 +40,9 @@ class ApiServerError(Exception):
 class ApiClient:
     """Requests to one API server. Use it in the loop that made it, and close it."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, agent: str = "muster") -> None:
         self.access = access
+        self._agent = agent
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._held_until = 0.0
@@ -114,7 +115,7 @@ class ApiClient:
         return self._session
 
     def _headers(self, content_type: str) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": "muster"}
+        headers = {"Accept": "application/json", "User-Agent": self._agent}
         authorization = self.access.authorization()
         if authorization:
             headers["Authorization"] = authorization

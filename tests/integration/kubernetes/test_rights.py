@@ -1,0 +1,63 @@
+"""deploy/kubernetes/rbac.yaml grants what the shim adapter asks for, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.kubernetes.test_backend import QUEUES, member
+from tests.kubernetes.double import Double, a_pod
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, Kubelets, Muster, until
+
+RBAC = Path(__file__).parents[3] / "deploy/kubernetes/rbac.yaml"
+
+
+def granted():
+    """Return every right of the file: verb, group, resource, and the name it is for ("": any)."""
+    rights = set()
+    for document in yaml.safe_load_all(RBAC.read_text()):
+        for rule in document.get("rules", ()):
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        for name in rule.get("resourceNames", [""]):
+                            rights.add((verb, group, resource, name))
+    return rights
+
+
+@pytest.fixture
+async def used():
+    """Live through everything that asks for a right; return what was asked for."""
+    double = Double()
+    await double.start()
+    client = ApiClient(Access(double.url), "tests")
+    kubectl = Kubectl(client)
+    await kubectl.config(QUEUES)
+    await kubectl.node("n1", cpu="8", memory="8Gi", pods="20")
+    async with Kubelets(kubectl) as kubelets, Muster(Access(double.url)) as muster:
+        await until(muster.is_ready, "the first sync")
+        double.fault(method="POST", path="/binding$", code=500, times=1, after=True)
+        for at in range(3):
+            await kubectl.pod(member(f"m{at}", "gang"))
+        await until(lambda: all(f"m{at}" in kubelets.ran for at in range(3)), "the gang")
+        await kubectl.pod(a_pod("big", cpu="64", labels={"applicationId": "b", "queue": "root.a"}))
+        await until(lambda: double.requests.get("PATCH pods/status", 0) > 3, "its condition")
+        await kubectl.node("n2", cpu="4", memory="8Gi", pods="20")
+        daemon = a_pod("daemon", cpu="7", labels={"applicationId": "d", "queue": "root.a"})
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}
+        daemon["metadata"]["ownerReferences"] = [owner]
+        field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        daemon["spec"]["affinity"] = {"nodeAffinity": required}
+        await kubectl.pod(daemon)
+        await until(lambda: double.requests.get("POST pods/eviction"), "an eviction")
+        await muster.kill_shim()
+        await until(muster.is_ready, "the next turn")
+    await client.close()
+    await double.stop()
+    return double.uses["muster"]
+
+
+async def test_the_rights_are_those_that_are_used_no_more_and_no_fewer(used):
+    assert used == granted()
