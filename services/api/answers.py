@@ -35,9 +35,12 @@ class AnswerError(Exception):
         self.message = message
 
 
-def answer(request: Request, value: Any, status: int = 200) -> Response:
-    """Return a value as one line of JSON; large ones are compressed for those who take gzip."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+def answer(
+    request: Request, value: Any, status: int = 200, *, indent: int | None = None
+) -> Response:
+    """Return a value as JSON, on one line without ``indent``; large ones may be compressed."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(value, separators=separators, ensure_ascii=False, indent=indent)
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
     body = text.encode() + b"\n"

@@ -12,7 +12,7 @@ from services.api import progress
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
 from services.api.replica import Replica, read_body
-from services.api.routes_ws import yunikorn_routes
+from services.api.routes_ws import debug_routes, yunikorn_routes
 from shared.messages.commands import (
     CommandResult,
     DeleteApplication,
@@ -35,6 +35,7 @@ def make_app(replica: Replica) -> FastAPI:
     app.state.replica = replica
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))
+    app.include_router(debug_routes(replica))
     app.include_router(_muster(replica))
 
     @app.exception_handler(AnswerError)

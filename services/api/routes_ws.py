@@ -9,6 +9,7 @@ from services.api import ws_v1, ws_v1_events, ws_v1_usage
 from services.api.answers import AnswerError, answer
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import Replica, read_body
+from services.api.state_dump import cluster_info, state_dump
 from services.api.yunikorn_metrics import yunikorn_metrics
 from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
 
@@ -22,15 +23,7 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
 
     @router.get("/clusters", summary="ClusterDAOInfo")
     async def clusters(request: Request) -> Response:
-        partition = replica.model.partition
-        assert partition is not None
-        info = {
-            "startTime": partition.state_time_ns,
-            "rmBuildInformation": [{"buildVersion": "muster-0.1.0", "rmId": partition.rm_id}],
-            "partition": partition.name,
-            "clusterName": "kubernetes",
-        }
-        return answer(request, [info])
+        return answer(request, cluster_info(replica.model))
 
     @router.get("/partitions", summary="PartitionInfo")
     async def partitions(request: Request) -> Response:
@@ -55,6 +48,23 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
     _usage(router, replica)
     _events(router, replica)
     _validation(router)
+    return router
+
+
+def debug_routes(replica: Replica) -> APIRouter:
+    """Return the routes under /debug, and the redirect that stands where they once were."""
+    router = APIRouter(tags=["YuniKorn"])
+
+    @router.get("/debug/fullstatedump", summary="AggregatedStateInfo: everything")
+    async def dump(request: Request) -> Response:
+        return answer(request, state_dump(replica.model), indent=2)
+
+    @router.get("/ws/v1/fullstatedump", summary="Moved to /debug/fullstatedump", status_code=301)
+    async def moved() -> Response:
+        where = "/debug/fullstatedump"
+        body = f'<a href="{where}">Moved Permanently</a>.\n\n'
+        return Response(body, 301, {"Location": where}, media_type="text/html; charset=utf-8")
+
     return router
 
 

@@ -13,6 +13,7 @@ from services.api.routes import make_app
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.messages.commands import PlaceForeignPods, PodSpec
 from shared.runtime.clock import SystemClock
 from tests.builders import config_of
 
@@ -323,3 +324,27 @@ def test_a_list_is_its_items():
         "Pod",
         "Job",
     ]
+
+
+async def test_the_state_dump_has_everything_the_foreign_pods_among_it(system):
+    pod = PodSpec("web", "", {"vcore": 100, "pods": 1}, namespace="kube-system", foreign="default")
+    await system.cluster.ask(PlaceForeignPods("node-0001", (pod,)))
+    await system.post("/v1/manifests", content=GANG.encode())
+    path = "/ws/v1/partition/default/node/node-0001"
+    await until(system, path, lambda value: value.get("foreignAllocations"))
+    await until(system, "/ws/v1/partition/default/applications/active", bool)
+    response = await system.get("/debug/fullstatedump")
+    assert response.text.startswith('{\n  "timestamp": ')
+    dump = response.json()
+    (nodes,) = dump["nodes"]
+    assert nodes["partitionName"] == "default"
+    foreign = {n["nodeID"]: n.get("foreignAllocations", []) for n in nodes["nodesInfo"]}
+    assert [len(items) for items in foreign.values()] == [0, 1]
+    (node,) = [n for n in nodes["nodesInfo"] if n["nodeID"] == "node-0001"]
+    assert node["occupied"] == {"vcore": 100, "pods": 1}
+    assert node["available"]["pods"] == 8 - len(node.get("allocations", []))
+    assert [a["applicationID"] for a in dump["applications"]] == ["gang"]
+    assert dump["queues"][0]["queuename"] == "root"
+    assert dump["partitions"][0]["totalNodes"] == 2
+    moved = await system.get("/ws/v1/fullstatedump")
+    assert (moved.status_code, moved.headers["location"]) == (301, "/debug/fullstatedump")
