@@ -48,6 +48,10 @@ class Moves:
 
     def _ask(self, pod: PodRecord) -> AllocationAsk:
         self._asked[pod.uid] = None
+        if not pod.spec.placeholder:
+            name = f"{pod.spec.namespace}/{pod.spec.name}"
+            text = f"{name} is queued and waiting for allocation"
+            self._calls.append(TellPod(pod.uid, "Scheduling", text))
         return ask_of(pod, originator=self.world.is_originator(pod))
 
     # --- releasing ------------------------------------------------------------------------------

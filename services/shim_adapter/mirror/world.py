@@ -88,6 +88,13 @@ class World:
         self.config = config
         self.is_meta_changed = True
 
+    def forget_changes(self) -> None:
+        """Forget what has changed: it has been saved, or nobody saves it."""
+        self.changed_nodes.clear()
+        self.changed_pods.clear()
+        self.changed_applications.clear()
+        self.is_meta_changed = False
+
     def set_namespace(self, name: str, tags: Mapping[str, str]) -> None:
         """Keep what a namespace says of the queues of its applications to come."""
         self.namespace_tags[name] = tags

@@ -251,6 +251,9 @@ class KubernetesCluster:
         self._refused.pop(view.uid, None)
         if view.spec.task_groups_error:
             self._tell(pod, "TaskGroupsError", view.spec.task_groups_error, is_warning=True)
+        if view.gates:
+            gates = ",".join(view.gates)
+            self._tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
         if pod.spec.foreign or not pod.node:
             return [PodAdded(pod)]
         return [PodAdded(pod), PodChanged(pod), PodBound(pod)]

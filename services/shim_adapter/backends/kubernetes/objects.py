@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from services.shim_adapter.records import NodeRecord, PodPhase
+from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
@@ -58,6 +58,32 @@ class PodView:
 
 def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bool]) -> PodView:
     """Return what is to be known of a pod, whatever is wrong with it."""
+    try:
+        return _view(raw, reading, is_known)
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        return _unreadable(raw, f"it cannot be read: {error!r}")
+
+
+def _unreadable(raw: Mapping[str, Any], error: str) -> PodView:
+    """Return a pod that is not made as the API has it: nothing is known but its name."""
+    metadata = raw["metadata"]
+    return PodView(
+        uid=str(metadata.get("uid")),
+        namespace=str(metadata.get("namespace") or "default"),
+        name=str(metadata.get("name")),
+        node="",
+        phase=PodPhase.PENDING,
+        is_ours=True,
+        is_deleting=False,
+        gates=(),
+        resource={PODS: 1},
+        created_ns=0,
+        bound_ns=0,
+        error=error,
+    )
+
+
+def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bool]) -> PodView:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     is_ours = spec.get("schedulerName") in reading.scheduler_names
     view = PodView(
@@ -73,15 +99,22 @@ def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str],
         created_ns=time_ns(metadata.get("creationTimestamp")),
         bound_ns=_bound_ns(status),
     )
+    if view.phase in ENDED_PHASES:
+        return view
     try:
         view.resource = pod_request(spec, "spec", status)
-        if not is_known(view.uid):
-            view.spec = _our_spec(raw, reading, view) if is_ours else _foreign_spec(raw, view)
     except ManifestError as error:
         view.error = str(error)
-        if not is_known(view.uid):
-            view.spec = _foreign_spec(raw, view) if not is_ours else None
+    if not (is_known(view.uid) or (view.error and is_ours)):
+        _read_spec(raw, reading, view)
     return view
+
+
+def _read_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> None:
+    try:
+        view.spec = _our_spec(raw, reading, view) if view.is_ours else _foreign_spec(raw, view)
+    except ManifestError as error:
+        view.error = str(error)
 
 
 def _phase(text: Any) -> PodPhase:
@@ -184,7 +217,7 @@ def config_data(raw: Mapping[str, Any]) -> dict[str, str]:
     for key, value in (raw.get("binaryData") or {}).items():
         if key.endswith(".gz"):
             try:
-                packed = base64.b64decode(value)
+                packed = base64.b64decode(value, validate=True)
                 text = gzip.decompress(packed)[:MAX_CONFIG_BYTES].decode()
             except (OSError, ValueError, EOFError):
                 continue

@@ -53,7 +53,7 @@ class ClusterStore:
         pods = [record_from_plain(PodRecord, value) for _, value in self._rows("pods")]
         for pod in sorted(pods, key=lambda pod: pod.sequence):
             world.add_pod(pod)
-        _forget_changes(world)
+        world.forget_changes()
         return world
 
     def save(self, world: World) -> None:
@@ -79,7 +79,7 @@ class ClusterStore:
         }
         self._put("meta", [(key, msgpack.packb(value)) for key, value in meta.items()])
         self._db.execute("COMMIT")
-        _forget_changes(world)
+        world.forget_changes()
 
     def close(self) -> None:
         """Close the file."""
@@ -100,10 +100,3 @@ class ClusterStore:
     def _put(self, table: str, rows: list[tuple[str, bytes]]) -> None:
         statement = f"INSERT OR REPLACE INTO {table} (id, record) VALUES (?, ?)"  # noqa: S608
         self._db.executemany(statement, rows)
-
-
-def _forget_changes(world: World) -> None:
-    world.changed_nodes.clear()
-    world.changed_pods.clear()
-    world.changed_applications.clear()
-    world.is_meta_changed = False

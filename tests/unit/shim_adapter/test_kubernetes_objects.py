@@ -1,0 +1,239 @@
+"""What the API server says, read: pods, nodes, ConfigMaps; and what is sent, written."""
+
+import base64
+import gzip
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.configuration import BUILT_IN, Configuration
+from services.shim_adapter.backends.kubernetes.objects import (
+    config_data,
+    node_record,
+    pod_view,
+    time_ns,
+)
+from services.shim_adapter.records import PodPhase, PodRecord
+from services.shim_adapter.translation.pods import PriorityClass, Reading
+from shared.messages.commands import PodSpec
+from shared.messages.constraints import HostPort
+from tests.unit.shim_adapter.test_workloads import JUNK, places
+
+READING = Reading(("yunikorn",), 0, {"low": PriorityClass(3, "false")})
+
+
+def raw(name="p", *, scheduler="yunikorn", node="", **more):
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": scheduler, "containers": [container], **more}
+    if node:
+        spec["nodeName"] = node
+    metadata = {
+        "name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": {"a": "b"},
+        "creationTimestamp": "2026-01-01T00:00:10Z",
+    }  # fmt: skip
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def view(body, known=False):
+    return pod_view(body, READING, lambda uid: known)
+
+
+def test_a_pod_of_ours_is_read_whole_the_first_time_and_then_only_what_may_change():
+    body = raw(priorityClassName="low", priority=3, imagePullSecrets=[{"name": "s"}])
+    first = view(body)
+    assert (first.is_ours, first.uid, first.spec.application_id) == (
+        True,
+        "uid-p",
+        "yunikorn-ns-autogen",
+    )
+    assert (first.spec.priority, first.spec.allow_preempt_self) == (3, False)
+    assert first.spec.pull_secrets == ("s",)
+    assert first.created_ns == 1_767_225_610 * 10**9
+    again = view(body, known=True)
+    assert again.spec is None
+    assert again.resource == {"vcore": 1000, "pods": 1}
+
+
+def test_a_resize_counts_the_larger_of_what_is_asked_and_what_is_held():
+    body = raw(node="n")
+    held = {
+        "name": "c",
+        "allocatedResources": {"cpu": "2"},
+        "resources": {"requests": {"cpu": "3"}},
+    }
+    body["status"] = {"phase": "Running", "containerStatuses": [held]}
+    assert view(body, known=True).resource == {"vcore": 3000, "pods": 1}
+    held["allocatedResources"] = held["resources"]["requests"] = {"cpu": "500m"}
+    assert view(body, known=True).resource == {"vcore": 1000, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("owners", "kind"),
+    [([{"kind": "Node"}], "static"), ([{"kind": "ReplicaSet"}], "default"), ([], "default")],
+)
+def test_f_07_a_foreign_pod_is_static_if_its_node_owns_it(owners, kind):
+    body = raw(scheduler="default-scheduler", node="n1", priority=7)
+    body["metadata"]["ownerReferences"] = owners
+    seen = view(body)
+    assert (seen.spec.foreign, seen.spec.application_id, seen.spec.priority) == (kind, "", 7)
+
+
+def test_of_a_foreign_pod_only_what_keeps_ours_away_is_kept():
+    body = raw(
+        scheduler="x", node="n1", nodeSelector={"a": "b"}, tolerations=[{"operator": "Exists"}]
+    )
+    body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    constraints = view(body).spec.constraints
+    assert constraints.host_ports == (HostPort(8080),)
+    assert constraints.node_selector == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "spec.volumes[0].persistentVolumeClaim"),
+        ({"volumes": [{"name": "x"}, {"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, "spec.volumes[1].ephemeral"),
+    ],
+)  # fmt: skip
+def test_what_would_have_to_be_heeded_and_is_not_is_refused(more, field):
+    seen = view(raw(**more))
+    assert seen.spec is None
+    assert seen.error.startswith(f"{field}: ")
+    assert view(raw(node="n", **more)).spec is not None  # it is there already, and counts
+
+
+def test_the_admission_controllers_mark_becomes_the_pods_own_application():
+    body = raw()
+    body["metadata"]["labels"] = {"yunikorn.apache.org/app-id": "ns-uniqueautogen"}
+    assert view(body).spec.application_id == "ns-uid-p"
+
+
+def test_an_ended_pod_is_hardly_looked_at():
+    body = raw(node="n")
+    body["status"] = {"phase": "Succeeded"}
+    seen = view(body)
+    assert (seen.phase, seen.spec) == (PodPhase.SUCCEEDED, None)
+
+
+@given(data=st.data())
+def test_a_pod_with_junk_in_it_is_read_or_refused_and_breaks_nothing(data):
+    body = raw(
+        volumes=[{"name": "v"}], schedulingGates=[{"name": "g"}], affinity={"podAntiAffinity": {}},
+        imagePullSecrets=[{"name": "s"}], scheduler=data.draw(st.sampled_from(["yunikorn", "x"])),
+        node=data.draw(st.sampled_from(["", "n"])),
+    )  # fmt: skip
+    body["metadata"]["ownerReferences"] = [{"kind": "Node"}]
+    body["metadata"]["annotations"] = {"yunikorn.apache.org/task-groups": "[]"}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "x"}
+    held = {"name": "c", "allocatedResources": {"cpu": "1"}}
+    body["status"] |= {"conditions": [condition], "containerStatuses": [held]}
+    *path, last = data.draw(
+        st.sampled_from([p for p in places(body) if p[0] != "metadata" or len(p) > 2])
+    )
+    holder = body
+    for key in path:
+        holder = holder[key]
+    holder[last] = deepcopy(data.draw(JUNK))
+    seen = view(body)
+    assert (
+        seen.spec is not None or seen.error or seen.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+    )
+
+
+def test_a_node_is_read_by_what_pods_may_use_of_it():
+    body = {
+        "metadata": {"name": "n", "labels": {"zone": "a"}},
+        "spec": {
+            "unschedulable": True,
+            "taints": [
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                {"key": "gpu", "value": "yes", "effect": "NoExecute"},
+            ],
+        },
+        "status": {
+            "allocatable": {"cpu": "1500m", "memory": "1Ki", "pods": "9"},
+            "capacity": {"cpu": "4"},
+        },
+    }
+    node = node_record(body)
+    assert node.capacity == {"vcore": 1500, "memory": 1024, "pods": 9}
+    assert [(t.key, t.value, t.effect) for t in node.taints] == [("gpu", "yes", "NoExecute")]
+    assert node.is_cordoned
+    assert node_record({"metadata": {"name": "n"}}).capacity == {}
+
+
+def test_a_config_map_is_unpacked_where_it_is_packed():
+    packed = base64.b64encode(gzip.compress(b"partitions: []")).decode()
+    data = config_data(
+        {"data": {"a": "b"}, "binaryData": {"queues.yaml.gz": packed, "bad.gz": "!"}}
+    )
+    assert data == {"a": "b", "queues.yaml": "partitions: []"}
+
+
+def test_the_second_config_map_wins_key_by_key():
+    configuration = Configuration()
+    assert configuration.queues == BUILT_IN
+    configuration.take(
+        "yunikorn-defaults",
+        {
+            "queues.yaml": "a",
+            "service.placeholderImage": "mine",
+            "service.placeholderRunAsUser": "7",
+        },
+    )
+    configuration.take("yunikorn-configs", {"queues.yaml": "b", "muster.scheduler.policy": "kai"})
+    assert configuration.queues == "b"
+    assert configuration.take_changed()
+    assert not configuration.take_changed()
+    assert configuration.scheduler_settings == {"policy": "kai"}
+    assert (configuration.placeholders.image, configuration.placeholders.run_as_user) == ("mine", 7)
+    configuration.take("yunikorn-configs", {"service.policyGroup": "other", "other.yaml": "c"})
+    assert configuration.queues == "c"
+    configuration.take(
+        "yunikorn-configs", {"queues.yaml": "d", "service.enableConfigHotRefresh": "false"}
+    )
+    assert not configuration.take_changed()
+    configuration.take("yunikorn-configs", None)
+    assert configuration.queues == "a"
+
+
+def test_times_are_read_or_taken_for_none():
+    assert time_ns("1970-01-01T00:00:01Z") == 10**9
+    assert time_ns("2026-01-01T00:00:00.5+00:00") == 1_767_225_600 * 10**9
+    assert (time_ns(None), time_ns("soon")) == (0, 0)
+
+
+def test_a_placeholders_body_has_what_its_group_asks_of_nodes():
+    group = {
+        "Name": "tg", "minMember": 1, "minResource": {"cpu": 1}, "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "k"}], "affinity": {"nodeAffinity": {}}, "topologySpreadConstraints": [],
+    }  # fmt: skip
+    annotations = {"yunikorn.apache.org/task-groups": json.dumps([{"name": "x"}, group])}
+    spec = PodSpec(
+        "tg-1",
+        "app",
+        {"vcore": 1000, "memory": 5, "pods": 1},
+        task_group_name="tg",
+        annotations=annotations,
+    )
+    options = bodies.PlaceholderOptions(run_as_user=1, run_as_group=2, fs_group=3)
+    body = bodies.placeholder(spec, None, (), options)["spec"]
+    assert (body["nodeSelector"], body["tolerations"]) == ({"a": "b"}, [{"key": "k"}])
+    assert body["affinity"] == {"nodeAffinity": {}}
+    assert "topologySpreadConstraints" not in body
+    assert body["containers"][0]["resources"]["requests"] == {"cpu": "1000m", "memory": "5"}
+    security = body["securityContext"]
+    assert (security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (1, 2, 3)
+    assert "priorityClassName" not in body  # K-04: none where the originator has none
+
+
+def test_an_event_is_cut_to_what_the_api_server_takes():
+    pod = PodRecord("u", PodSpec("p", "a", {}), 1, 1)
+    event = bodies.event(pod, "Reason", "x" * 2000, instance="i", now="t")
+    assert len(event["note"]) == 1024
+    assert event["regarding"]["uid"] == "u"
