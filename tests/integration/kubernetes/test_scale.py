@@ -9,7 +9,9 @@ from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, Muster, until
 
 PODS, NODES = 4_000, 200
-BYTES_A_POD = 10 * 1024  # in all four services together, of which the pod itself is some 4 KiB of JSON
+BYTES_A_POD = (
+    10 * 1024
+)  # in all four services together, of which the pod itself is some 4 KiB of JSON
 
 
 async def test_a_large_cluster_is_listed_page_by_page_in_bounded_memory(monkeypatch):
