@@ -38,7 +38,7 @@ MAX_NAME = 253
 MAX_LABEL = 63
 MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
 MAX_ANNOTATIONS = 256 * 1024
-_MAX_APPLICATION_ID = 63
+MAX_APPLICATION_ID = 63
 _INT32 = range(-(2**31), 2**31)
 _APP_ID_SOURCES = (
     ("labels", "yunikorn.apache.org/app-id"),
@@ -73,6 +73,12 @@ class Reading:
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     application_id: str = ""
     queue: str = ""
+    is_unique: bool = False  # whether a pod without one gets an application of its own
+
+
+def generated_id(namespace: str) -> str:
+    """Return the application of a namespace's pods that name none (contract section 2.2)."""
+    return f"yunikorn-{namespace}-autogen"
 
 
 def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Reading) -> PodSpec:
@@ -177,7 +183,7 @@ def _application_id(
     labels: dict[str, str], annotations: dict[str, str], namespace: str, default: str
 ) -> str:
     found = _first(_APP_ID_SOURCES, labels, annotations) or default
-    return (found or f"yunikorn-{namespace}-autogen")[:_MAX_APPLICATION_ID]
+    return (found or generated_id(namespace))[:MAX_APPLICATION_ID]
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:

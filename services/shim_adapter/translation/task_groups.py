@@ -5,6 +5,7 @@ gang, and an event says why (contract section 2.5; cases K-07, K-08).
 """
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from services.shim_adapter.translation.constraints import parse_constraints
@@ -32,6 +33,7 @@ class TaskGroupsError(ValueError):
     """A task-groups annotation does not hold; the message says which rule it breaks."""
 
 
+@lru_cache(maxsize=256)  # all pods of an application carry the same text
 def parse_task_groups(annotation: str) -> tuple[TaskGroupSpec, ...]:
     """Return the task groups of an annotation; an empty one has none. Raises TaskGroupsError."""
     if not annotation.strip():

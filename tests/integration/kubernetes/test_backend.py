@@ -193,10 +193,12 @@ async def test_a_gated_pod_waits_for_its_gates(muster):
     await muster.kubectl.pod(a_pod("open", labels=labels))
     await until(lambda: "open" in muster.kubelets.ran, "the other runs")
     assert "gated" not in muster.kubelets.ran
-    await muster.kubectl.patch(
-        "/api/v1/namespaces/default/pods/gated", {"spec": {"schedulingGates": None}}
-    )
+    await muster.kubectl.node("n2", labels={"only": "here"}, cpu="4", memory="8Gi", pods="20")
+    path = "/api/v1/namespaces/default/pods/gated"
+    await muster.kubectl.patch(path, {"spec": {"nodeSelector": {"only": "here"}}})
+    await muster.kubectl.patch(path, {"spec": {"schedulingGates": None}})
     await until(lambda: "gated" in muster.kubelets.ran, "it runs")
+    assert muster.kubelets.ran["gated"] == "n2"  # where it was told to while it was gated
 
 
 async def test_a_pod_that_is_resized_in_its_place_is_counted_anew(muster):

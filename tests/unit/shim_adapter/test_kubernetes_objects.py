@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -111,6 +112,16 @@ def test_the_admission_controllers_mark_becomes_the_pods_own_application():
     body = raw()
     body["metadata"]["labels"] = {"yunikorn.apache.org/app-id": "ns-uniqueautogen"}
     assert view(body).spec.application_id == "ns-uid-p"
+
+
+def test_a_pod_without_an_application_may_get_one_of_its_own():
+    unique = replace(READING, is_unique=True)
+    body = raw()
+    body["metadata"] |= {"namespace": "n" * 40, "uid": "0" * 36}
+    seen = pod_view(body, unique, lambda uid: False)
+    assert seen.spec.application_id == f"{'n' * 26}-{'0' * 36}"
+    body["metadata"]["labels"] = {"applicationId": "mine"}
+    assert pod_view(body, unique, lambda uid: False).spec.application_id == "mine"
 
 
 def test_an_ended_pod_is_hardly_looked_at():

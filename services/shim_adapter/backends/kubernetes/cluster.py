@@ -126,7 +126,8 @@ class KubernetesCluster:
 
     def knows(self, uid: str) -> bool:
         """Return whether a pod is known, so that only what may change of it has to be read."""
-        return uid in self.world.pods
+        pod = self.world.pods.get(uid)
+        return pod is not None and not pod.gates  # a gated one may still be changed in any way
 
     # --- Backend --------------------------------------------------------------------------------
 
@@ -296,6 +297,10 @@ class KubernetesCluster:
 
     def _changes_of(self, pod: PodRecord, view: PodView) -> list[News]:
         changed = pod.gates != view.gates
+        if pod.gates and view.spec is not None:
+            self.world.drop_pod(pod)
+            pod.spec = view.spec
+            self.world.add_pod(pod)
         pod.gates = view.gates
         if not view.error and dict(pod.spec.resource) != view.resource:
             self.world.resize(pod, view.resource)

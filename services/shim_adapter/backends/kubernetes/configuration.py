@@ -63,6 +63,12 @@ class Configuration:
         return self._get("service.disableGangScheduling", "false") != "true"
 
     @property
+    def has_unique_applications(self) -> bool:
+        """Return whether a pod that names no application gets one of its own."""
+        key = "admissionController.filtering.generateUniqueAppId"
+        return self._get(key, "false") == "true"
+
+    @property
     def placeholders(self) -> PlaceholderOptions:
         """Return how placeholder pods are made."""
         plain = PlaceholderOptions()

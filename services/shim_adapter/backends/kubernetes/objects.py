@@ -9,13 +9,20 @@ import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from sys import intern
 from typing import Any
 
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
-from services.shim_adapter.translation.pods import Reading, pod_request, translate_pod
+from services.shim_adapter.translation.pods import (
+    MAX_APPLICATION_ID,
+    Reading,
+    generated_id,
+    pod_request,
+    translate_pod,
+)
 from services.shim_adapter.translation.task_groups import (
     POLICY_PARAMETERS,
     TASK_GROUP_NAME,
@@ -31,6 +38,7 @@ from shared.model.units import NANOS_PER_SECOND
 UNIQUE_SUFFIX = "-uniqueautogen"
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
+_NAMESPACE_PART = 26
 MAX_CONFIG_BYTES = 3 * 1024 * 1024
 
 
@@ -130,13 +138,15 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         raise ManifestError(*unsupported)
     spec = translate_pod(raw, where="", name=view.name, reading=reading)
     kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
-    annotations = {key: spec.annotations[key] for key in kept}
+    annotations = {key: intern(spec.annotations[key]) for key in kept}
     application = spec.application_id
     if application.endswith(UNIQUE_SUFFIX):
         application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{view.uid}"
+    elif reading.is_unique and application == generated_id(view.namespace):
+        application = f"{view.namespace[:_NAMESPACE_PART]}-{view.uid}"
     return replace(
         spec,
-        application_id=application,
+        application_id=application[:MAX_APPLICATION_ID],
         namespace=view.namespace,
         annotations=annotations,
         placeholder=annotations.get(PLACEHOLDER) in _TRUE,

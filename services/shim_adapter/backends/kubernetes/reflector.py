@@ -22,6 +22,7 @@ from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServe
 
 PAGE = 500
 GONE = 410
+_NOT_ALLOWED = (401, 403, 404)
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
@@ -72,13 +73,25 @@ class Reflector:
                 if error.code == GONE:
                     self._version = ""
                 _BREAKS.labels(self.source.kind).inc()
-                log.info("watching again", kind=self.source.kind, error=str(error))
+                self._tell(error)
             lasted = asyncio.get_running_loop().time() - started
             if lasted > _LONG_ENOUGH_SECONDS:
                 pause = _PAUSE_SECONDS[0]
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
             if lasted <= _LONG_ENOUGH_SECONDS:
                 pause = min(2 * pause, _PAUSE_SECONDS[1])
+
+    def _tell(self, error: ApiServerError) -> None:
+        """Log that a watch broke off: it does; but for what only people can mend, loudly."""
+        if error.code in _NOT_ALLOWED:
+            log.error(
+                "the API server does not let us watch: see deploy/kubernetes/rbac.yaml",
+                kind=self.source.kind,
+                path=self.source.path,
+                error=str(error),
+            )
+        else:
+            log.info("watching again", kind=self.source.kind, error=str(error))
 
     async def _list(self) -> None:
         """List everything in pages, and report what differs from what was seen before."""

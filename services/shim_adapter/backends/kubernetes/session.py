@@ -9,6 +9,7 @@ that whoever had the turn before is refused. Source: architecture section 4.
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -201,6 +202,9 @@ class Session:
         if change == DELETED:
             await self.cluster.see(PodDeleted(item["metadata"].get("uid") or ""))
             return
+        is_unique = self.cluster.configuration.has_unique_applications
+        if is_unique != self._reading.is_unique:
+            self._reading = replace(self._reading, is_unique=is_unique)
         await self.cluster.see(PodSeen(pod_view(item, self._reading, self.cluster.knows)))
 
 
