@@ -118,6 +118,7 @@ class PodSpec:
     allow_preempt_other: bool = True
     priority_class: str = ""
     pull_secrets: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()  # of volumes
     foreign: str = ""
 
 

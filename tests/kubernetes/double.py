@@ -154,7 +154,7 @@ class Double:
         if verb == "get" and not name:
             verb = "watch" if request.query.get("watch") else "list"
             name = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
-        if resource.startswith("pods") or verb == "create":
+        if resource.startswith(("pods", "persistentvolumeclaims")) or verb == "create":
             name = ""
         agent = request.headers.get("User-Agent", "")
         self.uses.setdefault(agent, set()).add((verb, group, resource, name))

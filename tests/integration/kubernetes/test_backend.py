@@ -231,12 +231,12 @@ async def test_only_what_more_nodes_would_help_is_called_unschedulable(muster):
 
 
 async def test_what_is_not_supported_is_said_at_the_pod(muster):
-    claim = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
-    await muster.kubectl.pod(a_pod("p", volumes=claim))
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    await muster.kubectl.pod(a_pod("p", resourceClaims=claims))
     await until_condition(muster.kubectl, "p", ("False", "SchedulerError"))
     pod = (await muster.kubectl.pods())["p"]
     (condition,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
-    assert "volumes of claims are not supported yet" in condition["message"]
+    assert "dynamic resource allocation is not supported yet" in condition["message"]
 
 
 async def test_a_hard_gang_that_does_not_come_about_fails_its_pods(muster):

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.integration.kubernetes.test_backend import QUEUES, member
+from tests.integration.kubernetes.test_volumes import CLAIMS, CLASSES, claim, with_claim
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, Kubelets, Muster, until
 
@@ -42,6 +43,11 @@ async def used():
         await until(lambda: all(f"m{at}" in kubelets.ran for at in range(3)), "the gang")
         await kubectl.pod(a_pod("big", cpu="64", labels={"applicationId": "b", "queue": "root.a"}))
         await until(lambda: double.requests.get("PATCH pods/status", 0) > 3, "its condition")
+        late = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
+        await client.request("POST", CLASSES, late)
+        await client.request("POST", CLAIMS, claim("data", storage_class="late"))
+        await kubectl.pod(with_claim("with-a-volume", "data"))
+        await until(lambda: double.requests.get("PATCH persistentvolumeclaims"), "its volume")
         await kubectl.node("n2", cpu="4", memory="8Gi", pods="20")
         daemon = a_pod("daemon", cpu="7", labels={"applicationId": "d", "queue": "root.a"})
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}

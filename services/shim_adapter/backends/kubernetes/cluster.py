@@ -21,6 +21,7 @@ from services.shim_adapter.backends.kubernetes.configuration import Configuratio
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
+    ClaimSeen,
     NamespaceSeen,
     NodeSeen,
     NotBound,
@@ -28,8 +29,10 @@ from services.shim_adapter.backends.kubernetes.observed import (
     Observed,
     PodDeleted,
     PodSeen,
+    VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, bind
+from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
 from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
@@ -83,11 +86,14 @@ class KubernetesCluster:
         self._has_room.set()
         self._binding: dict[str, None] = {}
         self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
+        self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
             PodDeleted: self._on_pod_deleted,
             NodeSeen: self._on_node,
             NamespaceSeen: self._on_namespace,
+            ClaimSeen: self.volumes.on_claim,
+            VolumeSeen: self.volumes.on_volume,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
             NotCreated: lambda seen, _: [PlaceholderFailed(seen.application_id, seen.reason)],
@@ -175,7 +181,7 @@ class KubernetesCluster:
         self.world.assign(pod, call.node)
         pod.bound_ns = now_ns
         self._binding[pod.uid] = None
-        self._operate(bind(pod, call.node))
+        self._operate(bind(pod, call.node, self.volumes.to_make(pod)))
 
     def _fail(self, pod: PodRecord, call: FailPod) -> None:
         if pod.has_ended:
@@ -236,10 +242,14 @@ class KubernetesCluster:
             self._refuse(view, view.error, now_ns)
         if view.spec is None or view.phase in ENDED_PHASES or (not view.is_ours and not view.node):
             return []
+        spec, waits = self.volumes.spec_of(view)
+        if waits:
+            self._refuse(view, waits, now_ns)
+            return []
         self.world.pods_made += 1
         pod = PodRecord(
             view.uid,
-            view.spec,
+            spec,
             view.created_ns or now_ns,
             self.world.pods_made,
             phase=view.phase,
@@ -310,16 +320,19 @@ class KubernetesCluster:
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
         self._refused.pop(seen.uid, None)
         self._binding.pop(seen.uid, None)
+        self.volumes.deleted(seen.uid)
         pod = self.world.pods.get(seen.uid)
         if pod is None:
             return []
         self.world.drop_pod(pod)
+        self.volumes.is_over(pod)
         return [PodGone(pod)]
 
     def _on_bound(self, seen: Bound, _: int) -> list[News]:
         pod = self.world.pods.get(seen.uid)
         if pod is None or self._binding.pop(seen.uid, True) is not None:
             return []
+        self.volumes.is_over(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
         return [PodBound(pod)]

@@ -12,6 +12,7 @@ from datetime import datetime
 from sys import intern
 from typing import Any
 
+from services.shim_adapter.backends.kubernetes.volumes import claim_names
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
@@ -149,6 +150,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         application_id=application[:MAX_APPLICATION_ID],
         namespace=view.namespace,
         annotations=annotations,
+        claims=claim_names(raw["spec"], view.name),
         placeholder=annotations.get(PLACEHOLDER) in _TRUE,
     )
 
@@ -157,13 +159,6 @@ def _unsupported(spec: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return what a pod asks for that would have to be heeded and is not, by field."""
     if spec.get("resourceClaims"):
         return "spec.resourceClaims", "dynamic resource allocation is not supported yet"
-    for at, volume in enumerate(spec.get("volumes") or ()):
-        for key in ("persistentVolumeClaim", "ephemeral"):
-            if volume.get(key):
-                return (
-                    f"spec.volumes[{at}].{key}",
-                    "volumes of claims are not supported yet: where they may be is not known here",
-                )
     return None
 
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.shim_adapter.backends.kubernetes.objects import PodView
+from services.shim_adapter.backends.kubernetes.volumes import Claim, Name
 from services.shim_adapter.records import NodeRecord
+from shared.messages.constraints import NodeTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,22 @@ class NamespaceSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimSeen:
+    """A claim has changed; None: it has gone."""
+
+    name: Name
+    claim: Claim | None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSeen:
+    """A volume has changed; None: it has gone."""
+
+    name: str
+    terms: tuple[NodeTerm, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """A pod was bound to the node that was decided."""
 
@@ -60,4 +78,14 @@ class NotCreated:
     reason: str
 
 
-Observed = PodSeen | PodDeleted | NodeSeen | NamespaceSeen | Bound | NotBound | NotCreated
+Observed = (
+    PodSeen
+    | PodDeleted
+    | NodeSeen
+    | NamespaceSeen
+    | ClaimSeen
+    | VolumeSeen
+    | Bound
+    | NotBound
+    | NotCreated
+)

@@ -28,10 +28,12 @@ from services.shim_adapter.backends.kubernetes.client import (
     ApiServerError,
 )
 from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound, NotCreated, Observed
+from services.shim_adapter.backends.kubernetes.volumes import SELECTED_NODE
 from services.shim_adapter.records import PodRecord
 
 WORKERS = IN_FLIGHT - 2
 MAX_NOTES = 10_000
+VOLUME_SECONDS = 600.0  # a volume that is not made by then: the pod is given another place
 CONFLICT, NOT_FOUND = 409, 404
 TOO_MANY = 429
 _PAUSE_SECONDS = (0.1, 10.0)
@@ -51,7 +53,9 @@ class Operation:
     pod: PodRecord
     body: dict[str, Any]
     node: str = ""
+    claims: tuple[str, ...] = ()  # of volumes that are to be made on the node first
     attempts: int = 0
+    started: float = 0.0
 
 
 def pod_path(pod: PodRecord, subresource: str = "") -> str:
@@ -139,6 +143,8 @@ class Operations:
     # --- binding --------------------------------------------------------------------------------
 
     async def _bind(self, operation: Operation) -> None:
+        if operation.claims and not await self._have_volumes(operation):
+            return
         try:
             await self._client.request("POST", pod_path(operation.pod, "binding"), operation.body)
         except ApiServerError as error:
@@ -149,6 +155,30 @@ class Operations:
         self._refusals.pop(operation.pod.uid, None)
         _DONE.labels("bind", "done").inc()
         self._report(Bound(operation.pod.uid))
+
+    async def _have_volumes(self, operation: Operation) -> bool:
+        """Tell a pod's claims its node, and see that they are bound; False: it took too long.
+
+        Raises ApiServerError while they are not, to be tried again.
+        """
+        now = asyncio.get_running_loop().time()
+        operation.started = operation.started or now
+        pod = operation.pod
+        for claim in operation.claims:
+            path = f"/api/v1/namespaces/{pod.spec.namespace}/persistentvolumeclaims/{claim}"
+            found = await self._client.request("GET", path)
+            if (found.get("status") or {}).get("phase") == "Bound":
+                continue
+            told = (found["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+            if told != operation.node:
+                body = {"metadata": {"annotations": {SELECTED_NODE: operation.node}}}
+                await self._client.request("PATCH", path, body, content_type=MERGE_PATCH)
+            reason = f'persistentvolumeclaim "{claim}" is not bound on node {operation.node} yet'
+            if now - operation.started > VOLUME_SECONDS:
+                self._refuse(operation, reason)
+                return False
+            raise ApiServerError(0, "", reason)
+        return True
 
     async def _is_bound(self, operation: Operation, error: ApiServerError) -> bool:
         """Find out whether a pod was bound all the same; False: it was not, and that is told.
@@ -246,6 +276,6 @@ class Operations:
                     await asyncio.sleep(_PAUSE_SECONDS[0])
 
 
-def bind(pod: PodRecord, node: str) -> Operation:
-    """Return the operation that binds a pod."""
-    return Operation("bind", pod, bodies.binding(pod, node), node)
+def bind(pod: PodRecord, node: str, claims: tuple[str, ...] = ()) -> Operation:
+    """Return the operation that binds a pod, once volumes have been made for its claims."""
+    return Operation("bind", pod, bodies.binding(pod, node), node, claims)

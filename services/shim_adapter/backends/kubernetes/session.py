@@ -24,16 +24,23 @@ from services.shim_adapter.backends.kubernetes.objects import (
     pod_view,
 )
 from services.shim_adapter.backends.kubernetes.observed import (
+    ClaimSeen,
     NamespaceSeen,
     NodeSeen,
     PodDeleted,
     PodSeen,
+    VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, Operations
 from services.shim_adapter.backends.kubernetes.reflector import (
     DELETED,
     Reflector,
     Source,
+)
+from services.shim_adapter.backends.kubernetes.volumes import (
+    claim_of,
+    storage_class,
+    volume_terms,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.translation.manifests import priority_class
@@ -72,6 +79,13 @@ class Session:
                 Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
                 self._on_class,
             ),
+            Reflector(
+                client,
+                Source("storageclasses", "/apis/storage.k8s.io/v1/storageclasses"),
+                self._on_storage_class,
+            ),
+            Reflector(client, Source("volumes", "/api/v1/persistentvolumes"), self._on_volume),
+            Reflector(client, Source("claims", "/api/v1/persistentvolumeclaims"), self._on_claim),
             Reflector(client, Source("nodes", "/api/v1/nodes"), self._on_node),
             Reflector(client, Source("pods", "/api/v1/pods"), self._on_pod),
         ]
@@ -194,6 +208,23 @@ class Session:
             self.classes.pop(name, None)
         elif type(item.get("value")) is int:
             self.classes[name] = priority_class(item)
+
+    async def _on_storage_class(self, change: str, item: dict[str, Any]) -> None:
+        classes, name = self.cluster.volumes.volumes.classes, item["metadata"]["name"]
+        if change == DELETED:
+            classes.pop(name, None)
+        else:
+            classes[name] = storage_class(item)
+
+    async def _on_volume(self, change: str, item: dict[str, Any]) -> None:
+        terms = None if change == DELETED else volume_terms(item)
+        await self.cluster.see(VolumeSeen(item["metadata"]["name"], terms))
+
+    async def _on_claim(self, change: str, item: dict[str, Any]) -> None:
+        metadata = item["metadata"]
+        claim = None if change == DELETED else claim_of(item)
+        name = (metadata.get("namespace") or "default", metadata["name"])
+        await self.cluster.see(ClaimSeen(name, claim))
 
     async def _on_node(self, change: str, item: dict[str, Any]) -> None:
         await self.cluster.see(NodeSeen(node_record(item), is_gone=change == DELETED))

@@ -1,0 +1,167 @@
+"""Pods with volumes of claims: where the volume is, where it is to be made, and what waits for it."""
+
+import pytest
+
+from services.shim_adapter.backends.kubernetes.volumes import (
+    SELECTED_NODE,
+    Claim,
+    StorageClass,
+    Volumes,
+    both,
+    claim_names,
+    volume_terms,
+)
+from shared.messages.constraints import NodeTerm, Requirement
+from tests.integration.kubernetes.test_backend import QUEUES, condition_of, until_condition
+from tests.kubernetes.double import Double, a_pod
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, Kubelets, Muster, until
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+
+
+def on(zone):
+    return (NodeTerm((Requirement("zone", "In", (zone,)),)),)
+
+
+def with_claim(name, claim):
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+    labels = {"applicationId": "app", "queue": "root.a"}
+    return a_pod(name, labels=labels, volumes=[volume])
+
+
+def volume(name, zone):
+    expression = {"key": "zone", "operator": "In", "values": [zone]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"metadata": {"name": name}, "spec": {"nodeAffinity": {"required": required}}}
+
+
+def claim(name, *, bound_to="", storage_class=""):
+    phase = "Bound" if bound_to else "Pending"
+    return {
+        "metadata": {"name": name},
+        "spec": {"volumeName": bound_to, "storageClassName": storage_class},
+        "status": {"phase": phase},
+    }
+
+
+@pytest.fixture
+async def muster():
+    """Volumes are made and bound by controllers, which only the double can do without."""
+    double = Double(bookmark_seconds=0.2)
+    await double.start()
+    client = ApiClient(Access(double.url), "tests")
+    kubectl = Kubectl(client)
+    await kubectl.config(QUEUES)
+    for zone in ("a", "b"):
+        await kubectl.node(f"n-{zone}", {"zone": zone}, cpu="4", memory="8Gi", pods="20")
+    await client.request(
+        "POST", CLASSES, {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
+    )
+    await client.request(
+        "POST", CLASSES, {"metadata": {"name": "now"}, "volumeBindingMode": "Immediate"}
+    )
+    async with Kubelets(kubectl) as kubelets, Muster(Access(double.url)) as running:
+        running.kubelets, running.kubectl, running.client = kubelets, kubectl, client
+        await until(running.is_ready, "the first sync")
+        yield running
+    await client.close()
+    await double.stop()
+
+
+async def bind_claim(muster, name, to):
+    path = f"{CLAIMS}/{name}"
+    await muster.kubectl.patch(path, {"spec": {"volumeName": to}})
+    body = {"status": {"phase": "Bound"}}
+    await muster.client.request(
+        "PATCH", f"{path}/status", body, content_type="application/merge-patch+json"
+    )
+
+
+async def test_a_pod_goes_where_its_volume_is(muster):
+    for zone in ("b", "a"):
+        await muster.client.request("POST", VOLUMES, volume(f"pv-{zone}", zone))
+        await muster.client.request("POST", CLAIMS, claim(f"data-{zone}", bound_to=f"pv-{zone}"))
+        await muster.kubectl.pod(with_claim(f"p-{zone}", f"data-{zone}"))
+    await until(lambda: {"p-a", "p-b"} <= set(muster.kubelets.ran), "both run")
+    assert (muster.kubelets.ran["p-a"], muster.kubelets.ran["p-b"]) == ("n-a", "n-b")
+
+
+async def test_a_pod_waits_for_a_claim_that_is_not_there_and_one_that_is_not_bound(muster):
+    await muster.kubectl.pod(with_claim("p", "data"))
+    await until_condition(muster.kubectl, "p", ("False", "SchedulerError"))
+    await muster.client.request("POST", CLAIMS, claim("data", storage_class="now"))
+    await muster.kubectl.pod(a_pod("other", labels={"applicationId": "o", "queue": "root.a"}))
+    await until(lambda: "other" in muster.kubelets.ran, "the other runs")
+    assert "p" not in muster.kubelets.ran
+    await muster.client.request("POST", VOLUMES, volume("pv", "b"))
+    await bind_claim(muster, "data", "pv")
+    await until(lambda: muster.kubelets.ran.get("p") == "n-b", "it runs where the volume is")
+    assert (await condition_of(muster.kubectl, "p"))[0] == "True"
+
+
+async def test_a_claim_that_waits_for_a_consumer_is_told_the_node_and_the_pod_bound_after_it(
+    muster,
+):
+    await muster.client.request("POST", CLAIMS, claim("data", storage_class="late"))
+    await muster.kubectl.pod(with_claim("p", "data"))
+    for _ in range(500):
+        told = (await muster.kubectl.get(f"{CLAIMS}/data"))["metadata"].get("annotations", {})
+        if SELECTED_NODE in told:
+            break
+    node = told[SELECTED_NODE]
+    assert "p" not in muster.kubelets.ran
+    await muster.client.request("POST", VOLUMES, volume("pv", node[-1]))
+    await bind_claim(muster, "data", "pv")
+    await until(lambda: muster.kubelets.ran.get("p") == node, "it runs where it was made")
+
+
+# --- the pure part ------------------------------------------------------------------------------
+
+
+def test_terms_of_several_volumes_hold_together():
+    zone, disk = (
+        on("a"),
+        (NodeTerm((Requirement("disk", "Exists"),)), NodeTerm((Requirement("ssd", "Exists"),))),
+    )
+    assert both((), zone) == zone
+    assert both(zone, ()) == zone
+    assert both(zone, disk) == (
+        NodeTerm(zone[0].expressions + disk[0].expressions),
+        NodeTerm(zone[0].expressions + disk[1].expressions),
+    )
+
+
+def test_what_claims_come_to():
+    volumes = Volumes()
+    assert volumes.judge("ns", ("c",)).waits == 'persistentvolumeclaim "c" not found'
+    volumes.see_claim(("ns", "c"), Claim("", "now"))
+    assert volumes.judge("ns", ("c",)).waits == 'persistentvolumeclaim "c" is not bound yet'
+    volumes.classes["late"] = StorageClass(True, on("a"))
+    volumes.see_claim(("ns", "c"), Claim("", "late"))
+    assert volumes.judge("ns", ("c",)).to_make == ("c",)
+    assert volumes.judge("ns", ("c",)).terms == on("a")
+    volumes.see_claim(("ns", "c"), Claim("pv", "late"))
+    assert volumes.judge("ns", ("c",)).waits == 'persistentvolume "pv" not found'
+    volumes.name("uid", "ns", ("c",))
+    assert volumes.see_volume("pv", on("b")) == ["uid"]
+    assert volumes.see_volume("pv", on("b")) == []
+    assert volumes.judge("ns", ("c",)).terms == on("b")
+    volumes.forget("uid", "ns", ("c",))
+    assert volumes.claimants == {}
+    assert volumes.see_claim(("ns", "c"), None) == []
+
+
+def test_names_of_claims_and_volumes_that_cannot_be_understood():
+    spec = {
+        "volumes": [
+            {"name": "a", "persistentVolumeClaim": {"claimName": "x"}},
+            {"name": "b", "ephemeral": {"volumeClaimTemplate": {}}},
+            {"name": "c", "emptyDir": {}},
+        ]
+    }
+    assert claim_names(spec, "pod") == ("x", "pod-b")
+    assert volume_terms({"spec": {}}) == ()
+    broken = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}}
+    assert volume_terms(broken) == (NodeTerm(),)  # nowhere, rather than anywhere
