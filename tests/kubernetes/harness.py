@@ -1,7 +1,7 @@
 """All four services in this process over an API server, and the kubelets that a double lacks."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -196,3 +196,12 @@ class Kubelets:
                 )
         except ApiServerError:
             pass  # it has gone meanwhile
+
+
+@asynccontextmanager
+async def muster_over(access: Access, kubectl: Kubectl):
+    """Give the running services, ready, with the kubelets and kubectl beside them."""
+    async with Kubelets(kubectl) as kubelets, Muster(access) as running:
+        running.kubelets, running.kubectl = kubelets, kubectl
+        await until(running.is_ready, "the first sync")
+        yield running

@@ -8,7 +8,7 @@ import pytest
 from services.api.ws_v1 import node_info
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
 from tests.kubernetes.double import a_pod
-from tests.kubernetes.harness import Kubelets, Muster, until
+from tests.kubernetes.harness import muster_over, until
 
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
 GROUP = "yunikorn.apache.org/task-group-name"
@@ -35,9 +35,7 @@ def member(name, app, *, members=3, group="tg", cpu="1", policy="", **more):
 async def muster(server):
     await server.kubectl.config(QUEUES)
     await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="20")
-    async with Kubelets(server.kubectl) as kubelets, Muster(server.access) as running:
-        running.kubelets, running.kubectl = kubelets, server.kubectl
-        await until(running.is_ready, "the first sync")
+    async with muster_over(server.access, server.kubectl) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ import yaml
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.integration.kubernetes.test_volumes import CLAIMS, CLASSES, claim, with_claim
 from tests.kubernetes.double import Double, a_pod
-from tests.kubernetes.harness import Access, ApiClient, Kubectl, Kubelets, Muster, until
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over, until
 
 RBAC = Path(__file__).parents[3] / "deploy/kubernetes/rbac.yaml"
 
@@ -35,12 +35,11 @@ async def used():
     kubectl = Kubectl(client)
     await kubectl.config(QUEUES)
     await kubectl.node("n1", cpu="8", memory="8Gi", pods="20")
-    async with Kubelets(kubectl) as kubelets, Muster(Access(double.url)) as muster:
-        await until(muster.is_ready, "the first sync")
+    async with muster_over(Access(double.url), kubectl) as muster:
         double.fault(method="POST", path="/binding$", code=500, times=1, after=True)
         for at in range(3):
             await kubectl.pod(member(f"m{at}", "gang"))
-        await until(lambda: all(f"m{at}" in kubelets.ran for at in range(3)), "the gang")
+        await until(lambda: all(f"m{at}" in muster.kubelets.ran for at in range(3)), "the gang")
         await kubectl.pod(a_pod("big", cpu="64", labels={"applicationId": "b", "queue": "root.a"}))
         await until(lambda: double.requests.get("PATCH pods/status", 0) > 3, "its condition")
         late = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}

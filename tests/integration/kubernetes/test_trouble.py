@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.kubernetes.double import a_pod
-from tests.kubernetes.harness import Kubelets, Muster, until
+from tests.kubernetes.harness import muster_over, until
 
 LABELS = {"applicationId": "app", "queue": "root.a"}
 BINDING = "/binding$"
@@ -17,9 +17,7 @@ BINDING = "/binding$"
 async def muster(server):
     await server.kubectl.config(QUEUES)
     await server.kubectl.node("n1", cpu="64", memory="256Gi", pods="110")
-    async with Kubelets(server.kubectl) as kubelets, Muster(server.access) as running:
-        running.kubelets, running.kubectl = kubelets, server.kubectl
-        await until(running.is_ready, "the first sync")
+    async with muster_over(server.access, server.kubectl) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ from services.shim_adapter.backends.kubernetes.volumes import (
 from shared.messages.constraints import NodeTerm, Requirement
 from tests.integration.kubernetes.test_backend import QUEUES, condition_of, until_condition
 from tests.kubernetes.double import Double, a_pod
-from tests.kubernetes.harness import Access, ApiClient, Kubectl, Kubelets, Muster, until
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over, until
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -62,9 +62,8 @@ async def muster():
     await client.request(
         "POST", CLASSES, {"metadata": {"name": "now"}, "volumeBindingMode": "Immediate"}
     )
-    async with Kubelets(kubectl) as kubelets, Muster(Access(double.url)) as running:
-        running.kubelets, running.kubectl, running.client = kubelets, kubectl, client
-        await until(running.is_ready, "the first sync")
+    async with muster_over(Access(double.url), kubectl) as running:
+        running.client = client
         yield running
     await client.close()
     await double.stop()

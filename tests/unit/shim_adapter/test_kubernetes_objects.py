@@ -101,6 +101,22 @@ def test_what_would_have_to_be_heeded_and_is_not_is_refused():
     assert view(raw(node="n", **claims)).spec is not None  # it is there already, and counts
 
 
+def test_a_pod_that_is_bound_and_cannot_be_read_still_takes_its_room():
+    term = {
+        "labelSelector": {},
+        "topologyKey": "zone",
+        "namespaceSelector": {"matchLabels": {"a": "b"}},
+    }
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    assert "not supported yet" in view(raw(affinity=near)).error
+    bound = view(raw(node="n", affinity=near))
+    assert (bound.is_ours, bound.spec.foreign, bound.spec.resource["vcore"]) == (
+        False,
+        "default",
+        1000,
+    )
+
+
 def test_the_admission_controllers_mark_becomes_the_pods_own_application():
     body = raw()
     body["metadata"]["labels"] = {"yunikorn.apache.org/app-id": "ns-uniqueautogen"}

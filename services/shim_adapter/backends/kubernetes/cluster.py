@@ -288,6 +288,7 @@ class KubernetesCluster:
         pod.phase = phase
         self._binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
+        self.volumes.is_over(pod)
         return news
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
@@ -295,8 +296,7 @@ class KubernetesCluster:
         if not view.node:
             return []  # a bind is on its way, or there is none
         if pod.node == view.node:
-            is_news = self._binding.pop(pod.uid, True) is None
-            return [PodBound(pod)] if is_news else []
+            return self._confirm(pod)
         news: list[News] = []
         if pod.node:
             self._binding.pop(pod.uid, None)
@@ -309,7 +309,7 @@ class KubernetesCluster:
         changed = pod.gates != view.gates
         if pod.gates and view.spec is not None:
             self.world.drop_pod(pod)
-            pod.spec = view.spec
+            pod.spec = self.volumes.spec_of(view)[0]
             self.world.add_pod(pod)
         pod.gates = view.gates
         if not view.error and dict(pod.spec.resource) != view.resource:
@@ -330,7 +330,11 @@ class KubernetesCluster:
 
     def _on_bound(self, seen: Bound, _: int) -> list[News]:
         pod = self.world.pods.get(seen.uid)
-        if pod is None or self._binding.pop(seen.uid, True) is not None:
+        return [] if pod is None else self._confirm(pod)
+
+    def _confirm(self, pod: PodRecord) -> list[News]:
+        """Take in that a pod is bound as decided, once: from the answer, or from the watch."""
+        if self._binding.pop(pod.uid, True) is not None:
             return []
         self.volumes.is_over(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"

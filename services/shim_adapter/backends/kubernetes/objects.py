@@ -124,6 +124,9 @@ def _read_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> None:
         view.spec = _our_spec(raw, reading, view) if view.is_ours else _foreign_spec(raw, view)
     except ManifestError as error:
         view.error = str(error)
+        if view.node:  # it is there, whatever it asks for: then as if another had placed it
+            view.is_ours = False
+            view.spec = _foreign_spec(raw, view)
 
 
 def _phase(text: Any) -> PodPhase:

@@ -50,7 +50,7 @@ class PodsWithVolumes:
         news: list[News] = []
         for uid in uids:
             waiting, pod = self._waiting.get(uid), self._world.pods.get(uid)
-            if waiting is not None:
+            if pod is None and waiting is not None:
                 news += self._admit(waiting, now_ns)
             elif pod is not None and not pod.node:
                 verdict = self.volumes.judge(pod.spec.namespace, pod.spec.claims)

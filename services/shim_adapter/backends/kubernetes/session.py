@@ -113,11 +113,10 @@ class Session:
         cluster = self.cluster
         while not all(reflector.is_listed.is_set() for reflector in self.reflectors):
             await self._absorb()
-        log.info(
-            "the cluster is listed", nodes=len(cluster.world.nodes), pods=len(cluster.world.pods)
-        )
-        while not cluster.activated.is_set():
+        while not (cluster.is_quiet and cluster.activated.is_set()):
             await self._absorb()
+        world = cluster.world
+        log.info("the cluster is listed", nodes=len(world.nodes), pods=len(world.pods))
         turn = await self._take_turn()
         while not cluster.is_quiet:
             await self._absorb()

@@ -1,0 +1,136 @@
+"""The cluster between reflectors and mirror: what is seen becomes news once, in any order."""
+
+import pytest
+
+from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
+from services.shim_adapter.backends.kubernetes.objects import pod_view
+from services.shim_adapter.backends.kubernetes.observed import (
+    Bound,
+    ClaimSeen,
+    NotBound,
+    PodDeleted,
+    PodSeen,
+    VolumeSeen,
+)
+from services.shim_adapter.backends.kubernetes.volumes import Claim
+from services.shim_adapter.mirror.calls import (
+    BindPod,
+    BindRefused,
+    DeletePod,
+    PodAdded,
+    PodBound,
+    PodChanged,
+    PodEnded,
+    PodGone,
+)
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import NodeRecord
+from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
+
+
+class Session:
+    def __init__(self):
+        self.done = []
+        self.cluster = KubernetesCluster(World(), operate=self.done.append, now_text=lambda: "t")
+        self.world = self.cluster.world
+        for name in ("n1", "n2"):
+            self.world.nodes[name] = NodeRecord(name, {"vcore": 9000, "pods": 9})
+
+    def see(self, *observed):
+        for item in observed:
+            self.cluster.report(item)
+        return [type(news) for news in self.cluster.advance(1)]
+
+    def pod(self, **more):
+        return self.see(PodSeen(pod_view(raw(**more), READING, self.cluster.knows)))
+
+    def status(self, phase, **more):
+        body = raw(**more)
+        body["status"]["phase"] = phase
+        return self.see(PodSeen(pod_view(body, READING, self.cluster.knows)))
+
+    def events(self):
+        return [op.body["reason"] for op in self.done if op.body.get("kind") == "Event"]
+
+    def whats(self):
+        return [op.what for op in self.done if op.what != "note"]
+
+
+@pytest.fixture
+def session():
+    made = Session()
+    assert made.pod() == [PodAdded]
+    made.cluster.carry_out(BindPod("uid-p", "n1"), 5)
+    assert made.world.pods["uid-p"].node == "n1"
+    return made
+
+
+def test_a_bind_is_confirmed_once_by_the_answer_or_by_the_watch(session):
+    assert session.see(Bound("uid-p")) == [PodBound]
+    assert session.pod(node="n1") == []
+    other = Session()
+    other.pod()
+    other.cluster.carry_out(BindPod("uid-p", "n1"), 5)
+    assert other.pod(node="n1") == [PodBound]
+    assert other.see(Bound("uid-p")) == []
+    assert session.events() == other.events() == ["Scheduled"]
+
+
+def test_what_the_watch_saw_before_the_bind_does_not_undo_it(session):
+    assert session.pod() == []
+    assert session.world.pods["uid-p"].node == "n1"
+
+
+def test_a_bind_that_failed_takes_the_pod_off_the_node_unless_it_was_bound_after_all(session):
+    assert session.see(NotBound("uid-p", "why")) == [BindRefused]
+    assert session.world.pods_on("n1") == []
+    assert session.see(NotBound("uid-p", "again")) == []
+    assert session.pod(node="n2") == [PodChanged, PodBound]
+
+
+def test_a_pod_that_was_bound_elsewhere_is_given_back_and_counted_there(session):
+    assert session.pod(node="n2") == [BindRefused, PodChanged, PodBound]
+    assert [len(session.world.pods_on(node)) for node in ("n1", "n2")] == [0, 1]
+    assert session.see(Bound("uid-p")) == []
+
+
+def test_a_pod_ends_once_and_its_deletion_is_no_news_then(session):
+    session.see(Bound("uid-p"))
+    assert session.status("Succeeded", node="n1") == [PodEnded]
+    assert session.status("Succeeded", node="n1") == []
+    assert session.see(PodDeleted("uid-p")) == []
+    assert session.world.pods == {}
+
+
+def test_a_pod_that_is_deleted_is_gone_with_what_was_decided_of_it(session):
+    session.see(Bound("uid-p"))
+    session.cluster.carry_out(DeletePod("uid-p", "PREEMPTED_BY_SCHEDULER", "for another"), 6)
+    session.cluster.carry_out(DeletePod("uid-p", "PREEMPTED_BY_SCHEDULER", "for another"), 7)
+    assert session.whats() == ["bind", "evict"]
+    assert session.see(PodDeleted("uid-p")) == [PodGone]
+
+
+def test_a_pod_that_waits_for_a_volume_is_seen_when_it_is_there_and_forgotten_when_it_goes():
+    session = Session()
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    assert session.pod(volumes=volumes) == []
+    assert session.pod(volumes=volumes) == []
+    assert session.events() == ["FailedScheduling"]  # once
+    assert session.see(ClaimSeen(("ns", "c"), Claim("pv", ""))) == []
+    assert session.see(VolumeSeen("pv", ())) == [PodAdded]
+    session.cluster.carry_out(BindPod("uid-p", "n1"), 5)
+    assert session.pod(volumes=volumes, node="n1") == [PodBound]
+    assert session.cluster.volumes.volumes.claimants == {}
+    waiting = Session()
+    waiting.pod(volumes=volumes)
+    waiting.see(PodDeleted("uid-p"))
+    assert waiting.cluster.volumes.volumes.claimants == {}
+    assert waiting.see(ClaimSeen(("ns", "c"), Claim("pv", "")), VolumeSeen("pv", ())) == []
+
+
+def test_a_foreign_pod_is_news_once_it_has_a_node():
+    session = Session()
+    assert session.pod(scheduler="other") == []
+    assert session.pod(scheduler="other", node="n1") == [PodAdded]
+    assert session.status("Running", scheduler="other", node="n1") == []
+    assert session.status("Failed", scheduler="other", node="n1") == [PodEnded]
