@@ -5,12 +5,14 @@ KUBEBUILDER_ASSETS; K3s through testcontainers where a Docker engine answers. It
 may use: pods in its namespace ``default`` are deleted, its own nodes are cordoned.
 """
 
+import json
 import os
 import shutil
 import socket
 import ssl
 import subprocess
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -57,7 +59,21 @@ def _k3s() -> Iterator[Access]:
     with K3SContainer("rancher/k3s:v1.33.1-k3s1") as k3s, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kubeconfig"
         path.write_text(k3s.config_yaml())
-        yield find_access(path)
+        access = find_access(path)
+        _wait_for_a_node(access)
+        yield access
+
+
+def _wait_for_a_node(access: Access) -> None:
+    """Wait for the cluster's own node, which comes a moment after its API server."""
+    for _ in range(_START_SECONDS * 2):
+        with suppress(OSError):
+            url = f"{access.url}/api/v1/nodes"
+            with urllib.request.urlopen(url, context=access.tls, timeout=5) as answer:
+                if json.loads(answer.read())["items"]:
+                    return
+        time.sleep(0.5)
+    raise RuntimeError("K3s has no node")
 
 
 def _free_port() -> int:
@@ -107,8 +123,6 @@ def _from_binaries(assets: Path) -> Iterator[Access]:
 
 
 def _wait_for(url: str, context: ssl.SSLContext, folder: Path) -> None:
-    import time
-
     request = urllib.request.Request(
         f"{url}/readyz", headers={"Authorization": "Bearer muster-tests"}
     )

@@ -27,7 +27,11 @@ def real():
         yield access
 
 
-@pytest.fixture(params=["double", "real"])
+# One worker has the real server to itself: tests of another would empty it under their hands.
+REAL = pytest.param("real", marks=pytest.mark.xdist_group("real-api-server"))
+
+
+@pytest.fixture(params=["double", REAL])
 async def server(request):
     if request.param == "real":
         access = request.getfixturevalue("real")
