@@ -17,6 +17,7 @@ from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
     DeletePod,
+    MarkUnschedulable,
     PodAdded,
     PodBound,
     PodChanged,
@@ -126,6 +127,24 @@ def test_a_pod_that_waits_for_a_volume_is_seen_when_it_is_there_and_forgotten_wh
     waiting.see(PodDeleted("uid-p"))
     assert waiting.cluster.volumes.volumes.claimants == {}
     assert waiting.see(ClaimSeen(("ns", "c"), Claim("pv", "")), VolumeSeen("pv", ())) == []
+
+
+def test_a_pod_is_marked_for_autoscalers_once_and_not_again_by_the_next_session():
+    session = Session()
+    session.pod()
+    for message in ("none of 2 nodes", "none of 3 nodes"):
+        session.cluster.carry_out(MarkUnschedulable("uid-p", message), 5)
+    assert [op.body["status"]["conditions"][0]["message"] for op in session.done] == [
+        "none of 2 nodes"
+    ]
+    later = Session()
+    body = raw()
+    body["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    ]
+    later.see(PodSeen(pod_view(body, READING, later.cluster.knows)))
+    later.cluster.carry_out(MarkUnschedulable("uid-p", "none of 2 nodes"), 5)
+    assert later.done == []
 
 
 def test_a_foreign_pod_is_news_once_it_has_a_node():

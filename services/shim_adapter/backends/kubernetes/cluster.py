@@ -18,6 +18,7 @@ from typing import Any
 from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.backends.kubernetes import bodies, recover
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.backends.kubernetes.notes import Notes
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
@@ -53,12 +54,11 @@ from services.shim_adapter.mirror.calls import (
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
-from shared.messages.commands import PodName, PodSpec
+from shared.messages.commands import PodName
 from shared.messages.interface import TerminationType
 
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
-SCHEDULER_ERROR, UNSCHEDULABLE = "SchedulerError", "Unschedulable"
 EPOCHS_A_TURN = 1_000_000
 
 
@@ -79,13 +79,11 @@ class KubernetesCluster:
         self.has_news = asyncio.Event()
         self.is_ready = False
         self._operate = operate
-        self._now_text = now_text
-        self._instance = instance
         self._seen: deque[Observed] = deque()
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._binding: dict[str, None] = {}
-        self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
+        self._notes = Notes(operate, now_text, instance)
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
@@ -169,10 +167,9 @@ class KubernetesCluster:
             case FailPod():
                 self._fail(pod, call)
             case TellPod():
-                self._tell(pod, call.reason, call.message, is_warning=call.is_warning)
+                self._notes.tell(pod, call.reason, call.message, is_warning=call.is_warning)
             case MarkUnschedulable():
-                body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, call.message)
-                self._operate(Operation("note", pod, body))
+                self._notes.mark(pod, call.message)
         return []
 
     def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
@@ -209,19 +206,12 @@ class KubernetesCluster:
         pod.deletion_ns = now_ns or 1
         if call.release == TerminationType.PREEMPTED_BY_SCHEDULER and not pod.spec.placeholder:
             self._operate(Operation("note", pod, bodies.preempted(pod.uid, call.reason)))
-            self._tell(pod, "Preempted", call.reason, is_warning=True)
+            self._notes.tell(pod, "Preempted", call.reason, is_warning=True)
             self._operate(Operation("evict", pod, bodies.eviction(pod)))
         else:
             grace = 0 if pod.spec.placeholder else None
             body = bodies.deletion(pod.uid, grace_seconds=grace)
             self._operate(Operation("delete", pod, body))
-
-    def _tell(self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False) -> None:
-        now = self._now_text()
-        body = bodies.event(
-            pod, reason, note, instance=self._instance, now=now, is_warning=is_warning
-        )
-        self._operate(Operation("note", pod, body))
 
     # --- pods -----------------------------------------------------------------------------------
 
@@ -239,12 +229,12 @@ class KubernetesCluster:
 
     def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
         if view.error and view.is_ours:
-            self._refuse(view, view.error, now_ns)
+            self._notes.refuse(view, view.error, now_ns)
         if view.spec is None or view.phase in ENDED_PHASES or (not view.is_ours and not view.node):
             return []
         spec, waits = self.volumes.spec_of(view)
         if waits:
-            self._refuse(view, waits, now_ns)
+            self._notes.refuse(view, waits, now_ns)
             return []
         self.world.pods_made += 1
         pod = PodRecord(
@@ -259,28 +249,15 @@ class KubernetesCluster:
             gates=view.gates,
         )
         self.world.add_pod(pod)
-        self._refused.pop(view.uid, None)
+        self._notes.taken_in(view)
         if view.spec.task_groups_error:
-            self._tell(pod, "TaskGroupsError", view.spec.task_groups_error, is_warning=True)
+            self._notes.tell(pod, "TaskGroupsError", view.spec.task_groups_error, is_warning=True)
         if view.gates:
             gates = ",".join(view.gates)
-            self._tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
+            self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
         if pod.spec.foreign or not pod.node:
             return [PodAdded(pod)]
         return [PodAdded(pod), PodChanged(pod), PodBound(pod)]
-
-    def _refuse(self, view: PodView, error: str, now_ns: int) -> None:
-        """Tell a pod of ours why it cannot be scheduled, once for every reason."""
-        if view.node or view.is_deleting or self._refused.get(view.uid) == error:
-            return
-        self._refused[view.uid] = error
-        if len(self._refused) > MAX_SEEN:
-            del self._refused[next(iter(self._refused))]
-        spec = PodSpec(view.name, "", {}, namespace=view.namespace)
-        pod = PodRecord(view.uid, spec, now_ns, 0)
-        note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error)
-        self._operate(Operation("note", pod, note))
-        self._tell(pod, "FailedScheduling", error, is_warning=True)
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> list[News]:
         """Forget a pod that has run to its end: it holds nothing."""
@@ -318,7 +295,7 @@ class KubernetesCluster:
         return [PodChanged(pod)] if changed else []
 
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
-        self._refused.pop(seen.uid, None)
+        self._notes.forget(seen.uid)
         self._binding.pop(seen.uid, None)
         self.volumes.deleted(seen.uid)
         pod = self.world.pods.get(seen.uid)
@@ -336,9 +313,10 @@ class KubernetesCluster:
         """Take in that a pod is bound as decided, once: from the answer, or from the watch."""
         if self._binding.pop(pod.uid, True) is not None:
             return []
+        self._notes.forget(pod.uid)
         self.volumes.is_over(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
-        self._tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
+        self._notes.tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
         return [PodBound(pod)]
 
     def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:
@@ -346,7 +324,9 @@ class KubernetesCluster:
         if pod is None or self._binding.pop(seen.uid, True) is not None:
             return []
         self.world.assign(pod, "")
-        self._tell(pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True)
+        self._notes.tell(
+            pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True
+        )
         return [BindRefused(pod, seen.reason)]
 
     # --- nodes, namespaces, people -------------------------------------------------------

@@ -36,6 +36,7 @@ from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import PODS, Resource
 from shared.model.units import NANOS_PER_SECOND
 
+UNSCHEDULABLE = "Unschedulable"
 UNIQUE_SUFFIX = "-uniqueautogen"
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
@@ -61,6 +62,7 @@ class PodView:
     resource: Resource
     created_ns: int
     bound_ns: int
+    is_marked: bool = False  # as Unschedulable, for autoscalers
     spec: PodSpec | None = None
     error: str = ""
 
@@ -107,6 +109,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         resource={PODS: 1},
         created_ns=time_ns(metadata.get("creationTimestamp")),
         bound_ns=_bound_ns(status),
+        is_marked=_is_marked(status),
     )
     if view.phase in ENDED_PHASES:
         return view
@@ -242,6 +245,13 @@ def time_ns(text: str | None) -> int:
     except ValueError:
         return 0
     return int(moment.timestamp()) * NANOS_PER_SECOND
+
+
+def _is_marked(status: Mapping[str, Any]) -> bool:
+    return any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") == UNSCHEDULABLE
+        for condition in status.get("conditions") or ()
+    )
 
 
 def _bound_ns(status: Mapping[str, Any]) -> int:

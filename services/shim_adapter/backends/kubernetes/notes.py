@@ -1,0 +1,71 @@
+"""What is told at pods, for people and autoscalers: conditions and events.
+
+Each is an operation that may be left out where there is too much (``operations.py``, rule 4).
+"""
+
+from collections.abc import Callable
+
+from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.objects import UNSCHEDULABLE, PodView
+from services.shim_adapter.backends.kubernetes.operations import Operation
+from services.shim_adapter.records import PodRecord
+from shared.messages.commands import PodSpec
+
+SCHEDULER_ERROR = "SchedulerError"
+MAX_REFUSED = 5_000  # remembered; of those before them the same may be said again
+
+
+class Notes:
+    """Says a thing once. ``now_text`` dates events, ``instance`` signs them."""
+
+    def __init__(
+        self, operate: Callable[[Operation], None], now_text: Callable[[], str], instance: str
+    ) -> None:
+        self._operate = operate
+        self._now_text = now_text
+        self._instance = instance
+        self._marked: dict[str, None] = {}  # as Unschedulable
+        self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
+
+    def tell(self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False) -> None:
+        """Write an event about a pod."""
+        body = bodies.event(
+            pod,
+            reason,
+            note,
+            instance=self._instance,
+            now=self._now_text(),
+            is_warning=is_warning,
+        )
+        self._operate(Operation("note", pod, body))
+
+    def mark(self, pod: PodRecord, message: str) -> None:
+        """Mark a pod for autoscalers, unless it is marked: they look at the time of the first."""
+        if pod.uid not in self._marked:
+            self._marked[pod.uid] = None
+            body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, message)
+            self._operate(Operation("note", pod, body))
+
+    def refuse(self, view: PodView, error: str, now_ns: int) -> None:
+        """Tell a pod of ours why it cannot be scheduled, once for every reason."""
+        if view.node or view.is_deleting or self._refused.get(view.uid) == error:
+            return
+        self._refused[view.uid] = error
+        if len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        spec = PodSpec(view.name, "", {}, namespace=view.namespace)
+        pod = PodRecord(view.uid, spec, now_ns, 0)
+        note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error)
+        self._operate(Operation("note", pod, note))
+        self.tell(pod, "FailedScheduling", error, is_warning=True)
+
+    def taken_in(self, view: PodView) -> None:
+        """Take in that a pod is scheduled now, and how it is marked already."""
+        self._refused.pop(view.uid, None)
+        if view.is_marked:
+            self._marked[view.uid] = None
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is bound, or gone."""
+        self._refused.pop(uid, None)
+        self._marked.pop(uid, None)
