@@ -1,0 +1,90 @@
+"""Which asks are said to be helped by more nodes: once each, and none that a quota or a gang holds."""
+
+from services.core.scheduler import outstanding
+from shared.messages.interface import AllocationRelease, TerminationType
+from tests.builders import Core, config_of, section
+
+
+def told(responses):
+    states = section(responses, "scheduling_states")
+    assert {item.state for item in states} <= {"FAILED"}
+    return [item.allocation_key for item in states]
+
+
+def full(*leaves):
+    """A node that is taken but for a little."""
+    core = Core(config_of("{name: a}", *leaves))
+    core.node("n", vcore=10, memory=100)
+    core.application("filler", "root.a")
+    core.asks("filler", ["f"], {"vcore": 8})
+    return core
+
+
+def test_an_ask_that_no_node_takes_is_told_once():
+    core = full()
+    core.application("app", "root.a")
+    assert told(core.asks("app", ["a", "b"], {"vcore": 5})) == ["a", "b"]
+    assert told(core.asks("app", ["c"], {"vcore": 5})) == ["c"]
+    assert told(core.node("tiny", vcore=1)) == []
+    responses = core.node("large", vcore=20)
+    assert told(responses) == []
+    assert len(section(responses, "new_allocations")) == 3
+
+
+def test_what_waits_for_the_whole_cluster_is_helped_by_nodes_too():
+    """The root's max is the sum of the nodes: its quota is the cluster's size."""
+    core = full()
+    core.application("app", "root.a")
+    responses = core.asks("app", ["a"], {"vcore": 3})
+    (state,) = section(responses, "scheduling_states")
+    assert "root" in state.reason
+
+
+def test_what_waits_for_a_quota_is_not_told_and_no_more_than_the_quota_has_room_for():
+    core = full(
+        "{name: small, resources: {max: {vcore: 10m}}}",
+        "{name: none, resources: {max: {vcore: 1m}}}",
+    )
+    core.application("over", "root.none")
+    assert told(core.asks("over", ["o"], {"vcore": 5})) == []
+    core.application("app", "root.small")
+    assert told(core.asks("app", ["a", "b", "c"], {"vcore": 4})) == ["a", "b"]
+    responses = core.node("large", vcore=4)
+    assert [item.allocation_key for item in section(responses, "new_allocations")] == ["a"]
+    assert told(core.asks("app", ["d"], {"vcore": 4})) == []
+    core.check()
+
+
+def test_the_placeholders_of_a_gang_are_told_and_its_real_pods_are_not():
+    core = full()
+    resource = {"memory": 1, "vcore": 1}
+    core.application("g", "root.a", placeholder_ask={"vcore": 4, "memory": 4})
+    keys = [f"ph-{at}" for at in range(4)]
+    responses = core.asks("g", keys, resource, placeholder=True, task_group_name="tg")
+    assert told(responses) == keys  # it does not fit the cluster as a whole, as it is
+    assert told(core.asks("g", ["real"], resource, task_group_name="tg")) == []
+    assert told(core.node("tiny", vcore=1, memory=1)) == []
+
+
+def test_an_ask_that_comes_back_is_told_anew():
+    core = full()
+    core.application("app", "root.a")
+    core.asks("app", ["a"], {"vcore": 2})
+    failed = TerminationType.SCHEDULING_FAILED_ON_RM
+    core.asks("filler", ["g"], {"vcore": 1})
+    core.update(releases=(AllocationRelease("filler", "f", TerminationType.STOPPED_BY_RM),))
+    assert told(core.asks("app", ["b"], {"vcore": 8})) == ["b"]
+    responses = core.update(releases=(AllocationRelease("app", "a", failed, message="x"),))
+    assert [item.allocation_key for item in section(responses, "new_allocations")]
+    core.check()
+
+
+def test_a_bucket_of_many_applications_is_looked_at_a_part_at_a_time(monkeypatch):
+    monkeypatch.setattr(outstanding, "MAX_GROUPS", 2)
+    core = full()
+    seen = []
+    for at in range(5):
+        core.application(f"app-{at}", "root.a")
+        seen += told(core.asks(f"app-{at}", [f"a-{at}"], {"vcore": 5}))
+    assert sorted(seen) == [f"a-{at}" for at in range(5)]
+    core.check()
