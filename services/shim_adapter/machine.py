@@ -109,7 +109,8 @@ class ShimMachine:
         """Save what has changed; only then may the answers go out."""
         if self._save is not None:
             self._save(self.world)
-        self.world.forget_changes()
+        else:
+            self.world.forget_changes()
         return []
 
     def next_due_ns(self) -> int | None:

@@ -72,9 +72,9 @@ def _count_existing(
     if key in application.allocations:
         _resize(partition, application, key, allocation.resource_per_alloc)
         return
-    partition.take_ask(application, key)
+    was_asked = partition.take_ask(application, key) is not None
     partition.learn(allocation.constraints)
-    if allocation.placeholder:
+    if allocation.placeholder and not was_asked:
         application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
     partition.count_in(application, allocation, node)
     if allocation.released:

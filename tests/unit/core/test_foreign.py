@@ -203,6 +203,21 @@ def test_a_placeholder_that_could_not_be_bound_is_asked_for_again_and_counted_on
     core.check()
 
 
+def test_a_placeholder_that_somebody_else_bound_is_counted_once():
+    core = Core()
+    core.node("n", memory=1)
+    core.node("m", memory=1)
+    core.gang("g", 2, {"memory": 1})
+    core.update(releases=(AllocationRelease("g", "g-ph-1", FAILED),))
+    application = core.partition.applications["g"]
+    elsewhere = Allocation(
+        "g-ph-1", "g", "n", {"memory": 1}, placeholder=True, task_group_name="tg"
+    )
+    core.update(allocations=(elsewhere,))
+    assert application.task_groups["tg"].count == 2
+    core.check()
+
+
 def test_a_real_pod_that_could_not_be_bound_takes_the_place_of_the_next_placeholder():
     core = Core()
     core.node("n", memory=2)

@@ -23,7 +23,7 @@ from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServe
 PAGE = 500
 GONE = 410
 _NOT_ALLOWED = (401, 403, 404)
-ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
 _LONG_ENOUGH_SECONDS = 0.5  # a watch that lasted so long was a good one
@@ -142,6 +142,7 @@ class Reflector:
                 await self._emit(DELETED, item)
             elif event["type"] in (ADDED, MODIFIED):
                 await self._report(item)
+            # A bookmark is nothing but its version.
             self._version = item["metadata"].get("resourceVersion") or self._version
 
 

@@ -52,7 +52,7 @@ from shared.messages.protocol import Tick
 from shared.runtime.host import Host
 
 LEASE = "muster-shim-adapter"
-NOT_FOUND, CONFLICT = 404, 409
+NOT_FOUND = 404
 _RETRY_SECONDS = 1.0
 log = structlog.get_logger("muster.kubernetes")
 
@@ -102,12 +102,8 @@ class Session:
             group.create_task(self._serve(host_of))
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
-                if reflector.source.kind != "pods":
-                    await self._listed(reflector)
-
-    async def _listed(self, reflector: Reflector) -> None:
-        """Wait for a list; what a pod means hangs on the objects listed before it."""
-        await reflector.is_listed.wait()
+                # What a pod means hangs on the objects that are listed before it.
+                await reflector.is_listed.wait()
 
     async def _serve(self, host_of: Callable[[], Host | None]) -> None:
         cluster = self.cluster
