@@ -305,9 +305,9 @@ class Double:
         told[what](**body)
         return _json({})
 
-    def submit(self, count: int, queue: str) -> None:
-        """Make pods of ours, all at once."""
-        for at in range(count):
+    def submit(self, count: int, queue: str, first: int = 0) -> None:
+        """Make pods of ours, all at once; ``first`` is the number of the first of them."""
+        for at in range(first, first + count):
             labels = {"applicationId": f"app-{at % 10}", "queue": queue}
             pod = a_pod(f"mine-{at:06d}", cpu="10m", labels=labels)
             pods.admit(self.store, pod)

@@ -42,6 +42,7 @@ class Muster:
         self.broker = MemoryBroker()
         self.cluster = self._make()
         self._running: asyncio.Task[None] | None = None
+        self._counted: list[object] = []
 
     def _make(self) -> LocalCluster:
         self.kubernetes = KubernetesService(self.access, instance="shim-test")
@@ -95,6 +96,9 @@ class Muster:
         """Count from now on what is bound, as the resource manager confirms it."""
         self.bound = 0
         mirror = self.cluster.shim_machine.mirror
+        if mirror in self._counted:
+            return
+        self._counted.append(mirror)
         hear = mirror._reports[PodBound]
 
         def counted(news) -> None:

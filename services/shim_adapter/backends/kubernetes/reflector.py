@@ -26,6 +26,7 @@ _NOT_ALLOWED = (401, 403, 404)
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
+_IN_ONE_BREATH = 20
 _LONG_ENOUGH_SECONDS = 0.5  # a watch that lasted so long was a good one
 _LISTS = Counter("muster_kubernetes_lists", "Times that objects were listed anew", ["kind"])
 _BREAKS = Counter("muster_kubernetes_watch_breaks", "Watches that broke off", ["kind"])
@@ -58,6 +59,7 @@ class Reflector:
         self._client = client
         self._emit = emit
         self._version = ""
+        self._reported = 0
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -93,6 +95,12 @@ class Reflector:
         else:
             log.info("watching again", kind=self.source.kind, error=str(error))
 
+    async def _breathe(self) -> None:
+        """Let others have their turn: what has been read already would be taken in without one."""
+        self._reported += 1
+        if self._reported % _IN_ONE_BREATH == 0:
+            await asyncio.sleep(0)
+
     async def _list(self) -> None:
         """List everything in pages, and report what differs from what was seen before."""
         _LISTS.labels(self.source.kind).inc()
@@ -103,6 +111,7 @@ class Reflector:
             for item in page.get("items") or ():
                 found[_key(item)] = None
                 await self._report(item)
+                await self._breathe()
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
                 break
@@ -142,6 +151,7 @@ class Reflector:
                 await self._emit(DELETED, item)
             elif event["type"] in (ADDED, MODIFIED):
                 await self._report(item)
+            await self._breathe()
             # A bookmark is nothing but its version.
             self._version = item["metadata"].get("resourceVersion") or self._version
 
