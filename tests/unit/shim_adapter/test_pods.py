@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from services.shim_adapter.records import ApplicationRecord
+from services.shim_adapter.mirror.gangs import missing_placeholders
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationRecord, PodRecord
 from services.shim_adapter.translation.manifests import translate
 from services.shim_adapter.translation.placeholders import placeholder_pod
 from services.shim_adapter.translation.pods import pod_request
@@ -116,3 +118,19 @@ def test_k02_k05_a_placeholder_is_named_and_labelled_as_yunikorn_does():
     assert placeholder_pod(application, group, "cause") == made
     long = placeholder_pod(ApplicationRecord("a" * 63, 1), TaskGroupSpec("g" * 63, 1, {}), "c")
     assert len(long.name) <= 63
+
+
+def test_k_05_every_placeholder_that_is_missing_is_made_and_none_that_is_there():
+    groups = tuple(TaskGroupSpec(f"test-group-{n}", n * 10, {"vcore": 500}) for n in (1, 2))
+    application = ApplicationRecord("app01", 1, task_groups=groups)
+    world = World()
+    made = missing_placeholders(world, application)
+    names = [call.spec.name for call in made]
+    assert len(set(names)) == 30
+    assert sum(name.startswith("tg-app01-test-group-1-") for name in names) == 10
+    for call in made[:3]:
+        world.add_pod(PodRecord(call.uid, call.spec, 1, 1))
+    again = missing_placeholders(world, application)
+    assert len(again) == 27
+    assert [call.spec.task_group_name for call in again].count("test-group-1") == 7
+    assert not set(names) & {call.spec.name for call in again}
