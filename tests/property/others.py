@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from services.core.scheduler.conversions import ask_of
+from shared.messages.conversions import ask_of
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from tests.property.material import RESOURCES, TAGS
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from services.core.scheduler import events, foreign, quota_preemption
 from services.core.scheduler.application import Application
-from services.core.scheduler.conversions import ask_of
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
+from shared.messages.conversions import ask_of
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,

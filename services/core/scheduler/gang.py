@@ -12,7 +12,6 @@ Source: contract section 3.3; cases G-01 to G-28.
 from dataclasses import replace
 
 from services.core.scheduler.application import Application
-from services.core.scheduler.conversions import allocation_of
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.lifecycle import (
     after_placeholders_changed,
@@ -26,6 +25,7 @@ from services.core.scheduler.settings import WHOLE_GANG
 from services.core.scheduler.shapes import Ask, AskGroup
 from services.core.scheduler.task_groups import Replacement
 from services.core.scheduler.users import first_full, first_shortage
+from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, AllocationAskRelease, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal

@@ -7,7 +7,6 @@ node, application and queue in step and tell the outbox. Nothing here decides an
 from dataclasses import dataclass, field, replace
 
 from services.core.scheduler.application import Application
-from services.core.scheduler.conversions import allocation_of
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
@@ -19,6 +18,7 @@ from services.core.scheduler.thrash import EvictionWatch
 from services.core.scheduler.users import UserTable
 from services.core.scheduler.views import allocation_state, ask_state
 from shared.messages.constraints import Constraints
+from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
