@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 
+DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000  # contract section 3.3
+
 
 class TerminationType(StrEnum):
     """Why an allocation or an ask ends; both directions use the same words."""

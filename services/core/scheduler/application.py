@@ -19,13 +19,17 @@ from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.shapes import Ask, AskGroup, Shape
 from services.core.scheduler.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.users import Owner
-from shared.messages.interface import AddApplicationRequest, Allocation, GangSchedulingStyle
+from shared.messages.interface import (
+    DEFAULT_PLACEHOLDER_TIMEOUT_MS,
+    AddApplicationRequest,
+    Allocation,
+    GangSchedulingStyle,
+)
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI
 
-DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
 _SCHEDULING_STATES = (
     ApplicationState.ACCEPTED,

@@ -8,9 +8,8 @@ the core has accepted it (``BoundPlaceholders.has_started``). Source: contract s
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, PodRecord
-from shared.model.units import seconds
-
-_DEFAULT_TIMEOUT_SECONDS = 900
+from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS
+from shared.model.units import milliseconds
 
 
 def applications(world: World, configuration: Configuration, now_ns: int) -> None:
@@ -34,8 +33,8 @@ def _take_up(world: World, application: ApplicationRecord, now_ns: int) -> None:
     pods = world.pods_of(application.application_id)
     bound = [pod.bound_ns or pod.created_ns for pod in pods if pod.spec.placeholder and pod.node]
     application.reservation_start_ns = min(bound, default=0)
-    timeout = application.placeholder_timeout_seconds or _DEFAULT_TIMEOUT_SECONDS
-    is_late = now_ns > application.created_ns + seconds(timeout)
+    timeout_ms = application.placeholder_timeout_seconds * 1000 or DEFAULT_PLACEHOLDER_TIMEOUT_MS
+    is_late = now_ns > application.created_ns + milliseconds(timeout_ms)
     has_placeholders = any(pod.spec.placeholder for pod in pods)
     runs = any(pod.node and not pod.spec.placeholder for pod in pods)
     if application.task_groups and is_late and not has_placeholders and not runs:
