@@ -78,9 +78,9 @@ def queue_key(
     allocated: Sequence[int] = queue.allocated
     if popped is not None:
         allocated = minus(allocated, popped)
-    shares = [queue.fair_share[at] for at in range(session.width)]
     is_over = all(
-        share != UNLIMITED and value > share for value, share in zip(allocated, shares, strict=True)
+        share != UNLIMITED and value > share
+        for value, share in zip(allocated, queue.fair_share, strict=True)
     )
     with_job = plus(allocated, request)
     allocatable = queue.all_allocatable
@@ -99,7 +99,32 @@ def queue_key(
     )
 
 
-class JobOrder:
+class _QueueOrder:
+    """Jobs by leaf queue, the next of each on top; whose turn it is is the order's own affair."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tops: list[Queue] = session.roots()
+        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
+
+    def _next_of(self, queues: list[Queue]) -> Job | None:
+        """Return the next job of the queue whose turn it is, or None when there is none."""
+        jobs = [(queue, job) for queue in queues if (job := self._next_in(queue)) is not None]
+        if len(jobs) <= 1:
+            return jobs[0][1] if jobs else None
+        return self._choose(jobs)
+
+    def _next_in(self, queue: Queue) -> Job | None:
+        if queue.children:
+            return self._next_of(queue.children)
+        waiting = self._waiting.get(queue)
+        return waiting[0][1] if waiting else None
+
+    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+        raise NotImplementedError
+
+
+class JobOrder(_QueueOrder):
     """Jobs that wait, taken one by one from the queue whose turn it is."""
 
     def __init__(
@@ -108,14 +133,12 @@ class JobOrder:
         jobs: Iterable[Job],
         tasks_of: Callable[[Job], list[Task]] = tasks_to_allocate,
     ) -> None:
-        self._session = session
+        super().__init__(session)
         self._tasks_of = tasks_of
-        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
         for job in jobs:
             self._waiting.setdefault(job.queue, []).append((self._key(job), job))
         for waiting in self._waiting.values():
             heapify(waiting)
-        self._tops: list[Queue] = session.roots()
 
     def push(self, job: Job) -> None:
         """Put a job back."""
@@ -127,17 +150,14 @@ class JobOrder:
 
     def pop(self) -> Job | None:
         """Take the next job, or None when there is none."""
-        best = self._best_of(self._tops)
+        best = self._next_of(self._tops)
         if best is None:
             return None
         heappop(self._waiting[best.queue])
         return best
 
-    def _best_of(self, queues: list[Queue]) -> Job | None:
-        """Return the next job of the queue that comes first, with that job."""
-        jobs = [(queue, job) for queue in queues if (job := self._best_in(queue)) is not None]
-        if len(jobs) <= 1:
-            return jobs[0][1] if jobs else None
+    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+        """Return the job of the queue that comes first with it."""
 
         def key(item: tuple[Queue, Job]) -> QueueKey:
             request = request_of(self._tasks_of(item[1]), self._session.width)
@@ -145,17 +165,11 @@ class JobOrder:
 
         return min(jobs, key=key)[1]
 
-    def _best_in(self, queue: Queue) -> Job | None:
-        if queue.children:
-            return self._best_of(queue.children)
-        waiting = self._waiting.get(queue)
-        return waiting[0][1] if waiting else None
-
 
 Unit = tuple[Job, list[Task]]
 
 
-class VictimOrder:
+class VictimOrder(_QueueOrder):
     """Victims, a unit at a time: the surplus task of an elastic job, else a whole job.
 
     The order is the reverse of the one in which jobs are served; what was taken already counts as
@@ -163,10 +177,9 @@ class VictimOrder:
     """
 
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
-        self._session = session
+        super().__init__(session)
         self._nothing = (0,) * session.width
         self._left: dict[Job, dict[Task, None]] = {}
-        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
         self._popped: dict[Queue, Amount] = {}
         for job in jobs:
             self._left[job] = dict.fromkeys(task for task in job.tasks if is_placed(task))
@@ -176,7 +189,7 @@ class VictimOrder:
 
     def pop(self) -> Unit | None:
         """Take the next unit, or None when there is none."""
-        job = self._worst_of(self._session.roots())
+        job = self._next_of(self._tops)
         if job is None:
             return None
         left = self._left[job]
@@ -199,19 +212,11 @@ class VictimOrder:
         elasticity = bool(job.group.surplus(left)) if is_satisfied else -1
         return (job.priority, -elasticity, -job.number)
 
-    def _worst_of(self, queues: list[Queue]) -> Job | None:
-        jobs = [(queue, job) for queue in queues if (job := self._worst_in(queue)) is not None]
-        if len(jobs) <= 1:
-            return jobs[0][1] if jobs else None
+    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+        """Return the job of the queue that comes last with what was taken gone."""
 
         def key(item: tuple[Queue, Job]) -> QueueKey:
             popped = self._popped.get(item[0])
             return queue_key(self._session, item[0], self._nothing, popped)
 
         return max(jobs, key=key)[1]
-
-    def _worst_in(self, queue: Queue) -> Job | None:
-        if queue.children:
-            return self._worst_of(queue.children)
-        waiting = self._waiting.get(queue)
-        return waiting[0][1] if waiting else None
