@@ -6,7 +6,9 @@ Retry-After holds every request back for as long as it says.
 """
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -22,6 +24,11 @@ LONGEST_HOLD_SECONDS = 30.0
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+def jittered(seconds: float) -> float:
+    """Return a pause of about so long, so that many who wait do not come back as one."""
+    return seconds * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
 
 
 class ApiServerError(Exception):
@@ -77,7 +84,7 @@ class ApiClient:
                     timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
                 ) as response:
                     answer = await response.read()
-                    if response.status >= 400:  # noqa: PLR2004 - HTTP's own line
+                    if response.status >= HTTPStatus.BAD_REQUEST:
                         raise self._error(response, answer)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise ApiServerError(0, "", f"no answer to {method} {path}: {error!r}") from error
@@ -94,7 +101,7 @@ class ApiClient:
                 headers=self._headers(""),
                 timeout=timeout,
             ) as response:
-                if response.status >= 400:  # noqa: PLR2004 - HTTP's own line
+                if response.status >= HTTPStatus.BAD_REQUEST:
                     raise self._error(response, await response.read())
                 async for line in response.content:
                     event = _parsed(line)

@@ -10,10 +10,10 @@ Limits: WORKERS requests at a time for what must be done, one for notes.
 """
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -26,6 +26,7 @@ from services.shim_adapter.backends.kubernetes.client import (
     STRATEGIC_PATCH,
     ApiClient,
     ApiServerError,
+    jittered,
 )
 from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound, NotCreated, Observed
 from services.shim_adapter.backends.kubernetes.volumes import SELECTED_NODE
@@ -34,8 +35,6 @@ from services.shim_adapter.records import PodRecord
 WORKERS = IN_FLIGHT - 2
 MAX_NOTES = 10_000
 VOLUME_SECONDS = 600.0  # a volume that is not made by then: the pod is given another place
-CONFLICT, NOT_FOUND = 409, 404
-TOO_MANY = 429
 _PAUSE_SECONDS = (0.1, 10.0)
 _REFUSED_PAUSE_SECONDS = (0.5, 60.0)
 _DONE = Counter(
@@ -136,9 +135,8 @@ class Operations:
                 pod=f"{operation.pod.spec.namespace}/{operation.pod.spec.name}",
                 error=str(error),
             )
-        delay = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
         loop = asyncio.get_running_loop()
-        loop.call_later(delay, self._ready.put_nowait, operation.pod.uid)
+        loop.call_later(jittered(pause), self._ready.put_nowait, operation.pod.uid)
 
     # --- binding --------------------------------------------------------------------------------
 
@@ -148,7 +146,7 @@ class Operations:
         try:
             await self._client.request("POST", pod_path(operation.pod, "binding"), operation.body)
         except ApiServerError as error:
-            if error.code == TOO_MANY:
+            if error.code == HTTPStatus.TOO_MANY_REQUESTS:
                 raise
             if not await self._is_bound(operation, error):
                 return
@@ -185,13 +183,13 @@ class Operations:
 
         Raises ApiServerError when it is not known, or when the same bind may be tried again.
         """
-        if not (error.is_transient or error.code == CONFLICT):
+        if not (error.is_transient or error.code == HTTPStatus.CONFLICT):
             self._refuse(operation, error.message)
             return False
         try:
             pod = await self._client.request("GET", pod_path(operation.pod))
         except ApiServerError as reading:
-            if reading.code != NOT_FOUND:
+            if reading.code != HTTPStatus.NOT_FOUND:
                 raise
             self._refuse(operation, reading.message)
             return False
@@ -223,7 +221,7 @@ class Operations:
         except ApiServerError as error:
             if error.is_transient:
                 raise
-            if error.code != CONFLICT:  # else it was created, and the answer was lost
+            if error.code != HTTPStatus.CONFLICT:  # else it was created, and the answer was lost
                 _DONE.labels("create", "refused").inc()
                 self._report(NotCreated(operation.pod.spec.application_id, str(error)))
                 return
@@ -247,7 +245,7 @@ class Operations:
         try:
             await self._client.request(method, path, operation.body, content_type=content_type)
         except ApiServerError as error:
-            if error.code not in (NOT_FOUND, CONFLICT):
+            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
         _DONE.labels(operation.what, "done").inc()
 

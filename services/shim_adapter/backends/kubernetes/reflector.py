@@ -13,16 +13,16 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import structlog
 from prometheus_client import Counter
 
-from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError, jittered
 
 PAGE = 500
-GONE = 410
-_NOT_ALLOWED = (401, 403, 404)
+_NOT_ALLOWED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
@@ -72,14 +72,14 @@ class Reflector:
                     self.is_listed.set()
                 await self._watch()
             except ApiServerError as error:
-                if error.code == GONE:
+                if error.code == HTTPStatus.GONE:
                     self._version = ""
                 _BREAKS.labels(self.source.kind).inc()
                 self._tell(error)
             lasted = asyncio.get_running_loop().time() - started
             if lasted > _LONG_ENOUGH_SECONDS:
                 pause = _PAUSE_SECONDS[0]
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+            await asyncio.sleep(jittered(pause))
             if lasted <= _LONG_ENOUGH_SECONDS:
                 pause = min(2 * pause, _PAUSE_SECONDS[1])
 

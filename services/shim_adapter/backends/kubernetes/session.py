@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -52,7 +53,6 @@ from shared.messages.protocol import Tick
 from shared.runtime.host import Host
 
 LEASE = "muster-shim-adapter"
-NOT_FOUND = 404
 _RETRY_SECONDS = 1.0
 log = structlog.get_logger("muster.kubernetes")
 
@@ -166,7 +166,7 @@ class Session:
         try:
             lease = await self._client.request("GET", f"{leases}/{LEASE}")
         except ApiServerError as error:
-            if error.code != NOT_FOUND:
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
