@@ -194,11 +194,10 @@ class ClusterMirror(Moves):
 
     def _on_bind_refused(self, news: BindRefused) -> None:
         """Give an allocation back: it waits again, at the place that it had."""
-        pod, why = news.pod, TerminationType.SCHEDULING_FAILED_ON_RM
+        pod = news.pod
         self.refused_binds += 1
         self._bound.forget(pod)
-        release = AllocationRelease(pod.spec.application_id, pod.uid, why, message=news.reason)
-        self._send(releases=(release,))
+        self._release(pod, TerminationType.SCHEDULING_FAILED_ON_RM, news.reason)
         self._asked[pod.uid] = None
 
     def _on_placeholder_failed(self, news: PlaceholderFailed) -> None:

@@ -263,10 +263,13 @@ class KubernetesCluster:
         """Forget a pod that has run to its end: it holds nothing."""
         news: list[News] = [] if pod.has_ended else [PodEnded(pod)]
         pod.phase = phase
+        self._forget(pod)
+        return news
+
+    def _forget(self, pod: PodRecord) -> None:
         self._binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
         self.volumes.is_over(pod)
-        return news
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
         """Compare where a pod is with where it was decided to be."""
@@ -296,13 +299,11 @@ class KubernetesCluster:
 
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
         self._notes.forget(seen.uid)
-        self._binding.pop(seen.uid, None)
         self.volumes.deleted(seen.uid)
         pod = self.world.pods.get(seen.uid)
         if pod is None:
             return []
-        self.world.drop_pod(pod)
-        self.volumes.is_over(pod)
+        self._forget(pod)
         return [PodGone(pod)]
 
     def _on_bound(self, seen: Bound, _: int) -> list[News]:

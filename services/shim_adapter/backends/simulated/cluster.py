@@ -89,8 +89,7 @@ class SimulatedCluster:
                 raise CommandRefusedError(
                     f'pods "{spec.name}" already exists in namespace {spec.namespace}'
                 )
-        if len(self.world.pods) + len(pods) > MAX_PODS:
-            raise CommandRefusedError(f"the cluster has room for {MAX_PODS} pods")
+        self._check_room(len(pods))
         news: list[News] = []
         for at, spec in enumerate(pods):
             existing = self.world.pod_named(spec.namespace, spec.name)
@@ -107,8 +106,7 @@ class SimulatedCluster:
         for pod in known:
             if pod is not None and (pod.node != node or not pod.spec.foreign):
                 raise CommandRefusedError(f'pods "{pod.spec.name}" already exists elsewhere')
-        if len(self.world.pods) + len(pods) > MAX_PODS:
-            raise CommandRefusedError(f"the cluster has room for {MAX_PODS} pods")
+        self._check_room(len(pods))
         news: list[News] = []
         for at, (spec, pod) in enumerate(zip(pods, known, strict=True)):
             if pod is not None:
@@ -222,6 +220,10 @@ class SimulatedCluster:
         return news
 
     # --- pods -----------------------------------------------------------------------------------
+
+    def _check_room(self, count: int) -> None:
+        if len(self.world.pods) + count > MAX_PODS:
+            raise CommandRefusedError(f"the cluster has room for {MAX_PODS} pods")
 
     def _add(self, uid: str, spec: PodSpec, now_ns: int) -> PodAdded:
         self.world.pods_made += 1
