@@ -164,3 +164,21 @@ def test_names_of_claims_and_volumes_that_cannot_be_understood():
     assert volume_terms({"spec": {}}) == ()
     broken = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}}
     assert volume_terms(broken) == (NodeTerm(),)  # nowhere, rather than anywhere
+
+
+def test_claims_that_have_gone_leave_nothing_behind_and_a_volume_that_returns_is_told():
+    volumes = Volumes()
+    empty = vars(Volumes())
+    for at in range(3):
+        name = ("ns", f"c{at}")
+        volumes.see_claim(name, Claim("", "late"))
+        volumes.see_claim(name, Claim("pv", "late"))
+    volumes.name("uid", "ns", ("c1",))
+    assert volumes.see_volume("pv", ()) == ["uid"]
+    assert volumes.see_volume("pv", None) == []
+    assert volumes.see_volume("pv", ()) == ["uid"]
+    volumes.forget("uid", "ns", ("c1",))
+    for at in range(3):
+        volumes.see_claim(("ns", f"c{at}"), None)
+    volumes.see_volume("pv", None)
+    assert vars(volumes) == empty

@@ -56,24 +56,28 @@ class Volumes:
         self.volumes: dict[str, tuple[NodeTerm, ...]] = {}
         self.classes: dict[str, StorageClass] = {}
         self.claimants: dict[Name, dict[str, None]] = {}
-        self._claims_of: dict[str, set[Name]] = {}  # by volume
+        self._claims_of: dict[str, dict[Name, None]] = {}  # by volume, of bound claims
 
     def see_claim(self, name: Name, claim: Claim | None) -> list[str]:
         """Take a claim in, or that it has gone; return the pods that it concerns."""
-        if claim is None:
-            self.claims.pop(name, None)
-        elif self.claims.get(name) == claim:
-            return []
-        else:
+        before = self.claims.pop(name, None)
+        if before is not None:
+            self._unlink(name, before.volume)
+        if claim is not None:
             self.claims[name] = claim
-            self._claims_of.setdefault(claim.volume, set()).add(name)
-        return list(self.claimants.get(name, ()))
+            if claim.volume:
+                self._claims_of.setdefault(claim.volume, {})[name] = None
+        return [] if claim == before else list(self.claimants.get(name, ()))
+
+    def _unlink(self, name: Name, volume: str) -> None:
+        claims = self._claims_of.get(volume, {})
+        if claims.pop(name, volume) is None and not claims:
+            del self._claims_of[volume]
 
     def see_volume(self, name: str, terms: tuple[NodeTerm, ...] | None) -> list[str]:
         """Take a volume in, or that it has gone; return the pods that it concerns."""
         if terms is None:
             self.volumes.pop(name, None)
-            self._claims_of.pop(name, None)
             return []
         if self.volumes.get(name) == terms:
             return []
