@@ -254,6 +254,7 @@ class SchedulerSettings(_Strict):
     gangAdmission: Literal["whole", "partial"] = "whole"  # noqa: N815
     reservations: Literal["enabled", "disabled"] = "enabled"
     reservationDelay: str = "2s"  # noqa: N815
+    maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
     policy: Literal["yunikorn", "kai"] = "yunikorn"

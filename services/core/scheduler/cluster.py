@@ -38,6 +38,7 @@ def take_in(partition: Partition, info: NodeInfo) -> None:
         node.schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
         partition.nodes.refresh(node)
         partition.node_improved(node)
+        partition.look_for_reservations()
 
 
 def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
@@ -66,6 +67,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
     partition.capacity_changed()
     partition.heed_domains()
     partition.node_improved(node)
+    partition.look_for_reservations()
 
 
 def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
@@ -81,6 +83,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
         partition.nodes.relabelled()
         partition.heed_domains()
     partition.node_improved(node)
+    partition.look_for_reservations()
 
 
 def _remove(partition: Partition, node: Node) -> None:

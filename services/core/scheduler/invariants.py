@@ -141,13 +141,22 @@ def _reservations(partition: Partition) -> Iterator[str]:
 
 
 def _reserved_nodes(partition: Partition) -> Iterator[str]:
+    book, ordinary = partition.reserved_nodes, 0
+    preempted = dict.fromkeys(book.after_preemption, 0)
+    if [entry[0] for entry in book.by_age] != sorted(entry[0] for entry in book.by_age):
+        yield "the reservations are not in the order of their ranks"
     for node in partition.nodes.nodes.values():
-        ordinary = [held for held in node.reservations.values() if held.is_ordinary]
-        if len(ordinary) > 1 or (ordinary and len(node.reservations) > 1):
+        own = [held for held in node.reservations.values() if held.is_ordinary]
+        ordinary += len(own)
+        if len(own) > 1 or (own and len(node.reservations) > 1):
             yield f"node {node.node_id} is reserved for {list(node.reservations)}"
         for key, held in node.reservations.items():
             if held.application.reservations.get(key) is not held:
                 yield f"node {node.node_id} is reserved for {key}, which does not know"
+            if not (held.is_ordinary or held.is_required):
+                preempted[node.node_id] = preempted.get(node.node_id, 0) + 1
+    if len(book.by_age) != ordinary or book.after_preemption != preempted:
+        yield f"{len(book)} nodes are counted as reserved: {ordinary} for age, {preempted}"
 
 
 def _overlooked(partition: Partition) -> Iterator[str]:

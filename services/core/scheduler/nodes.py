@@ -279,10 +279,9 @@ class NodeTable:
 
     # --- reservations ---------------------------------------------------------------------------
 
-    def has_unreserved(self) -> bool:
-        """Return whether a schedulable node is not reserved."""
-        count = len(self._rows)
-        return bool((self._schedulable[:count] & ~self._reserved[:count]).any())
+    def schedulable_count(self) -> int:
+        """Return how many nodes are schedulable."""
+        return int(np.count_nonzero(self._schedulable[: len(self._rows)]))
 
     def best_to_reserve(self, shape: Shape) -> Node | None:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""

@@ -11,7 +11,7 @@ from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
 from services.core.scheduler.queues import Queue
-from services.core.scheduler.reservations import Reservation, unreserve
+from services.core.scheduler.reservations import Reservation, ReservedNodes, unreserve
 from services.core.scheduler.settings import Settings
 from services.core.scheduler.shapes import Ask, Bucket, Shape, ShapeTable
 from services.core.scheduler.thrash import EvictionWatch
@@ -56,6 +56,7 @@ class Partition:
     rules: PlacementRules = field(default_factory=PlacementRules)
     blocked_shapes: dict[Shape, None] = field(default_factory=dict)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
+    reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
     unplaced_gangs: dict[Application, None] = field(default_factory=dict)
@@ -235,8 +236,6 @@ class Partition:
             for shape in list(self.blocked_shapes):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
-        if self.blocked_shapes and not node.reservations:
-            self.shapes_to_reserve.update(self.blocked_shapes)
         self.replaceable.update(self.unreplaceable)
         self.unreplaceable.clear()
 
@@ -271,6 +270,10 @@ class Partition:
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
         self.outbox.touch_queue(bucket.leaf)
+
+    def look_for_reservations(self) -> None:
+        """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
+        self.shapes_to_reserve.update(self.blocked_shapes)
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""

@@ -9,18 +9,27 @@ Rule 2: a reserved node takes nothing but what it is reserved for, except that a
         then on any other.
 Rule 3: a reservation ends with its ask, its node or its application; it is given up when its
         queue has had no headroom for it for EXPIRY_NS.
-Source: contract sections 6.7 and 6.8. With ``backfill`` an ask may take room on a reserved node
-that the reservation does not lack: what it takes leaves enough of every type for what is reserved.
+Rule 4: no more nodes are reserved than the setting ``maxReservedNodes`` lets, required ones apart.
+        They go to the highest priority, as the queues on the way to the root make it, then to the
+        oldest; a higher priority takes the place of the lowest. Who has preempted has its node in
+        any case.
+Source: contract sections 6.7 and 6.8, and for rule 4 docs/adr/0027. With ``backfill`` an ask may
+take room on a reserved node that the reservation does not lack: what it takes leaves enough of
+every type for what is reserved.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.gates import Gate
-from services.core.scheduler.nodes import Node
-from services.core.scheduler.queues import Queue
-from services.core.scheduler.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.nodes import Node, matches
+from services.core.scheduler.queues import HIGHEST_PRIORITY, NO_PRIORITY, Queue
+from services.core.scheduler.shapes import Ask, AskGroup, Bucket, Shape
 from services.core.scheduler.users import first_shortage
+from shared.model.resources import fits_room
 from shared.model.units import seconds
 
 if TYPE_CHECKING:
@@ -28,11 +37,16 @@ if TYPE_CHECKING:
     from services.core.scheduler.partition import Partition
 
 EXPIRY_NS = seconds(2 * 60 * 60)
+# What orders those who want a node: priority at the root, creation, arrival. No two are alike.
+Rank = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Reservation:
-    """A node that is kept for an ask. ``waits_at`` is the gate that refused it last."""
+    """A node that is kept for an ask. ``waits_at`` is the gate that refused it last.
+
+    ``rank`` is the ask's when it was made.
+    """
 
     partition: "Partition"
     application: "Application"
@@ -42,6 +56,7 @@ class Reservation:
     is_required: bool = False
     has_preempted: bool = False
     waits_at: Gate | None = None
+    rank: Rank = (0, 0, 0)
 
     @property
     def is_ordinary(self) -> bool:
@@ -54,13 +69,63 @@ class Reservation:
         self.partition.reserved_to_try[self] = None
 
 
+@dataclass(slots=True)
+class ReservedNodes:
+    """Which nodes are reserved, those of asks that require theirs apart."""
+
+    by_age: list[tuple[Rank, Reservation]] = field(default_factory=list)  # in the order of ranks
+    after_preemption: dict[str, int] = field(default_factory=dict)  # node -> reservations there
+
+    def __len__(self) -> int:
+        return len(self.by_age) + len(self.after_preemption)
+
+    @property
+    def last(self) -> Reservation | None:
+        """Return the first that would have to make way: of the lowest priority, the youngest."""
+        return self.by_age[-1][1] if self.by_age else None
+
+    def add(self, reservation: Reservation) -> None:
+        """Count a reservation in."""
+        if reservation.is_ordinary:
+            insort(self.by_age, (reservation.rank, reservation))
+        elif not reservation.is_required:
+            name = reservation.node.node_id
+            self.after_preemption[name] = self.after_preemption.get(name, 0) + 1
+
+    def remove(self, reservation: Reservation) -> None:
+        """Count a reservation out."""
+        if reservation.is_ordinary:
+            at = bisect_left(self.by_age, reservation.rank, key=lambda entry: entry[0])
+            assert self.by_age[at][1] is reservation
+            del self.by_age[at]
+        elif not reservation.is_required:
+            name = reservation.node.node_id
+            self.after_preemption[name] -= 1
+            if not self.after_preemption[name]:
+                del self.after_preemption[name]
+
+
 def reserve(
-    partition: "Partition", application: "Application", ask: Ask, node: Node, *, is_required: bool
+    partition: "Partition",
+    application: "Application",
+    ask: Ask,
+    node: Node,
+    *,
+    is_required: bool = False,
+    has_preempted: bool = False,
 ) -> Reservation:
     """Keep a node for an ask."""
     reservation = Reservation(
-        partition, application, ask, node, partition.now_ns, is_required=is_required
+        partition,
+        application,
+        ask,
+        node,
+        partition.now_ns,
+        is_required=is_required,
+        has_preempted=has_preempted,
+        rank=_rank(application.queue, ask),
     )
+    partition.reserved_nodes.add(reservation)
     node.reservations[ask.key] = reservation
     application.reservations[ask.key] = reservation
     ask.shape.reservations[reservation] = None
@@ -84,14 +149,13 @@ def keep_freed_room(
     if ask.key in application.reservations:
         unreserve(partition, application.reservations[ask.key])
     give_back(partition, node, only_ordinary=True)
-    held = reserve(partition, application, ask, node, is_required=False)
-    held.has_preempted = True
-    return held
+    return reserve(partition, application, ask, node, has_preempted=True)
 
 
 def unreserve(partition: "Partition", reservation: Reservation) -> None:
     """End a reservation; the node is there for everybody again once it has no other."""
     key, node = reservation.ask.key, reservation.node
+    partition.reserved_nodes.remove(reservation)
     reservation.application.reservations.pop(key, None)
     reservation.ask.shape.reservations.pop(reservation, None)
     partition.reserved_to_try.pop(reservation, None)
@@ -104,6 +168,7 @@ def unreserve(partition: "Partition", reservation: Reservation) -> None:
     if node.node_id in partition.nodes.nodes:
         partition.nodes.refresh(node)
         partition.node_improved(node)
+    partition.look_for_reservations()
     partition.outbox.touch(reservation.application)
 
 
@@ -139,68 +204,127 @@ def has_room(partition: "Partition", reservation: Reservation) -> bool:
 
 
 def reserve_for_the_old(partition: "Partition") -> None:
-    """Give reservations to the asks that are old enough, in the order in which they are served.
+    """Reserve nodes for the asks that are old enough, the highest rank first, up to the bound.
 
-    Looked at are the shapes that were refused, or had a chance, since the last look. Asks that
-    are still too young set the moment of the next one.
+    Looked at are the heads of the shapes that were refused, or had a chance, since the last look.
+    Asks that are still too young set the moment of the next one.
     """
     wanted, partition.shapes_to_reserve = partition.shapes_to_reserve, {}
-    if not partition.settings.reservations or not partition.nodes.has_unreserved():
+    if not partition.settings.reservations:
         return
-    hopeful = [
-        shape
-        for shape in wanted
-        if shape.blocked_buckets
-        and not shape.constraints.required_node
-        and partition.nodes.best_to_reserve(shape) is not None
-    ]
-    for leaf in _leaves_in_order(partition.root) if hopeful else ():
-        for group in _refused_groups(leaf, hopeful):
-            _reserve_group(partition, group)
-
-
-def _leaves_in_order(queue: Queue) -> list[Queue]:
-    """Return the leaves with asks that wait, in the order in which they would be served."""
-    if not queue.pending:
-        return []
-    if queue.is_leaf:
-        return [queue]
-    children = sorted(queue.children.values(), key=queue.order_of_children())
-    return [leaf for child in children for leaf in _leaves_in_order(child)]
-
-
-def _refused_groups(leaf: Queue, shapes: list[Shape]) -> list[AskGroup]:
-    """Return the groups of some shapes that the nodes refuse, in the leaf's order."""
-    groups = [
-        group
-        for shape in shapes
-        for bucket in shape.blocked_buckets
-        if bucket.leaf is leaf
-        for group in bucket.groups
-        if group.asks and group.application.may_schedule
-    ]
-    return sorted(groups, key=lambda group: group.application.order + _head(group).order)
-
-
-def _head(group: AskGroup) -> Ask:
-    head = group.head()
-    assert head is not None
-    return head
-
-
-def _reserve_group(partition: "Partition", group: AskGroup) -> None:
-    application = group.application
-    if application.hold(group) is not None:
-        return
-    delay_ns = partition.settings.reservation_delay_ns
-    for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
-        if ask.key in application.reservations:
-            continue
-        due_ns = ask.created_ns + delay_ns
-        if due_ns > partition.now_ns:
-            partition.look_for_old_asks_at(due_ns)
-            continue
+    most = partition.settings.max_reserved_nodes(partition.nodes.schedulable_count())
+    last = partition.reserved_nodes.last
+    if len(partition.reserved_nodes) >= most and (
+        last is None or partition.root.highest <= -last.rank[0]
+    ):
+        return  # nobody who waits is above the lowest that has a node
+    without_node: dict[Shape, None] = {}
+    for rank, group, ask in _in_rank_order(partition, wanted, most, without_node):
         node = partition.nodes.best_to_reserve(ask.shape)
-        if node is None:
+        if len(partition.reserved_nodes) >= most:
+            if not _outranks(rank, partition.reserved_nodes.last):
+                return
+            if _take_place(partition, group, ask, node):
+                return  # what waits has changed: the rest in the next look, which is due now
+        elif node is not None:
+            reserve(partition, group.application, ask, node)
+            continue
+        without_node[ask.shape] = None
+
+
+def _outranks(rank: Rank, last: Reservation | None) -> bool:
+    """Return whether a priority is above that of the reservation which would make way."""
+    return last is not None and rank[0] < last.rank[0]
+
+
+def _take_place(partition: "Partition", group: AskGroup, ask: Ask, node: Node | None) -> bool:
+    """Reserve a node for an ask instead of for the last in rank; False when none could hold it."""
+    last = partition.reserved_nodes.last
+    assert last is not None
+    if node is None and _could_hold(last.node, ask.shape):
+        node = last.node
+    if node is None:
+        return False
+    unreserve(partition, last)
+    reserve(partition, group.application, ask, node)
+    return True
+
+
+def _could_hold(node: Node, shape: Shape) -> bool:
+    return (
+        node.schedulable
+        and fits_room(node.capacity, shape.resource)
+        and matches(shape.constraints, node)
+    )
+
+
+def _rank(leaf: Queue, ask: Ask) -> Rank:
+    """Return an ask's rank. Its priority is what the queues below the root make of it (6.4)."""
+    priority = ask.request.priority
+    for queue in leaf.lineage():
+        if queue.parent is not None:
+            offset = queue.settings.priority_offset
+            priority = offset if queue.settings.priority_fence else priority + offset
+            priority = max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority))
+    return (-priority, ask.created_ns, ask.sequence)
+
+
+_Head = tuple[Rank, AskGroup, Ask, Iterator[tuple[AskGroup, Ask]]]
+
+
+def _in_rank_order(
+    partition: "Partition", shapes: dict[Shape, None], most: int, without_node: dict[Shape, None]
+) -> Iterator[tuple[Rank, AskGroup, Ask]]:
+    """Yield the asks of some shapes that want a node, the highest rank of every bucket's first.
+
+    Shapes that are entered in ``without_node`` are read no further. The buckets must not change
+    meanwhile; reservations may be made.
+    """
+    heads: list[_Head] = []
+    buckets = [
+        bucket
+        for shape in shapes
+        if not shape.constraints.required_node
+        for bucket in shape.blocked_buckets
+    ]
+    for bucket in buckets:
+        _push_next(heads, _old_asks(partition, bucket, most))
+    while heads:
+        rank, group, ask, rest = heappop(heads)
+        if ask.shape not in without_node:
+            yield rank, group, ask
+        if ask.shape not in without_node:  # it may have been entered meanwhile
+            _push_next(heads, rest)
+
+
+def _push_next(
+    heads: list[_Head],
+    asks: Iterator[tuple[AskGroup, Ask]],
+) -> None:
+    for group, ask in asks:
+        heappush(heads, (_rank(group.bucket.leaf, ask), group, ask, asks))
+        return
+
+
+def _old_asks(partition: "Partition", bucket: Bucket, most: int) -> Iterator[tuple[AskGroup, Ask]]:
+    """Yield a bucket's asks that are old enough and have no node yet, in the leaf's order.
+
+    Those that wait behind ``most`` others are not looked at, be those still too young: they would
+    be given no node before them.
+    """
+    young = 0
+    for group in bucket.in_order():
+        application = group.application
+        if not application.may_schedule or application.hold(group) is not None:
+            continue
+        for ask in group.in_order():
+            if ask.key in application.reservations:
+                continue
+            due_ns = ask.created_ns + partition.settings.reservation_delay_ns
+            if due_ns > partition.now_ns:
+                partition.look_for_old_asks_at(due_ns)
+                young += 1
+                break
+            yield group, ask
+        if young > most:
             return
-        reserve(partition, application, ask, node, is_required=False)

@@ -234,7 +234,7 @@ class Scheduler:
             dynamic_queues.clean_up(partition)
         elif kind is TimerKind.RESERVATION:
             partition.reservations_due_ns = 0
-            partition.shapes_to_reserve.update(partition.blocked_shapes)
+            partition.look_for_reservations()
         elif kind is TimerKind.PREEMPTION:
             preemption.look(partition)
         elif kind is TimerKind.QUOTA:

@@ -1,5 +1,6 @@
 """Muster's own scheduler settings, beside queues.yaml."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
 ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
 RESERVATION_DELAY_NS = seconds(2)
+RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
+_COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 STALENESS_GRACE_NS = seconds(60)
 
 
@@ -23,9 +26,11 @@ class Settings:
     ``gang_admission``: a gang starts its placeholders when the whole of it fits the headroom
     (``whole``), or as far as they fit (``partial``, as YuniKorn does; contract case G-23).
     ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
-    has the room for gets a node of its own. ``backfill``: small asks may use a reserved node
-    where that takes nothing the reservation lacks. ``filters_state_aware``: a leaf sorted
-    ``stateaware`` starts one new application at a time, instead of being plain fifo.
+    has the room for gets a node of its own. ``reserved_nodes_least`` and
+    ``reserved_nodes_percent``: of how many nodes, the larger of the two. ``backfill``: small asks
+    may use a reserved node where that takes nothing the reservation lacks.
+    ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
+    instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
     mixture; ``actions`` which may be tried, in their order. ``staleness_grace_ns`` is how long a
     gang may run below its minimum under ``kai``; negative is for ever.
@@ -34,29 +39,47 @@ class Settings:
     gang_admission: str = WHOLE_GANG
     reservations: bool = True
     reservation_delay_ns: int = RESERVATION_DELAY_NS
+    reserved_nodes_least: int = RESERVED_NODES_LEAST
+    reserved_nodes_percent: int = RESERVED_NODES_PERCENT
     backfill: bool = False
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = ACTIONS
     staleness_grace_ns: int = STALENESS_GRACE_NS
 
+    def max_reserved_nodes(self, schedulable: int) -> int:
+        """Return how many nodes may be reserved, of so many that are schedulable."""
+        return max(self.reserved_nodes_least, schedulable * self.reserved_nodes_percent // 100)
+
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
     values = dict(pairs)
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
+    least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     return Settings(
         gang_admission=(
             PARTIAL_GANG if values.get("gangAdmission") == PARTIAL_GANG else WHOLE_GANG
         ),
         reservations=values.get("reservations") != "disabled",
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
+        reserved_nodes_least=least,
+        reserved_nodes_percent=percent,
         backfill=values.get("backfill") == "enabled",
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=KAI if values.get("policy") == KAI else YUNIKORN,
         actions=_actions(values.get("actions", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
     )
+
+
+def _reserved_nodes(text: str) -> tuple[int, int]:
+    """Return the count and the share of ``12`` or ``5%``; a share of any is one node at least."""
+    found = _COUNT_OR_SHARE.fullmatch(text)
+    amount = int(found[1]) if found else -1
+    if not found or (found[2] and amount > 100):  # noqa: PLR2004 - per cent
+        return RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT
+    return (min(amount, 1), amount) if found[2] else (amount, 0)
 
 
 def _grace(text: str) -> int:

@@ -11,7 +11,7 @@ creation. A bucket orders the heads of its groups by their applications.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,19 @@ ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels]
 # What orders asks in a leaf: the application's key, then the ask's.
 EntryKey = tuple[Any, ...]
 SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
+
+
+def in_heap_order(heap: list[Any]) -> Iterator[Any]:
+    """Yield a heap's entries, the smallest first, and leave the heap as it is.
+
+    The first k cost O(k log k), however many there are. The heap must not change meanwhile.
+    """
+    frontier = [(heap[0], 0)] if heap else []
+    while frontier:
+        entry, at = heappop(frontier)
+        yield entry
+        for child in range(2 * at + 1, min(2 * at + 3, len(heap))):
+            heappush(frontier, (heap[child], child))
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -118,6 +131,13 @@ class AskGroup:
             heappop(self._heap)
         return None
 
+    def in_order(self) -> Iterator[Ask]:
+        """Yield the asks, the first first; no ask may come or go meanwhile."""
+        for order, key in in_heap_order(self._heap):
+            ask = self.asks.get(key)
+            if ask is not None and ask.order == order:
+                yield ask
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Bucket:
@@ -191,6 +211,12 @@ class Bucket:
                 return key, group
             heappop(self._heap)
         return None
+
+    def in_order(self) -> Iterator[AskGroup]:
+        """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
+        for _, version, group in in_heap_order(self._heap):
+            if version == group.version:
+                yield group
 
 
 BucketKey = tuple[Shape, "Owner | None"]

@@ -1,0 +1,263 @@
+"""Who is given a node for being old, how many nodes that may be, and what a look costs.
+
+Source: contract section 6.7, and docs/adr/0027: the cluster is not eaten by reservations.
+"""
+
+import pytest
+
+from services.core.scheduler.settings import settings_from
+from services.core.scheduler.shapes import AskGroup
+from shared.messages.constraints import Constraints
+from shared.messages.interface import (
+    AllocationAsk,
+    AllocationAskRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+)
+from shared.model.units import milliseconds, seconds
+from tests.builders import Core, config_of
+
+NODE = {"vcore": 10_000, "pods": 200}
+FILLER = {"vcore": 6_000, "pods": 1}
+LARGE = {"vcore": 8_000, "pods": 1}
+SMALL = {"vcore": 1_000, "pods": 1}
+LEAVES = ("{name: a}", "{name: b, properties: {priority.offset: '5'}}")
+
+
+def full_of_fillers(nodes: int, *leaves: str, settings: tuple = ()) -> Core:
+    """Return a cluster where a filler leaves every node with room for small asks only."""
+    core = Core(config_of(*(leaves or LEAVES)), settings=settings)
+    infos = tuple(NodeInfo(f"n{at:04}", NodeAction.CREATE, NODE) for at in range(nodes))
+    core.update(nodes=infos)
+    core.application("filler", "root.a")
+    core.asks("filler", [f"filler-{at}" for at in range(nodes)], FILLER)
+    assert len(core.partition.applications["filler"].allocations) == nodes
+    return core
+
+
+def grow_old(core: Core) -> None:
+    """Let every ask get old enough for a reservation, and be looked at."""
+    while core.partition.reservations_due_ns:
+        core.fire_own("reservation")
+    core.check()
+
+
+def reserved_for(core: Core) -> list[str]:
+    return sorted(key for node in core.partition.nodes.nodes.values() for key in node.reservations)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "setting", "most"),
+    [
+        (3, None, 3),  # no more than there are
+        (10, None, 4),
+        (99, None, 4),  # 4.95
+        (100, None, 5),
+        (219, None, 10),
+        (40, "7", 7),
+        (40, "0", 0),
+        (40, "25%", 10),
+        (40, "1%", 1),  # a share is never less than one
+        (40, "100%", 40),
+        (40, "many", 4),  # what does not hold is the default
+        (40, "-3", 4),
+        (40, "101%", 4),
+        (40, "", 4),
+    ],
+)
+def test_no_more_nodes_are_reserved_than_the_bound(nodes, setting, most):
+    settings = () if setting is None else (("maxReservedNodes", setting),)
+    core = full_of_fillers(nodes, settings=settings)
+    core.application("big", "root.a")
+    core.asks("big", [f"big-{at}" for at in range(3 * nodes)], LARGE)
+    grow_old(core)
+    assert len(reserved_for(core)) == most
+
+
+def test_the_bound_follows_the_schedulable_nodes():
+    assert [settings_from(()).max_reserved_nodes(n) for n in (0, 1, 79, 80, 120, 10_000)] == [
+        4, 4, 4, 4, 6, 500,
+    ]  # fmt: skip
+    core = full_of_fillers(100)
+    core.update(nodes=tuple(NodeInfo(f"n{at:04}", NodeAction.DRAIN_NODE) for at in range(20)))
+    core.application("big", "root.a")
+    core.asks("big", [f"big-{at}" for at in range(100)], LARGE)
+    grow_old(core)
+    assert len(reserved_for(core)) == 4
+
+
+def test_what_can_be_placed_is_placed_beside_asks_that_no_node_has_room_for():
+    core = full_of_fillers(100)
+    core.application("big", "root.a")
+    core.asks("big", [f"big-{at}" for at in range(1_000)], LARGE)
+    grow_old(core)
+    core.application("small", "root.a")
+    core.asks("small", [f"small-{at}" for at in range(380)], SMALL)
+    assert len(core.partition.applications["small"].allocations) == 380  # 4 on each free node
+    assert len(reserved_for(core)) == 5
+
+
+YOUNG = (  # name, priority, age in ms; all too young for a reservation when they come
+    ("late-0", 0, 1_000),
+    ("early-0", 0, 1_500),
+    ("early-1", 0, 1_200),
+    ("early-2", 7, 10),
+    ("offset-0", 3, 10),  # its queue adds 5
+)
+
+
+def crowd(core: Core) -> None:
+    """Let the asks of YOUNG wait, of three applications in two leaves."""
+    for name, queue in (("late", "root.a"), ("early", "root.a"), ("offset", "root.b")):
+        core.application(name, queue)
+    for name, priority, age_ms in YOUNG:
+        made = core.now_ns - milliseconds(age_ms)
+        core.asks(name.split("-")[0], [name], LARGE, priority=priority, create_time_ns=made)
+
+
+def test_reservations_go_to_the_highest_priority_and_then_to_the_oldest():
+    core = full_of_fillers(20)
+    crowd(core)
+    core.now_ns += seconds(5)
+    core.fire_own("reservation")
+    core.check()
+    assert reserved_for(core) == ["early-0", "early-1", "early-2", "offset-0"]
+
+
+def test_a_reservation_that_ends_goes_to_the_next_in_order():
+    core = full_of_fillers(20)
+    crowd(core)
+    core.now_ns += seconds(5)
+    core.fire_own("reservation")
+    gone = AllocationAskRelease("early", "early-2", TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    core.check()
+    assert reserved_for(core) == ["early-0", "early-1", "late-0", "offset-0"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "reserved"),
+    [
+        (1, ["low-0", "low-1", "low-2", "new-0"]),  # the youngest of the lowest makes way
+        (0, ["low-0", "low-1", "low-2", "low-3"]),  # an equal one waits its turn
+        (-1, ["low-0", "low-1", "low-2", "low-3"]),
+    ],
+)
+def test_a_higher_priority_takes_the_place_of_the_lowest(priority, reserved):
+    core = full_of_fillers(20)
+    core.application("low", "root.a")
+    core.asks("low", [f"low-{at}" for at in range(9)], LARGE)
+    grow_old(core)
+    core.application("new", "root.a")
+    core.asks("new", ["new-0"], LARGE, priority=priority)
+    grow_old(core)
+    assert reserved_for(core) == reserved
+
+
+def test_a_higher_priority_that_no_node_could_hold_takes_nobody_s_place():
+    core = full_of_fillers(20)
+    core.application("low", "root.a")
+    core.asks("low", [f"low-{at}" for at in range(9)], LARGE)
+    grow_old(core)
+    core.application("new", "root.a")
+    core.asks("new", ["new-0"], {"vcore": 11_000, "pods": 1}, priority=9)
+    grow_old(core)
+    assert reserved_for(core) == ["low-0", "low-1", "low-2", "low-3"]
+
+
+def test_asks_that_require_a_node_are_apart_from_the_bound():
+    core = full_of_fillers(20)
+    core.application("daemon", "root.a")
+    core.update(
+        asks=tuple(
+            AllocationAsk(
+                f"d-{at}",
+                "daemon",
+                LARGE,
+                priority=-1,
+                constraints=Constraints(required_node=f"n{at:04}"),
+            )
+            for at in range(8)
+        )
+    )
+    assert len(reserved_for(core)) == 8
+    core.application("low", "root.a")
+    core.asks("low", [f"low-{at}" for at in range(9)], LARGE)
+    grow_old(core)
+    assert [key for key in reserved_for(core) if key.startswith("low")] == [
+        "low-0", "low-1", "low-2", "low-3",
+    ]  # fmt: skip
+    assert len(reserved_for(core)) == 12
+
+
+def test_an_ask_that_preempted_keeps_its_node_whatever_the_bound_says():
+    core = full_of_fillers(
+        20,
+        "{name: a}",
+        "{name: b, resources: {guaranteed: {vcore: 20}}, properties: {preemption.delay: 10s}}",
+        settings=(("maxReservedNodes", "2"),),
+    )
+    core.application("low", "root.a")
+    core.asks("low", [f"low-{at}" for at in range(9)], LARGE)
+    grow_old(core)
+    core.application("owed", "root.b")
+    core.asks("owed", ["owed-0", "owed-1"], LARGE)
+    for _ in range(20):
+        if core.partition.preemption_due_ns:
+            core.fire_own("preemption")
+    core.check()
+    assert [key for key in reserved_for(core) if key.startswith("owed")] == ["owed-0", "owed-1"]
+
+
+@pytest.mark.parametrize("applications", [10, 300])
+def test_a_look_reads_the_heads_that_wait_and_not_every_ask(monkeypatch, applications):
+    core = full_of_fillers(20)
+    for at in range(applications):
+        core.application(f"big-{at}", "root.a")
+        core.asks(f"big-{at}", [f"big-{at}-{n}" for n in range(30)], LARGE)
+    grow_old(core)
+    read = []
+    in_order = AskGroup.in_order
+
+    def counted(group):
+        for ask in in_order(group):
+            read.append(ask.key)
+            yield ask
+
+    monkeypatch.setattr(AskGroup, "in_order", counted)
+    (held, *_) = reserved_for(core)
+    gone = AllocationAskRelease(held.rsplit("-", 1)[0], held, TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    assert len(reserved_for(core)) == 4
+    assert len(read) < 15, "as many as are reserved, and one more for each that may follow"
+
+
+def test_asks_that_no_node_could_hold_are_not_read_one_by_one(monkeypatch):
+    core = full_of_fillers(20)
+    core.application("giant", "root.a")
+    core.asks("giant", [f"giant-{at}" for at in range(500)], {"vcore": 11_000, "pods": 1})
+    core.now_ns += seconds(5)
+    read = []
+    in_order = AskGroup.in_order
+
+    def counted(group):
+        for ask in in_order(group):
+            read.append(ask.key)
+            yield ask
+
+    monkeypatch.setattr(AskGroup, "in_order", counted)
+    grow_old(core)
+    assert reserved_for(core) == []
+    assert len(read) == 1
+
+
+def test_a_full_bound_costs_a_new_ask_no_look_at_those_that_wait(monkeypatch):
+    core = full_of_fillers(20)
+    core.application("big", "root.a")
+    core.asks("big", [f"big-{at}" for at in range(100)], LARGE)
+    grow_old(core)
+    monkeypatch.setattr(AskGroup, "in_order", lambda _: pytest.fail("nobody has a place to give"))
+    core.asks("big", ["one-more"], LARGE)
+    grow_old(core)
+    assert len(reserved_for(core)) == 4
