@@ -125,6 +125,16 @@ def test_reservations_go_to_the_highest_priority_and_then_to_the_oldest():
     assert reserved_for(core) == ["early-0", "early-1", "early-2", "offset-0"]
 
 
+def test_a_fence_hides_the_priorities_inside():
+    fence = "{name: b, properties: {priority.policy: fence, priority.offset: '1'}}"
+    core = full_of_fillers(20, "{name: a}", fence, settings=(("maxReservedNodes", "1"),))
+    for name, queue, priority in (("plain", "root.a", 3), ("fenced", "root.b", 9)):
+        core.application(name, queue)
+        core.asks(name, [f"{name}-0"], LARGE, priority=priority)
+    grow_old(core)
+    assert reserved_for(core) == ["plain-0"]
+
+
 def test_a_reservation_that_ends_goes_to_the_next_in_order():
     core = full_of_fillers(20)
     crowd(core)
@@ -211,13 +221,9 @@ def test_an_ask_that_preempted_keeps_its_node_whatever_the_bound_says():
 
 
 @pytest.mark.parametrize("applications", [10, 300])
-def test_a_look_reads_the_heads_that_wait_and_not_every_ask(monkeypatch, applications):
-    core = full_of_fillers(20)
-    for at in range(applications):
-        core.application(f"big-{at}", "root.a")
-        core.asks(f"big-{at}", [f"big-{at}-{n}" for n in range(30)], LARGE)
-    grow_old(core)
-    read = []
+def counted_reads(monkeypatch) -> list[str]:
+    """Write down every ask that a look reads."""
+    read: list[str] = []
     in_order = AskGroup.in_order
 
     def counted(group):
@@ -226,6 +232,27 @@ def test_a_look_reads_the_heads_that_wait_and_not_every_ask(monkeypatch, applica
             yield ask
 
     monkeypatch.setattr(AskGroup, "in_order", counted)
+    return read
+
+
+def test_a_look_does_not_read_all_that_are_too_young(monkeypatch):
+    core = full_of_fillers(20)
+    read = counted_reads(monkeypatch)
+    for at in range(100):
+        core.application(f"big-{at}", "root.a")
+    core.update(asks=tuple(AllocationAsk(f"b-{at}", f"big-{at}", LARGE) for at in range(100)))
+    assert 0 < len(read) < 10
+    grow_old(core)
+    assert reserved_for(core) == ["b-0", "b-1", "b-2", "b-3"]
+
+
+def test_a_look_reads_the_heads_that_wait_and_not_every_ask(monkeypatch, applications):
+    core = full_of_fillers(20)
+    for at in range(applications):
+        core.application(f"big-{at}", "root.a")
+        core.asks(f"big-{at}", [f"big-{at}-{n}" for n in range(30)], LARGE)
+    grow_old(core)
+    read = counted_reads(monkeypatch)
     (held, *_) = reserved_for(core)
     gone = AllocationAskRelease(held.rsplit("-", 1)[0], held, TerminationType.STOPPED_BY_RM)
     core.update(ask_releases=(gone,))
@@ -238,15 +265,7 @@ def test_asks_that_no_node_could_hold_are_not_read_one_by_one(monkeypatch):
     core.application("giant", "root.a")
     core.asks("giant", [f"giant-{at}" for at in range(500)], {"vcore": 11_000, "pods": 1})
     core.now_ns += seconds(5)
-    read = []
-    in_order = AskGroup.in_order
-
-    def counted(group):
-        for ask in in_order(group):
-            read.append(ask.key)
-            yield ask
-
-    monkeypatch.setattr(AskGroup, "in_order", counted)
+    read = counted_reads(monkeypatch)
     grow_old(core)
     assert reserved_for(core) == []
     assert len(read) == 1
