@@ -220,7 +220,6 @@ def test_an_ask_that_preempted_keeps_its_node_whatever_the_bound_says():
     assert [key for key in reserved_for(core) if key.startswith("owed")] == ["owed-0", "owed-1"]
 
 
-@pytest.mark.parametrize("applications", [10, 300])
 def counted_reads(monkeypatch) -> list[str]:
     """Write down every ask that a look reads."""
     read: list[str] = []
@@ -246,6 +245,7 @@ def test_a_look_does_not_read_all_that_are_too_young(monkeypatch):
     assert reserved_for(core) == ["b-0", "b-1", "b-2", "b-3"]
 
 
+@pytest.mark.parametrize("applications", [10, 300])
 def test_a_look_reads_the_heads_that_wait_and_not_every_ask(monkeypatch, applications):
     core = full_of_fillers(20)
     for at in range(applications):
