@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check lint types arrows sizes docs bench bench-actions bench-kubernetes soak clean
+.PHONY: help setup demo test check lint types arrows sizes docs bench bench-core bench-actions bench-kubernetes soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ docs: setup
 bench: setup ## Throughput and latency, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.gang $(ARGS)
+
+bench-core: setup ## What the core costs by itself, beside a floor that only counts (minutes)
+	@$(PYTHON) -m tests.benchmarks.core $(ARGS)
 
 bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, as clusters grow
 	@$(PYTHON) -m tests.benchmarks.actions $(ARGS)
