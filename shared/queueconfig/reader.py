@@ -1,14 +1,15 @@
 """From YAML text to records, as strictly as Go's decoder with known fields.
 
 Every unknown key and every value of the wrong type is an error with its line, and all of them are
-told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, MAX_RECORDS (aliases written out).
+told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, MAX_RECORDS (aliases written out); of the errors
+the first MAX_ERRORS are told.
 
-The line *inside* a message is YuniKorn's count, which is one more than the file's (so its checker
-reported for the files that the conformance tests hold); ``QueueConfigError.line`` is the file's.
+Every line is the file's own, inside a message too, as YuniKorn's checker prints it.
 """
 
 import dataclasses
 from collections.abc import Callable
+from itertools import combinations
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
@@ -21,6 +22,8 @@ from shared.queueconfig.schema import GO_NAMES, SchedulerConfig
 MAX_CHARACTERS = 1_048_576
 MAX_DEPTH = 200
 MAX_RECORDS = 200_000
+MAX_ERRORS = 1_000
+_LONGEST_VALUE = 10  # of a scalar in a message; a longer one is cut to 7 and "...", as Go does
 _UINT64 = range(2**64)
 _BOOLS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 # PyYAML's words for what is wrong, and libyaml's, which YuniKorn's users see.
@@ -31,11 +34,14 @@ _PROBLEMS = (
     ),
     ("found unexpected end of stream", "found unexpected end of stream"),
     ("cannot start any token", "found character that cannot start any token"),
-    ("expected <block end>", "did not find expected key"),
-    ("expected ',' or", "did not find expected ',' or ']'"),
+    ("expected the node content", "did not find expected node content"),
+    ("expected ',' or ']'", "did not find expected ',' or ']'"),
+    ("expected ',' or '}'", "did not find expected ',' or '}'"),
     ("mapping values are not allowed", "mapping values are not allowed in this context"),
     ("could not find expected ':'", "could not find expected ':'"),
 )
+
+_DASH = "'-' indicator"
 
 
 def read_configuration(text: str) -> SchedulerConfig:
@@ -53,19 +59,25 @@ def read_configuration(text: str) -> SchedulerConfig:
     decoder = _Decoder()
     config = decoder.record(SchedulerConfig, root, 0)
     if decoder.errors:
-        text = "".join(f"\n  line {line + 1}: {message}" for line, message in decoder.errors)
+        text = "".join(f"\n  line {line}: {message}" for line, message in decoder.errors)
         raise QueueConfigError(f"yaml: unmarshal errors:{text}", decoder.errors[0][0])
     return cast(SchedulerConfig, config)
 
 
 def _syntax_error(error: yaml.YAMLError) -> QueueConfigError:
-    """Return a syntax error in libyaml's words, with the line as Go's decoder counts it."""
+    """Return a syntax error in libyaml's words, with the line that it begins on."""
     problem = str(getattr(error, "problem", None) or error)
     mark = getattr(error, "context_mark", None) or getattr(error, "problem_mark", None)
     line = mark.line + 1 if mark is not None else 1
-    told = line + 1 if isinstance(error, yaml.scanner.ScannerError) else line
-    words = next((go for python, go in _PROBLEMS if python in problem), problem)
-    return QueueConfigError(f"yaml: line {told}: {words}", line)
+    return QueueConfigError(f"yaml: line {line}: {_words(problem, error)}", line)
+
+
+def _words(problem: str, error: yaml.YAMLError) -> str:
+    """Return what is wrong in libyaml's words."""
+    if "expected <block end>" in problem:
+        in_mapping = "mapping" in str(getattr(error, "context", ""))
+        return f"did not find expected {'key' if in_mapping else _DASH}"
+    return next((go for python, go in _PROBLEMS if python in problem), problem)
 
 
 @once_per_class
@@ -94,18 +106,31 @@ class _Decoder:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, GO_NAMES[cls])
             return cls()
+        if self._has_repeated_keys(node):
+            return cls()
         known = _fields(cls)
         values: dict[str, Any] = {}
         for key, value in node.value:
             name = str(key.value)
-            if name in values:
-                self._error(key, f'mapping key "{name}" already defined')
-            elif name not in known:
-                self._error(key, f"field {name} not found in type {GO_NAMES[cls]}")
+            if name not in known:
+                line_of_key = key.start_mark.line + 1
+                self._error(line_of_key, f"field {name} not found in type {GO_NAMES[cls]}")
             else:
                 values[name] = self._value(known[name], value, depth + 1)
         present = {name: value for name, value in values.items() if value is not None}
         return cls(**present, line=line)
+
+    def _has_repeated_keys(self, node: yaml.MappingNode) -> bool:
+        """Tell every two keys that are the same; nothing else of such a mapping is looked at."""
+        lines: dict[str, list[int]] = {}
+        for key, _ in node.value:
+            lines.setdefault(str(key.value), []).append(key.start_mark.line + 1)
+        repeated = {name: found for name, found in lines.items() if len(found) > 1}
+        for name, found in repeated.items():
+            for first, second in combinations(found, 2):
+                if not self._error(second, f'mapping key "{name}" already defined at line {first}'):
+                    break
+        return bool(repeated)
 
     def _value(self, hint: Any, node: yaml.Node, depth: int) -> Any:
         """Return a value of a type, or None for a null (the default stands) or a mistake."""
@@ -135,6 +160,8 @@ class _Decoder:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"map[string]{'float64' if inner is float else 'string'}")
             return None
+        if self._has_repeated_keys(node):
+            return None
         values: dict[str, Any] = {}
         for key, item in node.value:
             empty: Any = 0.0 if inner is float else ""
@@ -154,11 +181,17 @@ class _Decoder:
 
     def _wrong(self, node: yaml.Node, go_name: str) -> None:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        text = f" `{node.value}`" if isinstance(node, yaml.ScalarNode) else ""
-        self._error(node, f"cannot unmarshal {tag}{text} into {go_name}")
+        text = ""
+        if isinstance(node, yaml.ScalarNode):
+            value = str(node.value)
+            text = f" `{value}`" if len(value) <= _LONGEST_VALUE else f" `{value[:7]}...`"
+        self._error(node.start_mark.line + 1, f"cannot unmarshal {tag}{text} into {go_name}")
 
-    def _error(self, node: yaml.Node, message: str) -> None:
-        self.errors.append((node.start_mark.line + 1, message))
+    def _error(self, line: int, message: str) -> bool:
+        """Note a mistake; return whether there is room for more."""
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append((line, message))
+        return len(self.errors) < MAX_ERRORS
 
 
 def _is_null(node: yaml.Node) -> bool:

@@ -59,6 +59,78 @@ def test_every_wrong_key_is_told_at_once_with_its_line():
     assert caught.value.message.count("not found in type configs.PartitionConfig") == 2
 
 
+WRONG_IN_MANY_WAYS = """\
+# a comment, so that no line is its place in the list
+
+partitions:
+  - name: default
+    colour: red
+    queues:
+      - name: root
+        parent: perhaps so or not
+        queues:
+          - name: a
+            resources:
+              max: 5
+            maxapplications: -1
+          - name: b
+            name: c
+            unheard: of
+            name: d
+          - name: e
+            resources:
+              max:
+                vcore: 1
+                memory: 2
+                vcore: 3
+    nodesortpolicy: fair
+"""
+
+
+def test_the_lines_inside_a_message_are_the_file_s_own():
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(WRONG_IN_MANY_WAYS)
+    assert caught.value.message.split("\n") == [
+        "yaml: unmarshal errors:",
+        "  line 5: field colour not found in type configs.PartitionConfig",
+        "  line 8: cannot unmarshal !!str `perhaps...` into bool",
+        "  line 12: cannot unmarshal !!int `5` into map[string]string",
+        "  line 13: cannot unmarshal !!int `-1` into uint64",
+        '  line 15: mapping key "name" already defined at line 14',
+        '  line 17: mapping key "name" already defined at line 14',
+        '  line 17: mapping key "name" already defined at line 15',
+        '  line 23: mapping key "vcore" already defined at line 21',
+        "  line 24: cannot unmarshal !!str `fair` into configs.NodeSortingPolicy",
+    ]
+    assert caught.value.line == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: *\n", "yaml: line 2: did not find expected alphabetic or numeric character"),
+        ('a: 1\n\nb: "c\n', "yaml: line 3: found unexpected end of stream"),
+        ("a: 1\nb: c: d\n", "yaml: line 2: mapping values are not allowed in this context"),
+        ("a: 1\nb:\n  c: 1\n  - d\n", "yaml: line 3: did not find expected key"),
+        ("a: 1\nb:\n  - c\n  d: 1\n", "yaml: line 3: did not find expected '-' indicator"),
+        ("a: 1\nb: [1, 2\n", "yaml: line 2: did not find expected ',' or ']'"),
+        ("a: 1\nb: {c: 1\n", "yaml: line 2: did not find expected ',' or '}'"),
+        ("a: 1\nb: [1,\n", "yaml: line 3: did not find expected node content"),
+    ],
+)
+def test_a_syntax_error_names_the_line_on_which_it_begins(text, message):
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(text)
+    assert caught.value.message == message
+    assert f"line {caught.value.line}:" in message
+
+
+def test_only_so_many_mistakes_are_told():
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration("x: 1\n" * 5_000)
+    assert caught.value.message.count("\n") == 1_000
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "partitions: []", "checksum: abc"])
 def test_an_empty_configuration_is_no_mistake(text):
     assert load_configuration(text).partitions == []
