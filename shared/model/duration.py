@@ -4,34 +4,48 @@ import re
 
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_TEXT = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 _UNITS_NS = {
     "ns": 1,
     "us": 1_000,
     "µs": 1_000,
+    "μs": 1_000,
     "ms": NANOS_PER_MILLI,
     "s": NANOS_PER_SECOND,
     "m": 60 * NANOS_PER_SECOND,
     "h": 3_600 * NANOS_PER_SECOND,
 }
-_LONGEST = 64
+_LONGEST = 1_000
+_MOST_DIGITS = 19  # of 2^63; digits of a fraction beyond it are left out, as Go does
+_MAX_NS = 2**63 - 1
 
 
 def parse_go_duration(text: str) -> int | None:
-    """Return a positive or zero duration in nanoseconds, or None when the text is not one."""
-    if text == "0":
-        return 0
-    parts = list(_PART.finditer(text)) if len(text) <= _LONGEST else []
-    if not parts or "".join(part.group(0) for part in parts) != text:
+    """Return a positive or zero duration in nanoseconds, or None when the text is not one.
+
+    One with a minus is none; nor is one beyond 2^63 ns, some 292 years.
+    """
+    sign, rest = text[:1], text.lstrip("+-")
+    if len(text) > _LONGEST or len(text) - len(rest) > 1:
         return None
-    total = 0
-    for part in parts:
-        whole, _, fraction = part.group(1).partition(".")
-        unit = _UNITS_NS[part.group(2)]
-        total += int(whole or 0) * unit
-        if fraction:
-            total += int(fraction) * unit // 10 ** len(fraction)
-    return total
+    if rest == "0":
+        return 0
+    if not _TEXT.fullmatch(rest):
+        return None
+    total = sum(_part_ns(*part) for part in _PART.findall(rest))
+    is_one = total <= _MAX_NS and (sign != "-" or not total)
+    return total if is_one else None
+
+
+def _part_ns(whole: str, fraction: str, unit: str) -> int:
+    """Return a number with its unit in nanoseconds; too large a one, or none, is too much."""
+    digits = whole.lstrip("0")
+    if len(digits) > _MOST_DIGITS or not whole + fraction:
+        return _MAX_NS + 1
+    part = fraction[:_MOST_DIGITS]
+    unit_ns, scale = _UNITS_NS[unit], int("1" + "0" * len(part))
+    return int(digits or 0) * unit_ns + int(part or 0) * unit_ns // scale
 
 
 def go_duration(nanoseconds: int) -> str:

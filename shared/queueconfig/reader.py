@@ -10,12 +10,14 @@ Every line is the file's own, inside a message too, as YuniKorn's checker prints
 import dataclasses
 from collections.abc import Callable
 from itertools import combinations
+from math import isfinite
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
 from shared.model.memo import once_per_class
+from shared.model.numbers import parse_uint64
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import GO_NAMES, SchedulerConfig
 
@@ -24,7 +26,6 @@ MAX_DEPTH = 200
 MAX_RECORDS = 200_000
 MAX_ERRORS = 1_000
 _LONGEST_VALUE = 10  # of a scalar in a message; a longer one is cut to 7 and "...", as Go does
-_UINT64 = range(2**64)
 _BOOLS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 # PyYAML's words for what is wrong, and libyaml's, which YuniKorn's users see.
 _PROBLEMS = (
@@ -203,8 +204,7 @@ def _text(node: yaml.ScalarNode) -> str:
 
 
 def _whole(node: yaml.ScalarNode) -> int | None:
-    text = str(node.value).replace("_", "")
-    return int(text) if text.isascii() and text.isdecimal() and int(text) in _UINT64 else None
+    return parse_uint64(str(node.value).replace("_", ""))
 
 
 def _truth(node: yaml.ScalarNode) -> bool | None:
@@ -213,9 +213,10 @@ def _truth(node: yaml.ScalarNode) -> bool | None:
 
 def _number(node: yaml.ScalarNode) -> float | None:
     try:
-        return float(node.value)
+        value = float(node.value)
     except ValueError:
         return None
+    return value if isfinite(value) else None
 
 
 _SCALARS: dict[Any, tuple[Callable[[yaml.ScalarNode], Any], str]] = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from shared.model.numbers import parse_int32
 from shared.queueconfig.schema import PartitionSpec, QueueSpec, SchedulerConfig
 
 HIGHEST_USER_PRIORITY = 1_000_000_000  # Kubernetes: the highest of a PriorityClass of a user
@@ -47,9 +48,7 @@ def _highest(queue: QueueSpec, path: str, found: list[tuple[int, str]]) -> int:
     """
     below = [_highest(child, f"{path}.{child.name}", found) for child in queue.queues or []]
     highest = max(below, default=HIGHEST_USER_PRIORITY)
-    text = queue.properties.get("priority.offset", "0")
-    digits = text.removeprefix("-").removeprefix("+")
-    offset = int(text) if digits.isascii() and digits.isdecimal() else 0
+    offset = parse_int32(queue.properties.get("priority.offset", "")) or 0
     is_fence = queue.properties.get("priority.policy", "").lower() == "fence"
     shown = min(_INT32_MAX, offset if is_fence else highest + offset)
     if offset > 0 and shown >= SYSTEM_PRIORITY:

@@ -14,6 +14,7 @@ from services.core.scheduler.queue_settings import Template, settings_of
 from services.core.scheduler.queues import DRAINING, Queue, depth_first
 from services.core.scheduler.views import queue_state
 from shared.messages.protocol import TimerKind
+from shared.model.numbers import parse_uint64
 from shared.model.resources import INT64_MAX, Resource, is_zero
 from shared.model.units import milliseconds
 
@@ -70,17 +71,13 @@ def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
         return
     limit = _tag_resource(tags.get("namespace.resourcequota", ""))
     guaranteed = _tag_resource(tags.get("namespace.resourceguaranteed", ""))
-    applications = tags.get("namespace.resourcemaxapps", "")
+    applications = parse_uint64(tags.get("namespace.resourcemaxapps", ""))
     if limit is not None:
         queue.set_max(limit)
     if guaranteed is not None:
         queue.guaranteed_resource = guaranteed
-    if (
-        applications.isascii()
-        and applications.isdecimal()
-        and len(applications) <= len(str(INT64_MAX))
-    ):
-        queue.max_applications = int(applications)
+    if applications is not None and applications <= INT64_MAX:
+        queue.max_applications = applications
         queue.gate.open()
 
 

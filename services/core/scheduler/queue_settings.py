@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from services.core.scheduler.access import NOBODY, Access
 from shared.model.duration import parse_go_duration
+from shared.model.numbers import parse_int32, parse_uint64
 from shared.model.resources import Resource
 from shared.model.units import seconds
 
@@ -17,7 +18,6 @@ FENCE = "fence"
 DISABLED = "disabled"
 DEFAULT_BACKOFF_NS = seconds(30)
 DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
-_INT32 = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         state_aware=policy == STATE_AWARE,
         priority_sorting=properties.get("application.sort.priority", "").lower() != DISABLED,
         priority_fence=properties.get("priority.policy", "").lower() == FENCE,
-        priority_offset=_int32(properties.get("priority.offset", "0")),
-        backoff_asks=_count(properties.get("application.unschedasks.backoff", "0")),
+        priority_offset=parse_int32(properties.get("priority.offset", "")) or 0,
+        backoff_asks=parse_uint64(properties.get("application.unschedasks.backoff", "")) or 0,
         backoff_delay_ns=_delay(
             properties, "application.unschedasks.backoff.delay", DEFAULT_BACKOFF_NS
         ),
@@ -70,18 +70,6 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
     if child.get("preemption.policy", DISABLED) != DISABLED:
         child["preemption.policy"] = "default"
     return child
-
-
-def _int32(text: str) -> int:
-    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    is_number = digits.isascii() and digits.isdecimal()
-    value = int(text) if is_number and len(digits) <= len(str(2**31)) else 0
-    return value if value in _INT32 else 0
-
-
-def _count(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(2**64))
-    return int(text) if is_number else 0
 
 
 def _delay(properties: dict[str, str], name: str, default_ns: int) -> int:
