@@ -28,7 +28,10 @@ class PlacementError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """For whom a rule is: names, or one pattern each; ``allows`` False turns it round."""
+    """For whom a rule is: names, or one pattern each; ``allows`` False turns it round.
+
+    One that names nobody is for everybody, and turned round for nobody (contract section 1.10).
+    """
 
     allows: bool = True
     users: tuple[str, ...] = ()
@@ -38,13 +41,13 @@ class RuleFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the filter says nothing."""
+        """Return whether the filter names nobody."""
         return not (self.users or self.groups or self.user_pattern or self.group_pattern)
 
     def lets_through(self, user: str, groups: tuple[str, ...]) -> bool:
         """Return whether the rule is for a user."""
         if self.is_empty:
-            return True
+            return self.allows
         is_named = _is_named(user, self.users, self.user_pattern) or any(
             _is_named(group, self.groups, self.group_pattern) for group in groups
         )

@@ -78,7 +78,7 @@ def _rule_state(rule: Rule) -> RuleState:
     return RuleState(
         name=rule.name,
         parameters=parameters,
-        filter_type="" if only.is_empty else "allow" if only.allows else "deny",
+        filter_type="deny" if not only.allows else "" if only.is_empty else "allow",
         users=only.users,
         groups=only.groups,
         user_pattern=only.user_pattern.pattern if only.user_pattern else "",
