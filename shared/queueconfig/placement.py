@@ -6,7 +6,7 @@ Source: contract section 1.6, step 6, and section 1.10.
 import re
 from dataclasses import dataclass
 
-from shared.model.names import GROUP, USER
+from shared.model.names import GROUP, ROOT, USER
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import FilterSpec, PlacementRuleSpec, QueueSpec
 
@@ -50,7 +50,7 @@ def _check_loadable(rule: PlacementRuleSpec) -> None:
         raise QueueConfigError("a fixed queue rule must have a queue name set", rule.line)
     if name == "tag" and not rule.value:
         raise QueueConfigError("a tag queue rule must have a tag name set", rule.line)
-    if name == _FIXED and rule.parent is not None and rule.value.lower().split(".")[0] == "root":
+    if name == _FIXED and rule.parent is not None and _is_qualified(rule.value):
         raise QueueConfigError(
             "cannot have a fixed queue rule with qualified queue getName and a parent rule: "
             f"{rule.value}",
@@ -99,43 +99,54 @@ def _is_list_or_pattern(names: list[str], pattern: re.Pattern[str]) -> bool:
 
 
 def _check_path(number: int, rule: PlacementRuleSpec, root: QueueSpec) -> None:
-    """Check the part of a rule's path that fixed rules name, where it starts at the root."""
+    """Check the part of a rule's path that fixed rules name, from the root on.
+
+    Whether what lacks may be made is for the rule itself to say, whatever its parents do.
+    """
     chain: list[PlacementRuleSpec] = []
     current: PlacementRuleSpec | None = rule
     while current is not None:
-        chain.append(current)
+        chain.insert(0, current)
         current = current.parent
-    names = "->".join(item.name for item in chain)
-    static: list[str] = []
-    for item in reversed(chain):
-        if item.name.lower() != _FIXED:
-            break
-        if static and item.value.lower().split(".")[0] == "root":
-            raise QueueConfigError(
-                f"illegal fully qualified 'fixed' rule with value {item.value}", item.line
-            )
-        static.append(item.value.lower())
-    path = ".".join(static)
-    if path.split(".")[0] != "root":
+    static = _static_path(chain)
+    if not static:
         return
-    create = all(item.create for item in chain[len(chain) - len(static) :])
+    path = ".".join(static) if _is_qualified(static[0]) else ".".join([ROOT, *static])
     target = _follow(path, root)
-    what = f"placement rule no. #{number} ({names})"
-    missing = _missing(target, create=create)
+    what = f"placement rule no. #{number} ({'->'.join(item.name for item in chain)})"
+    missing = _missing(target, create=rule.create)
     if missing:
         raise QueueConfigError(
             f"{what} references non-existing queues ({path}) {missing}", rule.line
         )
-    if len(static) == len(chain) and not target.left and not _is_leaf(target.queue, root):
+    has_more_below = len(static) < len(chain)
+    if not target.left and target.is_leaf is has_more_below:
         raise QueueConfigError(f"{what} references a queue ({path}) which is not a leaf", rule.line)
+
+
+def _static_path(chain: list[PlacementRuleSpec]) -> list[str]:
+    """Return what the fixed rules at the top of a chain name. Raises QueueConfigError."""
+    static: list[str] = []
+    for item in chain:
+        if item.name.lower() != _FIXED:
+            break
+        if static and _is_qualified(item.value):
+            raise QueueConfigError(
+                f"illegal fully qualified 'fixed' rule with value {item.value}", item.line
+            )
+        static.append(item.value.lower())
+    return static
+
+
+def _is_qualified(value: str) -> bool:
+    return value.lower().split(".")[0] == ROOT
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a path leads: the last queue that exists, its path, and how many names are left."""
+    """Where a path leads: the last queue that exists, and how many names are left."""
 
     queue: QueueSpec
-    path: str
     left: int
     is_leaf: bool
 
@@ -145,10 +156,9 @@ def _follow(path: str, root: QueueSpec) -> _Target:
     for at, part in enumerate(parts):
         below = next((q for q in queue.queues or [] if q.name.lower() == part), None)
         if below is None:
-            found = ".".join(["root", *parts[:at]])
-            return _Target(queue, found, len(parts) - at, _is_leaf(queue, root))
+            return _Target(queue, len(parts) - at, _is_leaf(queue, root))
         queue = below
-    return _Target(queue, path, 0, _is_leaf(queue, root))
+    return _Target(queue, 0, _is_leaf(queue, root))
 
 
 def _missing(target: _Target, *, create: bool) -> str:
@@ -157,8 +167,8 @@ def _missing(target: _Target, *, create: bool) -> str:
         return ""
     if target.is_leaf:
         return (
-            f"which cannot be created because the last queue ({target.path}) in the hierarchy "
-            "is a leaf"
+            f"which cannot be created because the last queue ({target.queue.name}) in the "
+            "hierarchy is a leaf"
         )
     return "" if create else "and create is 'false'"
 
