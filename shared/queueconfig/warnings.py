@@ -8,6 +8,7 @@ from shared.queueconfig.schema import PartitionSpec, QueueSpec, SchedulerConfig
 HIGHEST_USER_PRIORITY = 1_000_000_000  # Kubernetes: the highest of a PriorityClass of a user
 SYSTEM_PRIORITY = 2_000_000_000  # system-cluster-critical; system-node-critical is 1,000 more
 _INT32_MAX = 2**31 - 1
+_FENCE = "fence"
 
 
 def warnings_of(config: SchedulerConfig) -> list[tuple[int, str]]:
@@ -30,9 +31,33 @@ def _of(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
     for root in partition.queues or []:
         if not root.submitacl and not root.adminacl and not _lets_anybody_in(root):
             yield root.line, "nobody may submit: no queue has a submitacl or an adminacl"
-        found: list[tuple[int, str]] = []
-        _highest(root, root.name, found)
-        yield from found
+        yield from _without_effect(root)
+        for queue in root.queues or []:
+            found: list[tuple[int, str]] = []
+            _highest(queue, f"{root.name}.{queue.name}", found)
+            yield from found
+
+
+def _without_effect(root: QueueSpec) -> Iterator[tuple[int, str]]:
+    """Yield what is set on the root and means something between siblings only, which it has not.
+
+    Source: contract section 6.4, and 6.9: preemption looks no further than the root in any case.
+    """
+    where = "has no effect: the root has no siblings; set it on the queues below"
+    offset = _offset(root)
+    if offset:
+        yield root.line, f"priority.offset {offset} of {root.name} {where}"
+    for name in ("priority.policy", "preemption.policy"):
+        if _is_fence(root, name):
+            yield root.line, f"{name} {_FENCE} of {root.name} {where}"
+
+
+def _offset(queue: QueueSpec) -> int:
+    return parse_int32(queue.properties.get("priority.offset", "")) or 0
+
+
+def _is_fence(queue: QueueSpec, name: str) -> bool:
+    return queue.properties.get(name, "").lower() == _FENCE
 
 
 def _lets_anybody_in(queue: QueueSpec) -> bool:
@@ -48,9 +73,8 @@ def _highest(queue: QueueSpec, path: str, found: list[tuple[int, str]]) -> int:
     """
     below = [_highest(child, f"{path}.{child.name}", found) for child in queue.queues or []]
     highest = max(below, default=HIGHEST_USER_PRIORITY)
-    offset = parse_int32(queue.properties.get("priority.offset", "")) or 0
-    is_fence = queue.properties.get("priority.policy", "").lower() == "fence"
-    shown = min(_INT32_MAX, offset if is_fence else highest + offset)
+    offset = _offset(queue)
+    shown = min(_INT32_MAX, offset if _is_fence(queue, "priority.policy") else highest + offset)
     if offset > 0 and shown >= SYSTEM_PRIORITY:
         sentence = (
             f"priority.offset {offset} of queue {path} can lift what waits in it to {shown}: "

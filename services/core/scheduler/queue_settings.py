@@ -3,7 +3,7 @@
 Properties are text; a value that does not hold is the default, never an error (contract 1.5).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.core.scheduler.access import NOBODY, Access
 from shared.model.duration import parse_go_duration
@@ -53,6 +53,21 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         preemption_policy=preemption if preemption in (FENCE, DISABLED) else "default",
         preemption_delay_ns=_delay(properties, "preemption.delay", DEFAULT_PREEMPTION_DELAY_NS),
         quota_preemption_delay_ns=_delay(properties, "quota.preemption.delay", 0),
+    )
+
+
+def settings_of_root(properties: dict[str, str]) -> QueueSettings:
+    """Return what the root's properties mean: offset and fences are between siblings, it has none.
+
+    ``preemption.policy: disabled`` and all else come down to the queues below as ever.
+    """
+    settings = settings_of(properties)
+    policy = settings.preemption_policy
+    return replace(
+        settings,
+        priority_offset=0,
+        priority_fence=False,
+        preemption_policy="default" if policy == FENCE else policy,
     )
 
 

@@ -12,7 +12,12 @@ from services.core.scheduler import quota_preemption
 from services.core.scheduler.dynamic_queues import clean_later
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.placement import PlacementRules
-from services.core.scheduler.queue_settings import QueueConfig, inheritable, settings_of
+from services.core.scheduler.queue_settings import (
+    QueueConfig,
+    inheritable,
+    settings_of,
+    settings_of_root,
+)
 from services.core.scheduler.queues import ACTIVE, DRAINING, Queue, depth_first
 from shared.model.names import ROOT
 
@@ -84,11 +89,12 @@ def _apply(queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None
     queue.is_managed = True
     queue.status = ACTIVE
     queue.properties = {**inheritable(inherited), **config.properties}
-    queue.configure(settings_of(queue.properties))
+    above = queue.parent
+    read = settings_of if above is not None else settings_of_root
+    queue.configure(read(queue.properties))
     queue.guaranteed_resource = config.guaranteed_resource
     queue.submit_access, queue.admin_access = config.submit_access, config.admin_access
     queue.user_limits, queue.group_limits = config.user_limits, config.group_limits
-    above = queue.parent
     if above is not None:
         queue.max_applications = config.max_applications
         queue.max_resource = config.max_resource

@@ -3,6 +3,7 @@
 import pytest
 
 from services.core.scheduler.nodes import BINPACKING, FAIR, Node, NodeTable
+from services.core.scheduler.preemption_victims import eligible_victims
 from services.core.scheduler.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.queues import NO_PRIORITY, Queue
 from shared.messages.interface import AllocationRelease, TerminationType
@@ -193,6 +194,60 @@ def test_offsets_are_clamped_and_a_fence_shows_its_offset(offset, policy, asked,
     core.asks("app", ["k"], ONE, priority=asked)
     assert core.partition.queues["root.a"].current_priority == shown
     core.check()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "priority.offset: '7'",
+        "priority.offset: '-2147483648'",
+        "priority.policy: fence",
+        "priority.policy: fence, priority.offset: '1000', preemption.policy: fence",
+    ],
+)
+def test_offset_and_fence_of_the_root_change_nothing(properties):
+    """Neither what is shown, nor the order, nor who may be preempted: as without them."""
+    plain, core = (
+        Core(config_of(*ROOT_LEAVES).replace("submitacl: '*'", f"submitacl: '*'{more}"))
+        for more in ("", f", properties: {{{properties}}}")
+    )
+    for each in (plain, core):
+        each.node("n1", vcore=3000, pods=10)
+        each.application("low", "root.low")
+        each.asks("low", ["low-1", "low-2", "low-3"], ONE, priority=1)
+        each.application("high", "root.high")
+        each.asks("high", ["high-1"], ONE, priority=50)
+        each.application("other", "root.low")
+        each.asks("other", ["other-1"], ONE, priority=90)
+        each.check()
+    assert shown(core) == shown(plain)
+    assert core.partition.root.current_priority == 85
+    found = [victims_for(each, "high", "high-1") for each in (plain, core)]
+    assert found[0] == found[1] == ["low-1", "low-2", "low-3"]
+
+
+ROOT_LEAVES = (
+    "{name: low, properties: {priority.offset: '-5'}}",
+    "{name: high, properties: {priority.offset: '5'}, resources: {guaranteed: {vcore: 1}}}",
+)
+
+
+def shown(core: Core) -> dict[str, tuple[int, int, bool]]:
+    queues = core.partition.queues
+    return {
+        path: (
+            queue.current_priority,
+            queue.settings.priority_offset,
+            queue.settings.priority_fence,
+        )
+        for path, queue in queues.items()
+    }
+
+
+def victims_for(core: Core, application: str, key: str) -> list[str]:
+    owner = core.partition.applications[application]
+    ask = next(ask for ask in owner.asks() if ask.key == key)
+    return [v.allocation.allocation_key for v in eligible_victims(core.partition, owner.queue, ask)]
 
 
 def test_a_reload_shows_the_new_offset_at_once():

@@ -65,3 +65,44 @@ def test_config_check_prints_warnings_and_succeeds(tmp_path, capsys):
     out = capsys.readouterr()
     assert out.out == f"ok {file}\n"
     assert f"{file}:5: warning: unknown rule name specified nosuch" in out.err
+
+
+ROOT = "partitions: [{name: default, queues: [{name: Root, submitacl: '*', properties: {%s}}]}]"
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentences"),
+    [
+        ("priority.offset: '5'", ["priority.offset 5 of root has no effect"]),
+        ("priority.offset: '-2000000000'", ["priority.offset -2000000000 of root has no effect"]),
+        ("priority.offset: '2000000000'", ["priority.offset 2000000000 of root has no effect"]),
+        ("priority.policy: fence", ["priority.policy fence of root has no effect"]),
+        ("preemption.policy: Fence", ["preemption.policy fence of root has no effect"]),
+        (
+            "priority.policy: fence, priority.offset: '1', preemption.policy: fence",
+            [
+                "priority.offset 1 of root has no effect",
+                "priority.policy fence of root has no effect",
+                "preemption.policy fence of root has no effect",
+            ],
+        ),
+        ("priority.offset: '0', priority.policy: default", []),
+        ("priority.offset: five, preemption.policy: disabled", []),
+    ],
+)
+def test_what_only_siblings_would_see_says_nothing_on_the_root(properties, sentences):
+    found = warnings_of(load_configuration(ROOT % properties))
+    assert [line for line, _ in found] == [1] * len(sentences)
+    for (_, sentence), expected in zip(found, sentences, strict=True):
+        assert sentence.startswith(expected)
+
+
+def test_below_the_root_they_mean_something_and_nothing_is_said():
+    leaf = "{name: a, properties: {priority.offset: '5', priority.policy: fence, preemption.policy: fence}}"
+    assert said(config_of(leaf)) == ""
+
+
+def test_an_offset_of_the_root_lifts_nobody_above_the_system_classes():
+    text = ROOT % "priority.offset: '2000000000'"
+    text = text.replace("}}]}]", "}, queues: [{name: a, properties: {priority.offset: '1'}}]}]}]")
+    assert "system's own" not in said(text)
