@@ -160,9 +160,18 @@ class Application:
         add_into(self.pending, request.resource_per_alloc)
         self.queue.add_pending(request.resource_per_alloc)
         self._count_priority(request.priority, 1)
-        if request.create_time_ns and request.create_time_ns < self.submission_time_ns:
-            self.submission_time_ns = request.create_time_ns
-            self.reorder()
+        self._was_there_at(request.create_time_ns)
+
+    def _was_there_at(self, created_ns: int) -> bool:
+        """Have the submission be no later than what was created for it; return whether it moved.
+
+        0 is not known. Source: contract section 6.3.
+        """
+        if not 0 < created_ns < self.submission_time_ns:
+            return False
+        self.submission_time_ns = created_ns
+        self.reorder()
+        return True
 
     def take_ask(self, key: str) -> Ask | None:
         """Take an ask out of its group, or return None when it does not wait."""
@@ -355,6 +364,8 @@ class Application:
             self.counts_of(allocation).held[allocation.allocation_key] = None
         else:
             add_into(self.allocated, allocation.resource_per_alloc)
+        if self._was_there_at(allocation.create_time_ns):
+            self.enter()
         self.usage_changed()
 
     def remove_allocation(self, key: str) -> Allocation | None:

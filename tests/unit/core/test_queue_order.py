@@ -1,12 +1,16 @@
 """Cases Q of the contract: shares, order, headroom, priority, templates."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.core.scheduler.nodes import BINPACKING, FAIR, Node, NodeTable
 from services.core.scheduler.preemption_victims import eligible_victims
 from services.core.scheduler.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.queues import NO_PRIORITY, Queue
-from shared.messages.interface import AllocationRelease, TerminationType
+from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.messages.state import StateDelta
 from shared.model.duration import go_duration, parse_go_duration
 from tests.builders import Core, config_of
 
@@ -81,6 +85,57 @@ def test_q_04_without_priority_it_only_breaks_ties():
 
 def test_q_05_with_priority_it_comes_first():
     assert served(leaf_with_applications("", [[0], [5], [0], [4]])) == ["1", "3", "0", "2"]
+
+
+@pytest.mark.parametrize("priority", ["enabled", "disabled"])
+@pytest.mark.parametrize("kind", ["ask", "real", "placeholder"])
+def test_the_submission_is_no_later_than_anything_that_was_created_for_it(kind, priority):
+    """Contract 6.3: the application, every ask, every existing allocation; the oldest counts."""
+    core = Core(config_of("{name: a, properties: {application.sort.priority: %s}}" % priority))
+    core.node("n0", memory=1)  # which holds what exists, and nothing new
+    for name, submitted_ns in (("younger", 300), ("older", 200)):
+        core.application(name, "root.a", submission_time_ns=submitted_ns)
+        core.asks(name, [f"{name}-k"], ONE, create_time_ns=250)
+    younger, older = (core.partition.applications[name] for name in ("younger", "older"))
+    assert (younger.submission_time_ns, older.submission_time_ns) == (250, 200)
+    if kind == "ask":
+        core.asks("younger", ["younger-old"], ONE, create_time_ns=100)
+    else:
+        existing = Allocation("e", "younger", "n0", ONE, create_time_ns=100, task_group_name="tg")
+        core.update(allocations=(replace(existing, placeholder=kind == "placeholder"),))
+    assert younger.submission_time_ns == 100
+    told = [
+        app
+        for item in core.answers
+        if isinstance(item.message, StateDelta)
+        for app in item.message.applications
+    ]
+    assert [app.submission_time_ns for app in told if app.application_id == "younger"][-1] == 100
+    assert served(core)[0] == "younger"
+    core.check()
+
+
+def test_an_allocation_of_unknown_age_or_a_later_one_moves_no_submission():
+    core = Core(config_of("{name: a}"))
+    core.node("n0", vcore=3000, pods=3)
+    core.application("app", "root.a", submission_time_ns=100)
+    for key, created_ns in (("unknown", 0), ("later", 101)):
+        core.update(allocations=(Allocation(key, "app", "n0", ONE, create_time_ns=created_ns),))
+    assert core.partition.applications["app"].submission_time_ns == 100
+
+
+def test_the_order_of_submission_outlives_a_restart():
+    core = Core(config_of("{name: a}"))
+    core.epoch = 2
+    core.send(SyncBegin(config_of("{name: a}")))
+    core.node("n0", memory=1)
+    for name, submitted_ns in (("second", 200), ("first", 300)):
+        core.application(name, "root.a", submission_time_ns=submitted_ns)
+    core.update(allocations=(Allocation("e", "first", "n0", ONE, create_time_ns=100),))
+    for name in ("second", "first"):
+        core.asks(name, [f"{name}-k"], ONE, create_time_ns=400)
+    core.send(SyncEnd(1, 1, 2))
+    assert served(core) == ["first", "second"]
 
 
 def test_q_07_applications_without_asks_are_no_candidates():
