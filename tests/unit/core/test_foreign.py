@@ -53,6 +53,52 @@ def test_f_01_a_foreign_pod_occupies_its_node_and_nothing_else():
     core.check()
 
 
+def placed_on(core: Core, key: str) -> str:
+    """Return the node on which a new ask is placed."""
+    responses = core.asks("app", [key], {"memory": 1})
+    return section(responses, "new_allocations")[0].node_id
+
+
+@pytest.mark.parametrize("policy", ["fair", "binpacking"])
+def test_a_foreign_pod_moves_its_node_in_the_order_at_once(policy):
+    """Otherwise than contract 2.8 and 6.6: added, resized or gone, the order follows (ADR 23)."""
+    empty, full = ("b", "a") if policy == "fair" else ("a", "b")
+    text = config_of("{name: q}").replace(
+        "{name: default,", "{name: default, nodesortpolicy: {type: %s}," % policy
+    )
+    core = Core(text)
+    core.application("app", "root.q")
+    for name in ("a", "b"):
+        core.node(name, memory=100)
+    core.update(allocations=(foreign("f-1", "a", memory=50),))
+    assert placed_on(core, "k-1") == empty
+    core.update(allocations=(foreign("f-2", "b", memory=10),))
+    core.update(allocations=(foreign("f-2", "b", memory=80),))
+    assert placed_on(core, "k-2") == full
+    core.update(releases=(AllocationRelease("", "f-2", TerminationType.STOPPED_BY_RM),))
+    assert placed_on(core, "k-3") == empty
+    core.check()
+
+
+def test_the_order_of_nodes_is_what_their_ledgers_say_in_whatever_order_they_were_told():
+    """A core that recovers hears of nodes, foreign pods and allocations in another order."""
+
+    def tell(core: Core, *, foreign_first: bool) -> None:
+        for name in ("a", "b"):
+            core.node(name, memory=100)
+        core.application("app", "root.q")
+        items = [foreign("f", "a", memory=50), Allocation("e", "app", "b", {"memory": 20})]
+        for item in items if foreign_first else reversed(items):
+            core.update(allocations=(item,))
+
+    found = []
+    for foreign_first in (True, False):
+        core = Core(config_of("{name: q}"))
+        tell(core, foreign_first=foreign_first)
+        found.append([placed_on(core, f"k-{at}") for at in range(40)])
+    assert found[0] == found[1]
+
+
 def test_f_02_what_is_refused_of_foreign_pods():
     core = Core(config_of("{name: a}"))
     core.node("node-1", memory=100)
