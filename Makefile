@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check lint types arrows sizes docs bench bench-core bench-actions bench-kubernetes soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-core bench-actions bench-kubernetes soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: setup ## A simulated cluster with gang applications, live; ARGS=--once run
 test: setup ## All tests, those on RabbitMQ against a real broker
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-kubernetes: setup ## The Kubernetes tests on a real API server too: K3s in Docker, or KUBECONFIG's
+	@$(PYTHON) -m pytest tests/integration/kubernetes --real-api-server $(ARGS)
 
 check: setup lint types arrows sizes docs ## What every commit passes
 

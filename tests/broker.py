@@ -1,9 +1,12 @@
 """A RabbitMQ broker for the tests: RABBITMQ_URL, else a container, else a private process.
 
+A container where a Docker engine answers and has, or can pull, the image. A broker of a test's own,
+which it may kill and start again, is had in the same way, without RABBITMQ_URL.
 Never a silent skip: when none can be had, ``BrokerUnavailableError`` says what to install.
 """
 
 import contextlib
+import functools
 import os
 import secrets
 import shutil
@@ -14,10 +17,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+IMAGE = "rabbitmq:4-management"
 START_SECONDS = 90.0
+PULL_SECONDS = 600
 
 
 class BrokerUnavailableError(RuntimeError):
@@ -30,43 +35,98 @@ def broker() -> Iterator[str]:
     url = os.environ.get("RABBITMQ_URL")
     if url:
         yield url
-    elif docker_answers():
-        yield from _container()
     else:
-        with PrivateBroker() as private:
-            yield private.url
+        with own_broker() as own:
+            yield own.url
 
 
-def docker_answers() -> bool:
-    """Return whether a Docker engine answers here."""
-    if shutil.which("docker") is None and not Path("/var/run/docker.sock").exists():
-        return False
+def own_broker() -> "ContainerBroker | PrivateBroker":
+    """Return a broker that nobody else uses, not yet started. Raises BrokerUnavailableError."""
+    missing = image_missing(IMAGE)
+    if not missing:
+        return ContainerBroker()
+    if not SERVER.exists():
+        raise BrokerUnavailableError(
+            f"these tests need a RabbitMQ broker and found none ({missing}): set RABBITMQ_URL, "
+            f"start a Docker engine that has or can pull {IMAGE}, or install the package "
+            "rabbitmq-server (apt-get install rabbitmq-server), then run make test again"
+        )
+    return PrivateBroker()
+
+
+@functools.cache
+def image_missing(image: str) -> str:
+    """Return why an image cannot be had here, "" when it can; it is pulled if it must be."""
+    where = os.environ.get("DOCKER_HOST") or Path("/var/run/docker.sock").exists()
+    if not where and shutil.which("docker") is None:
+        return "no Docker engine answers"
     import docker
 
     try:
         client = docker.from_env(timeout=3)
         client.ping()
-        client.close()
     except (docker.errors.DockerException, OSError):
-        return False
-    return True
-
-
-def _container() -> Iterator[str]:
-    from testcontainers.core.container import DockerContainer
-
-    with DockerContainer("rabbitmq:4-management").with_exposed_ports(5672) as container:
-        url = f"amqp://guest:guest@{container.get_container_host_ip()}:{container.get_exposed_port(5672)}/"
-        _wait_for_handshake(
-            container.get_container_host_ip(), int(container.get_exposed_port(5672))
-        )
-        yield url
+        return "no Docker engine answers"
+    with contextlib.closing(client):
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            client.images.get(image)
+            return ""
+        client.api.timeout = PULL_SECONDS
+        try:
+            client.images.pull(image)
+        except (docker.errors.DockerException, OSError) as error:
+            return f"a Docker engine answers, and {image} cannot be pulled: {error}"
+    return ""
 
 
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+class ContainerBroker:
+    """A RabbitMQ in a container of its own, always on the same port of this machine."""
+
+    def __init__(self) -> None:
+        self._port = free_port()
+        self._host = ""
+        self._container: Any = None
+
+    @property
+    def url(self) -> str:
+        """Return where it listens, once it has been started."""
+        return f"amqp://guest:guest@{self._host}:{self._port}/"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BrokerUnavailableError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._container.stop()
+
+    def start(self) -> None:
+        """Start it, or start it again with the data that it had."""
+        if self._container is None:
+            from testcontainers.core.container import DockerContainer
+
+            self._container = DockerContainer(IMAGE).with_bind_ports(5672, self._port).start()
+            self._host = self._container.get_container_host_ip()
+        else:
+            self._container.get_wrapped_container().start()
+        _wait_for_handshake(self._host, self._port)
+
+    def kill(self) -> None:
+        """Kill the broker as a power cut would; its data stays."""
+        self._container.get_wrapped_container().kill()
+
+    def stop(self) -> None:
+        """Let the broker end; its data stays."""
+        self._container.get_wrapped_container().stop()
 
 
 class PrivateBroker:
@@ -89,12 +149,6 @@ class PrivateBroker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self) -> None:
-        if not SERVER.exists():
-            raise BrokerUnavailableError(
-                "these tests need a RabbitMQ broker and found none: set RABBITMQ_URL, start a "
-                "Docker engine, or install the package rabbitmq-server (apt-get install "
-                "rabbitmq-server), then run make test again"
-            )
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             cookie.write_text(secrets.token_hex(16))

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from shared.runtime.logs import set_up_logs
 from tests.broker import broker
+from tests.kubernetes.real import OPTION
 
 settings.register_profile(
     "default", max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
@@ -28,6 +29,14 @@ set_up_logs(level="error")
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        OPTION,
+        action="store_true",
+        help="run the Kubernetes tests on a real API server too, K3s unless the environment names one",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

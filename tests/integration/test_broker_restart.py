@@ -11,7 +11,7 @@ from shared.bus.rabbitmq import RabbitBus
 from shared.messages.commands import PodSpec, SubmitPods, TaskGroupSpec
 from shared.model.units import milliseconds
 from shared.runtime.clock import SystemClock
-from tests.broker import SERVER, BrokerUnavailableError, PrivateBroker
+from tests.broker import own_broker
 
 MEMBERS = 12
 RESOURCE = {"vcore": 1000, "pods": 1}
@@ -21,10 +21,6 @@ RESOURCE = {"vcore": 1000, "pods": 1}
 @pytest.mark.broker
 @pytest.mark.parametrize("how", ["kill", "stop"])
 async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(how):
-    if not SERVER.exists():
-        raise BrokerUnavailableError(
-            "this test restarts a broker of its own: install rabbitmq-server"
-        )
     group = TaskGroupSpec("tg", MEMBERS, {"vcore": 1000})
     pods = tuple(
         PodSpec(
@@ -37,7 +33,7 @@ async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(how):
         )
         for n in range(MEMBERS)
     )
-    with PrivateBroker() as broker:
+    with own_broker() as broker:
         prefix = f"restart-{uuid.uuid4().hex[:6]}"
         cluster = LocalCluster(
             lambda: RabbitBus(broker.url, prefix=prefix),

@@ -1,14 +1,14 @@
-"""A real API server for the tests: one that there is, or one that they start.
+"""A real API server for the tests: one that there is, or one that they start, when it is asked for.
 
 In this order: the cluster named by KUBECONFIG; the binaries ``etcd`` and ``kube-apiserver`` in the folder
-KUBEBUILDER_ASSETS; K3s through testcontainers where a Docker engine answers. It must be one that tests
-may use: pods in its namespace ``default`` are deleted, its own nodes are cordoned.
+KUBEBUILDER_ASSETS; and with ``make test-kubernetes`` (pytest's option ``--real-api-server``) K3s through
+testcontainers. It must be one that tests may use: pods in its namespace ``default`` are deleted, its own
+nodes are cordoned.
 """
 
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -20,43 +20,52 @@ from pathlib import Path
 
 from services.shim_adapter.backends.kubernetes.access import Access, find_access
 from services.shim_adapter.backends.kubernetes.client import MERGE_PATCH, ApiServerError
+from tests.broker import free_port, image_missing
 from tests.kubernetes.harness import TEST_LABEL
 
-WHY_NOT = "no real API server: set KUBEBUILDER_ASSETS (etcd and kube-apiserver), KUBECONFIG, or start Docker"
+OPTION = "--real-api-server"
+WHY_NOT = (
+    "no real API server was asked for: make test-kubernetes, KUBEBUILDER_ASSETS (the folder of etcd and "
+    "kube-apiserver) or KUBECONFIG"
+)
+_K3S = "rancher/k3s:v1.33.1-k3s1"
 _START_SECONDS = 90
 
 
+class ApiServerUnavailableError(RuntimeError):
+    """A real API server was asked for and none can be had; the message says what to do."""
+
+
 @contextmanager
-def real_access() -> Iterator[Access | None]:
-    """Give the access to a real API server for as long as it is needed, or None."""
+def real_access(*, is_asked: bool) -> Iterator[Access | None]:
+    """Give the access to a real API server for as long as it is needed, or None.
+
+    ``is_asked`` stands for the option; the environment's variables ask by being there. Raises
+    ApiServerUnavailableError: what was asked for is never passed over in silence.
+    """
     assets = os.environ.get("KUBEBUILDER_ASSETS", "")
     if os.environ.get("KUBECONFIG"):
         yield find_access(Path(os.environ["KUBECONFIG"]))
-    elif assets and (Path(assets) / "kube-apiserver").exists():
+    elif assets:
         with _from_binaries(Path(assets)) as access:
             yield access
-    elif _docker_answers():
+    elif is_asked:
         with _k3s() as access:
             yield access
     else:
         yield None
 
 
-def _docker_answers() -> bool:
-    docker = shutil.which("docker")
-    if docker is None:
-        return False
-    with suppress(subprocess.SubprocessError, OSError):
-        info = subprocess.run([docker, "info"], check=False, capture_output=True, timeout=10)
-        return info.returncode == 0
-    return False
-
-
 @contextmanager
 def _k3s() -> Iterator[Access]:
-    from testcontainers.k3s import K3SContainer
+    from testcontainers.community.k3s import K3SContainer
 
-    with K3SContainer("rancher/k3s:v1.33.1-k3s1") as k3s, tempfile.TemporaryDirectory() as folder:
+    missing = image_missing(_K3S)
+    if missing:
+        raise ApiServerUnavailableError(
+            f"no K3s for the tests: {missing}; set KUBEBUILDER_ASSETS or KUBECONFIG instead"
+        )
+    with K3SContainer(_K3S) as k3s, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kubeconfig"
         path.write_text(k3s.config_yaml())
         access = find_access(path)
@@ -76,17 +85,15 @@ def _wait_for_a_node(access: Access) -> None:
     raise RuntimeError("K3s has no node")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def _from_binaries(assets: Path) -> Iterator[Access]:
     """Start etcd and an API server with a token of an administrator, on ports of their own."""
+    if not (assets / "kube-apiserver").exists():
+        raise ApiServerUnavailableError(
+            f"KUBEBUILDER_ASSETS names {assets}, and there is no kube-apiserver in it"
+        )
     folder = Path(tempfile.mkdtemp(prefix="muster-apiserver-"))
-    client, peer, port = _free_port(), _free_port(), _free_port()
+    client, peer, port = free_port(), free_port(), free_port()
     (folder / "tokens").write_text("muster-tests,admin,admin,system:masters\n")
     key = folder / "sa.key"
     subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)

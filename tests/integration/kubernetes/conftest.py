@@ -1,4 +1,4 @@
-"""Every test here runs against the double and, where there is one, against a real API server."""
+"""Every test here runs against the double and, when it is asked for, against a real API server."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Kubectl
-from tests.kubernetes.real import WHY_NOT, cordon, empty, real_access
+from tests.kubernetes.real import OPTION, WHY_NOT, cordon, empty, real_access
 
 
 @dataclass
@@ -22,8 +22,8 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def real():
-    with real_access() as access:
+def real(request):
+    with real_access(is_asked=request.config.getoption(OPTION)) as access:
         yield access
 
 
