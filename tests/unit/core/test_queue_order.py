@@ -8,18 +8,27 @@ from services.core.scheduler.nodes import BINPACKING, FAIR, Node, NodeTable
 from services.core.scheduler.preemption_victims import eligible_victims
 from services.core.scheduler.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.queues import NO_PRIORITY, Queue
-from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from shared.messages.interface import (
+    Allocation,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+)
 from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.messages.state import StateDelta
 from shared.model.duration import go_duration, parse_go_duration
-from tests.builders import Core, config_of
+from shared.queueconfig import QueueConfigError, load_configuration
+from tests.builders import Core, config_of, section
 
 NODE = {"vcore": 100_000, "memory": 100_000, "pods": 1000}
 ONE = {"vcore": 1000, "pods": 1}
 
 
-def order_of(queues: dict[str, tuple[int, int, int]], *, priority: bool) -> list[str]:
-    """Return names in order; a queue is (guaranteed, allocated, priority)."""
+def order_of(
+    queues: dict[str, tuple[int, int, int]], *, priority: bool
+) -> tuple[list[str], dict[str, float]]:
+    """Return names in order, and every share; a queue is (guaranteed, allocated, priority)."""
     root = Queue("root", is_leaf=False, settings=QueueSettings(priority_sorting=priority))
     for name, (guaranteed, allocated, waiting) in queues.items():
         child = root.children[name] = Queue(name, root)
@@ -27,7 +36,8 @@ def order_of(queues: dict[str, tuple[int, int, int]], *, priority: bool) -> list
         child.allocated = {"memory": allocated}
         child.change_priority(NO_PRIORITY, waiting)
     ordered = sorted(root.children.values(), key=root.order_of_children())
-    return [queue.name for queue in ordered]
+    shares = {name: child.fair_share(child.fair_max()) for name, child in root.children.items()}
+    return [queue.name for queue in ordered], shares
 
 
 GUARANTEED = (500, 300, 200, 200)
@@ -35,20 +45,22 @@ PRIORITIES = (1, 1, 1, 3)
 
 
 @pytest.mark.parametrize(
-    ("allocated", "priority", "expected"),
+    ("allocated", "ratios", "priority", "expected"),
     [
-        ((300, 200, 100, 100), False, ["q3", "q2", "q0", "q1"]),  # Q-01
-        ((200, 300, 100, 100), False, ["q0", "q3", "q2", "q1"]),  # Q-02
-        ((200, 300, 100, 100), True, ["q3", "q0", "q2", "q1"]),
-        ((150, 120, 100, 100), False, ["q0", "q1", "q3", "q2"]),
-        ((150, 120, 100, 100), True, ["q3", "q0", "q1", "q2"]),
+        ((300, 200, 100, 100), (0.6, 2 / 3, 0.5, 0.5), False, ["q3", "q2", "q0", "q1"]),  # Q-01
+        ((200, 300, 100, 100), (0.4, 1.0, 0.5, 0.5), False, ["q0", "q3", "q2", "q1"]),  # Q-02
+        ((200, 300, 100, 100), (0.4, 1.0, 0.5, 0.5), True, ["q3", "q0", "q2", "q1"]),
+        ((150, 120, 100, 100), (0.3, 0.4, 0.5, 0.5), False, ["q0", "q1", "q3", "q2"]),
+        ((150, 120, 100, 100), (0.3, 0.4, 0.5, 0.5), True, ["q3", "q0", "q1", "q2"]),
     ],
 )
-def test_q_01_q_02_queues_by_share_and_priority(allocated, priority, expected):
+def test_q_01_q_02_queues_by_share_and_priority(allocated, ratios, priority, expected):
     queues = {
         f"q{at}": (GUARANTEED[at], allocated[at], PRIORITIES[at]) for at in range(len(allocated))
     }
-    assert order_of(queues, priority=priority) == expected
+    order, shares = order_of(queues, priority=priority)
+    assert order == expected
+    assert tuple(shares.values()) == ratios
 
 
 def leaf_with_applications(properties: str, asks: list[list[int]]) -> Core:
@@ -76,9 +88,9 @@ def test_q_04_fifo_is_the_order_of_submission():
 def test_q_04_without_priority_it_only_breaks_ties():
     core = Core(config_of("{name: a, properties: {application.sort.priority: disabled}}"))
     core.application("0", "root.a", submission_time_ns=1)
-    for name, priority in (("1", 3), ("2", 0), ("3", 5)):
+    for name, more in (("1", {"priority": 3}), ("2", {}), ("3", {"priority": 5})):
         core.application(name, "root.a", submission_time_ns=2)
-        core.asks(name, [f"{name}-k"], ONE, priority=priority)
+        core.asks(name, [f"{name}-k"], ONE, **more)
     core.asks("0", ["0-k"], ONE)
     assert served(core) == ["0", "3", "1", "2"]
 
@@ -139,11 +151,17 @@ def test_the_order_of_submission_outlives_a_restart():
 
 
 def test_q_07_applications_without_asks_are_no_candidates():
-    core = leaf_with_applications("", [[], [0]])
+    core = leaf_with_applications("", [[], []])
     leaf = core.partition.queues["root.a"]
     core.node("n0", vcore=0, pods=1)
-    groups = {group.application.id for bucket in leaf.buckets.values() for group in bucket.groups}
-    assert groups == {"1"}
+
+    def candidates():
+        groups = [group for bucket in leaf.buckets.values() for group in bucket.groups]
+        return sorted({group.application.id for group in groups})
+
+    assert candidates() == []
+    core.asks("1", ["k"], ONE)
+    assert candidates() == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +172,7 @@ def test_q_07_applications_without_asks_are_no_candidates():
         ({"vcores": 0, "memory": 1000}, {"vcores": 0, "memory": 5000}, {}, 0.2),
         ({"vcores": 10}, {}, {"vcores": 0}, 1.0),
         ({"vcores": -10}, {"vcores": 5}, {}, 0.0),
+        ({"vcores": -10, "memory": 1000}, {"vcores": 5, "memory": 5000}, {}, 0.2),
         ({}, {"vcores": 5}, {"vcores": 5}, 0.0),
     ],
 )
@@ -165,18 +184,35 @@ def test_q_08_fair_share(allocated, guaranteed, fair_max, share):
 @pytest.mark.parametrize(
     ("cluster", "tiers", "expected"),
     [
-        ({"vcore": 1000}, [{"vcore": 800}], {"vcore": 800}),
-        ({"vcore": 1000}, [{"vcore": 800}, {"vcore": 1200}], {"vcore": 1200}),
-        ({"vcore": 1000}, [None], {"vcore": 1000}),
-        ({"vcore": 1000}, [{"gpu": 100}], {"vcore": 1000, "gpu": 100}),
-        ({"vcore": 1000}, [{"vcore": 0}], {"vcore": 0}),
+        ({"vcore": 1000}, [{"vcore": 800}, {"vcore": 1200}], [{"vcore": 800}, {"vcore": 1200}]),
+        ({"vcore": 1000}, [{"vcore": 1200}, {"vcore": 800}], [{"vcore": 1200}, {"vcore": 800}]),
+        ({"vcore": 1000}, [None, None], [{"vcore": 1000}, {"vcore": 1000}]),
+        ({"vcore": 1000}, [{"vcore": 800}, None], [{"vcore": 800}, {"vcore": 800}]),
+        (
+            {"vcore": 1000},
+            [{"nvidia.com/gpu": 100}],
+            [{"vcore": 1000, "nvidia.com/gpu": 100}],
+        ),
+        (
+            {"vcore": 1000, "memory": 5},
+            [{"nvidia.com/gpu": 0}, {"memory": 3}],
+            [
+                {"vcore": 1000, "memory": 5, "nvidia.com/gpu": 0},
+                {"vcore": 1000, "memory": 3, "nvidia.com/gpu": 0},
+            ],
+        ),
+        ({"vcore": 1000}, [{"vcore": 0}], [{"vcore": 0}]),
+        (None, [{"vcore": 800}, None], [{"vcore": 800}, {"vcore": 800}]),
+        (None, [None], [{}]),
     ],
 )
 def test_q_10_fair_max_is_overwritten_on_the_way_down(cluster, tiers, expected):
     queue = Queue("root", is_leaf=False, max_resource=cluster)
+    found = []
     for tier in tiers:
         queue = Queue("t", queue, max_resource=tier)
-    assert queue.fair_max() == expected
+        found.append(queue.fair_max())
+    assert found == expected
 
 
 def test_q_10_the_clusters_own_zeros_are_left_out():
@@ -331,6 +367,10 @@ def test_q_16_the_highest_ask_priority_follows_the_asks():
     assert seen == [10, 10, 15, 15, 5]
     core.node("n1", **NODE)
     assert app.max_priority == NO_PRIORITY
+    core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_NODE),))
+    failed = AllocationRelease("app", "five", TerminationType.SCHEDULING_FAILED_ON_RM)
+    core.update(releases=(failed,))
+    assert app.max_priority == 5  # deallocated: it waits again
 
 
 def test_q_17_what_a_child_inherits():
@@ -356,6 +396,25 @@ def test_q_17_what_a_child_inherits():
     assert inheritable({"application.sort.priority": "enabled"}) == {}
 
 
+def test_q_17_what_a_child_says_itself_wins():
+    core = Core(
+        config_of(
+            "{name: p, properties: {mine: up, both: up, priority.policy: fence, priority.offset: '5', "
+            "preemption.policy: fence}, queues: [{name: plain}, {name: own, properties: {both: down, "
+            "priority.policy: fence, priority.offset: '7', preemption.policy: fence}}]}"
+        )
+    )
+    plain, own = (core.partition.queues[f"root.p.{name}"] for name in ("plain", "own"))
+    assert plain.properties == {
+        "mine": "up", "both": "up", "priority.policy": "default", "priority.offset": "0",
+        "preemption.policy": "default",
+    }  # fmt: skip
+    assert own.properties == {
+        "mine": "up", "both": "down", "priority.policy": "fence", "priority.offset": "7",
+        "preemption.policy": "fence",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("used", "fair", "packed"), [((500, 12_000), 0.35, 0.65), ((1500, 4000), 0.65, 0.35)]
 )
@@ -370,32 +429,69 @@ def test_q_19_node_scores(used, fair, packed):
     assert table.score(node) == pytest.approx(packed)
 
 
-def test_q_20_weights():
+@pytest.mark.parametrize(("policy", "first"), [("fair", "n1"), ("binpacking", "n2")])
+def test_q_19_the_order_of_nodes_flips_with_the_policy(policy, first):
+    text = config_of("{name: a}").removesuffix("}]")
+    weights = "{vcore: 4.0, memory: 1.0}"
+    core = Core(f"{text}, nodesortpolicy: {{type: {policy}, resourceweights: {weights}}}}}]")
+    core.application("app", "root.a")
+    used = {"n1": {"vcore": 500, "memory": 12_000}, "n2": {"vcore": 1500, "memory": 4000}}
+    for name, amount in used.items():
+        core.node(name, vcore=2000, memory=16_000, pods=10)
+        core.update(allocations=(Allocation(f"used-{name}", "app", name, amount),))
+    responses = core.asks("app", ["k"], {"vcore": 1, "memory": 1})
+    assert [item.node_id for item in section(responses, "new_allocations")] == [first]
+
+
+@pytest.mark.parametrize(("policy", "score"), [(FAIR, 0.0), (BINPACKING, 1.0)])
+def test_q_20_weights(policy, score):
     table = NodeTable()
-    table.set_policy(FAIR, {})
+    table.set_policy(policy, {})
     assert table.weights == {"vcore": 1.0, "memory": 1.0}
-    table.set_policy(FAIR, {"gpu": 1.0})
-    assert table.score(Node("n", 0, {"vcore": 1}, {}, {}, (), schedulable=True)) == 0.0
+    table.set_policy(policy, {"gpu": 1.0})
+    assert table.weights == {"gpu": 1.0}
+    for capacity in ({"vcore": 1}, {"vcore": 1, "gpu": 0}):
+        assert table.score(Node("n", 0, capacity, {}, {}, (), schedulable=True)) == score
+
+
+def test_q_20_a_negative_weight_is_refused():
+    text = config_of("{name: a}").removesuffix("}]")
+    with pytest.raises(QueueConfigError, match="negative resource weight for vcore"):
+        load_configuration(f"{text}, nodesortpolicy: {{resourceweights: {{vcore: -1.0}}}}}}]")
+
+
+def with_template(resources: str) -> Core:
+    return Core(
+        "partitions: [{name: default, placementrules: [{name: provided, create: true}], "
+        "queues: [{name: root, submitacl: '*', properties: {application.sort.policy: fair}, "
+        "childtemplate: {maxapplications: 1, properties: {priority.offset: '4', '': x, y: ''}, "
+        f"resources: {resources}}}, queues: [{{name: configured}}]}}]}}]"
+    )
 
 
 def test_q_22_a_template_is_what_a_dynamic_leaf_starts_with():
-    text = (
-        "partitions: [{name: default, placementrules: [{name: provided, create: true}], "
-        "queues: [{name: root, submitacl: '*', properties: {application.sort.policy: fair}, "
-        "childtemplate: {maxapplications: 1, properties: {priority.offset: '4', '': x}, "
-        "resources: {max: {vcore: 10}, guaranteed: {vcore: 0}}}, "
-        "queues: [{name: configured}]}]}]"
-    )
-    core = Core(text)
+    core = with_template("{max: {vcore: 10, memory: 5G}, guaranteed: {vcore: 2, memory: 1G}}")
+    core.application("a", "root.dynamic")
+    core.application("b", "root.parent.dynamic")
+    for path in ("root.dynamic", "root.parent.dynamic"):
+        leaf = core.partition.queues[path]
+        assert leaf.max_applications == 1
+        assert leaf.max_resource == {"vcore": 10_000, "memory": 5 * 10**9}
+        assert leaf.guaranteed_resource == {"vcore": 2000, "memory": 10**9}
+        assert leaf.properties == {"priority.offset": "4"}
+        assert leaf.settings == settings_of({"priority.offset": "4"})
+    for path in ("root.configured", "root.parent"):  # one that the file names; no leaf
+        queue = core.partition.queues[path]
+        assert (queue.max_applications, queue.max_resource) == (0, None)
+        assert queue.guaranteed_resource is None
+
+
+def test_q_22_what_is_all_zero_in_a_template_is_not_set():
+    core = with_template("{max: {vcore: 0, memory: 0}, guaranteed: {vcore: 0}}")
     core.application("a", "root.dynamic")
     leaf = core.partition.queues["root.dynamic"]
-    assert (leaf.max_applications, leaf.max_resource) == (1, {"vcore": 10_000})
-    assert leaf.guaranteed_resource is None
-    assert leaf.properties == {"priority.offset": "4"}
-    assert leaf.settings == settings_of({"priority.offset": "4"})
-    core.application("b", "root.parent.dynamic")
-    assert core.partition.queues["root.parent.dynamic"].max_applications == 1
-    assert core.partition.queues["root.configured"].max_applications == 0
+    assert (leaf.max_resource, leaf.guaranteed_resource) == (None, None)
+    assert leaf.max_applications == 1
 
 
 @pytest.mark.parametrize(
