@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from services.shim_adapter.records import ApplicationRecord
+from services.shim_adapter.translation.placeholders import placeholder_pod
 from services.shim_adapter.translation.task_groups import (
     TaskGroupsError,
     parse_policy_parameters,
@@ -41,34 +43,129 @@ def test_k01_ten_members_are_asked_for_together():
     )
     assert group.min_resource == {"vcore": 500, "memory": 1_024_000_000}
     assert placeholder_ask((group,)) == {"vcore": 5000, "memory": 10_240_000_000, "pods": 10}
+    one = placeholder_pod(ApplicationRecord("app01", 1), group, "cause")
+    assert one.resource == {"vcore": 500, "memory": 1_024_000_000, "pods": 1}
+
+
+def group(name="g", members=1, **resource):
+    return {"name": name, "minMember": members, "minResource": resource}
 
 
 @pytest.mark.parametrize(
-    ("annotation", "message"),
+    ("value", "message"),
     [
-        ('[{"minMember": 1, "minResource": {}}]', "can't get taskGroup Name from pod annotation"),
-        ('[{"name": "g", "minMember": 1}]', "can't get taskGroup MinResource from pod annotation"),
+        ({"minMember": 1, "minResource": {}}, "can't get taskGroup Name from pod annotation, {}"),
+        (group(name=""), "can't get taskGroup Name from pod annotation, {}"),
         (
-            '[{"name": "g", "minResource": {"cpu": 1}}]',
-            "can't get taskGroup MinMember from pod annotation",
+            {"name": "g", "minMember": 1},
+            "can't get taskGroup MinResource from pod annotation, {}",
         ),
         (
-            '[{"name": "g", "minMember": -100, "minResource": {"cpu": 1}}]',
-            "minMember cannot be negative",
+            {"name": "g", "minMember": 1, "minResource": None},
+            "can't get taskGroup MinResource from pod annotation, {}",
         ),
         (
-            '[{"name": "g", "minMember": 1, "minResource": {"cpu": 1, "vcore": 1}}]',
-            "collides with another resource",
+            {"name": "g", "minResource": {"cpu": 1}},
+            "can't get taskGroup MinMember from pod annotation, {}",
         ),
-        ('[{"name": "g", "minMember": 1, "minResource": {"cpu": "x"}}]', "is not a quantity"),
-        ('[{"name": "g", "minMember": 2000000000, "minResource": {"cpu": 5000000}}]', "overflows"),
-        ('[{"name": "g", "minMember": 1.5, "minResource": {"cpu": 1}}]', "whole number"),
+        (group(members=0), "can't get taskGroup MinMember from pod annotation, {}"),
+        (group(members=-100, cpu=1), "minMember cannot be negative, {}"),
     ],
 )
-def test_k07_k08_a_bad_task_group_is_refused_with_its_rule(annotation, message):
+def test_k07_a_task_group_that_lacks_something_is_refused_in_yunikorns_words(value, message):
+    annotation = json.dumps([value])
     with pytest.raises(TaskGroupsError) as caught:
         parse_task_groups(annotation)
+    assert str(caught.value) == message.format(annotation)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (group(members="ERR", cpu=1), "minMember must be a whole number"),
+        (group(members=1.5, cpu=1), "minMember must be a whole number"),
+        (group(members=2**31, cpu=1), "minMember must be a whole number"),
+        (group(cpu="ERR"), "'ERR' is not a quantity"),
+        (group(memory="1Gx"), "'1Gx' is not a quantity"),
+    ],
+)
+def test_k07_what_is_no_number_is_refused(value, message):
+    with pytest.raises(TaskGroupsError) as caught:
+        parse_task_groups(json.dumps([value]))
     assert message in str(caught.value)
+
+
+PIB5 = str(5 * 2**60)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([group(cpu="-1")], 'minResource "cpu" in taskGroup "g" cannot be negative'),
+        (
+            [group(cpu=1, memory="-1Mi")],
+            'minResource "memory" in taskGroup "g" cannot be negative',
+        ),
+        (
+            [group(cpu="9223372036854776")],
+            (
+                'minResource "cpu" in taskGroup "g": \'9223372036854776\' does not fit '
+                "a signed 64-bit integer"
+            ),
+        ),
+        (
+            [group(memory="9223372036854775808")],
+            (
+                'minResource "memory" in taskGroup "g": \'9223372036854775808\' does not '
+                "fit a signed 64-bit integer"
+            ),
+        ),
+        (
+            [group(members=2_000_000_000, cpu=5_000_000)],
+            'the sum over all members overflows for resource "vcore" in taskGroup "g"',
+        ),
+        (
+            [group(memory=PIB5), group("h", memory=PIB5)],
+            'the sum over all members overflows for resource "memory" in taskGroup "h"',
+        ),
+        (
+            [group(cpu="5P"), group("h", vcore="5P")],
+            'the sum over all members overflows for resource "vcore" in taskGroup "h"',
+        ),
+        (
+            [group(cpu=1, vcore=1)],
+            (
+                'minResource "vcore" in taskGroup "g" collides with another resource under '
+                'canonical key "vcore"'
+            ),
+        ),
+        (
+            [group(vcore=1, cpu=1)],
+            (
+                'minResource "cpu" in taskGroup "g" collides with another resource under '
+                'canonical key "vcore"'
+            ),
+        ),
+        (
+            [group(cpu=1, pods=1)],
+            (
+                'minResource "pods" in taskGroup "g" collides with another resource under '
+                'canonical key "pods"'
+            ),
+        ),
+    ],
+)
+def test_k08_amounts_that_do_not_hold_are_refused_with_their_resource_and_group(groups, message):
+    with pytest.raises(TaskGroupsError) as caught:
+        parse_task_groups(json.dumps(groups))
+    assert str(caught.value) == message
+
+
+def test_k08_the_largest_that_hold_are_taken():
+    (whole,) = parse_task_groups(json.dumps([group(memory=str(2**63 - 1))]))
+    assert whole.min_resource == {"memory": 2**63 - 1}
+    (zero,) = parse_task_groups(json.dumps([group(members=2**31 - 1, cpu=0)]))
+    assert placeholder_ask((zero,)) == {"pods": 2**31 - 1}
 
 
 @pytest.mark.parametrize("cpu", ["1", 1])

@@ -12,12 +12,12 @@ from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.constraints import Constraints
-from shared.model.quantity import QuantityError, pod_resources
+from shared.model.quantity import QuantityError, parse_pod_quantity
 from shared.model.resources import (
     PODS,
+    VCORE,
     Resource,
     add_into,
-    is_negative,
     multiply,
     overflows,
 )
@@ -65,8 +65,8 @@ def placeholder_ask(groups: tuple[TaskGroupSpec, ...]) -> Resource:
         too_large = overflows(total)
         if too_large is not None:
             raise TaskGroupsError(
-                f"the sum over all members overflows for resource {too_large!r} "
-                f"in taskGroup {group.name!r}"
+                f"the sum over all members overflows for resource {_quoted(too_large)} "
+                f"in taskGroup {_quoted(group.name)}"
             )
     return total
 
@@ -111,21 +111,29 @@ def _constraints(fields: dict[str, Any], name: str) -> Constraints:
         raise TaskGroupsError(str(error)) from error
 
 
-def _min_resource(name: str, value: Any) -> Resource:
-    if not isinstance(value, dict):
-        raise TaskGroupsError(f"minResource in taskGroup {name!r} must be a map")
-    if PODS in value:
-        raise TaskGroupsError(
-            f"minResource 'pods' in taskGroup {name!r} collides with another resource "
-            "under canonical key 'pods'"
-        )
-    try:
-        resource = pod_resources(value)
-    except QuantityError as error:
-        raise TaskGroupsError(f"minResource in taskGroup {name!r}: {error}") from error
-    if is_negative(resource):
-        raise TaskGroupsError(f"minResource in taskGroup {name!r} cannot be negative")
+def _min_resource(group: str, amounts: Any) -> Resource:
+    if not isinstance(amounts, dict):
+        raise TaskGroupsError(f"minResource in taskGroup {_quoted(group)} must be a map")
+    resource: Resource = {}
+    for key, amount in amounts.items():
+        where = f"minResource {_quoted(key)} in taskGroup {_quoted(group)}"
+        name = VCORE if key == "cpu" else key
+        if name in resource or name == PODS:  # every member is one pod already
+            raise TaskGroupsError(
+                f"{where} collides with another resource under canonical key {_quoted(name)}"
+            )
+        try:
+            resource[name] = parse_pod_quantity(name, amount)
+        except QuantityError as error:
+            raise TaskGroupsError(f"{where}: {error}") from error
+        if resource[name] < 0:
+            raise TaskGroupsError(f"{where} cannot be negative")
     return resource
+
+
+def _quoted(text: str) -> str:
+    """Return a text in double quotes, as YuniKorn's messages have it."""
+    return json.dumps(text)
 
 
 def string_map(value: Any, where: str) -> dict[str, str]:

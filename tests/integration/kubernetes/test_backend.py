@@ -7,6 +7,7 @@ import pytest
 
 from services.api.ws_v1 import node_info
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
+from shared.model.quantity import parse_pod_quantity
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over, until
 
@@ -21,8 +22,8 @@ partitions:
 """
 
 
-def member(name, app, *, members=3, group="tg", cpu="1", policy="", **more):
-    groups = [{"name": group, "minMember": members, "minResource": {"cpu": cpu}}]
+def member(name, app, *, members=3, group="tg", cpu="1", policy="", own=None, **more):
+    groups = [{"name": group, "minMember": members, "minResource": {"cpu": cpu}, **(own or {})}]
     annotations = {TASK_GROUPS: json.dumps(groups), GROUP: group}
     if policy:
         annotations[POLICY] = policy
@@ -83,6 +84,11 @@ async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_h
         real = await muster.kubectl.pod(
             member(
                 "first", "app01", members=10, group="test-group-1", cpu="500m", policy=policy,
+                own={
+                    "minResource": {"cpu": "500m", "memory": "1024M"},
+                    "labels": {"labelKey1": "labelKeyValue1", "labelKey2": "labelKeyValue2"},
+                    "annotations": {f"annotationKey{n}": f"value{n}" for n in (1, 2, 3)},
+                },
                 priorityClassName="test-priority-class",
                 imagePullSecrets=[{"name": "secret1"}, {"name": "secret2"}],
                 annotations={"mine": "stays here"},
@@ -99,10 +105,15 @@ async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_h
     assert all(len(pod["metadata"]["name"].rsplit("-", 1)[1]) == 10 for pod in made)
     metadata, spec = made[0]["metadata"], made[0]["spec"]
     assert metadata["labels"] == {
+        "labelKey1": "labelKeyValue1",
+        "labelKey2": "labelKeyValue2",
         "yunikorn.apache.org/app-id": "app01",
         "yunikorn.apache.org/queue": "root.a",
     }
     assert metadata["annotations"] == {
+        "annotationKey1": "value1",
+        "annotationKey2": "value2",
+        "annotationKey3": "value3",
         PLACEHOLDER: "true",
         GROUP: "test-group-1",
         TASK_GROUPS: real["metadata"]["annotations"][TASK_GROUPS],
@@ -113,7 +124,7 @@ async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_h
         "apiVersion": "v1", "kind": "Pod", "name": "first", "uid": real["metadata"]["uid"],
         "controller": False, "blockOwnerDeletion": True,
     }  # fmt: skip
-    assert spec["priorityClassName"] == "test-priority-class"
+    assert all(pod["spec"]["priorityClassName"] == "test-priority-class" for pod in made)
     assert spec["imagePullSecrets"] == [{"name": "secret1"}, {"name": "secret2"}]
     assert (spec["restartPolicy"], spec["schedulerName"]) == ("Never", "yunikorn")
     assert spec["terminationGracePeriodSeconds"] == 0
@@ -123,12 +134,23 @@ async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_h
     }
     (container,) = spec["containers"]
     assert (container["name"], container["image"]) == ("pause", "registry.k8s.io/pause:3.7")
-    assert container["resources"]["requests"] == {"cpu": "500m"}
-    assert container["resources"]["limits"] == {"cpu": "500m"}
+    amounts = {
+        name: parse_pod_quantity(name, text)
+        for name, text in container["resources"]["requests"].items()
+    }
+    assert amounts == {"cpu": 500, "memory": 1_024_000_000}
+    assert container["resources"]["limits"] == container["resources"]["requests"]
     assert container["securityContext"] == {
         "privileged": False, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
+
+
+async def test_k_04_without_a_priority_class_the_placeholders_have_none(muster):
+    await muster.kubectl.pod(member("first", "plain", members=2))
+    await until(lambda: sum(p.spec.placeholder for p in muster.world.all_pods()) == 2, "both")
+    made = [pod for key, pod in (await muster.kubectl.pods()).items() if key.startswith("tg-")]
+    assert [pod["spec"].get("priorityClassName", "") for pod in made] == ["", ""]
 
 
 async def others_pods(muster):
