@@ -175,9 +175,9 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
         request: Request, partition: str, queue: str, state: str, status: str = ""
     ) -> Response:
         model = _in(replica.model, partition)
+        views = _in_queue(model, queue)
         _check_state(state, status, ("active",))
         wanted = status.lower()
-        views = _in_queue(model, queue)
         chosen = [v for v in views if not wanted or v.summary.state.lower() == wanted]
         return _told(request, model, chosen)
 

@@ -1,12 +1,7 @@
 """What the API says of queues, users, rules and events, from the core's own state events."""
 
-import re
-
 from services.api import progress, ws_v1, ws_v1_events, ws_v1_usage
 from services.api.projection.events import EventRing
-from services.api.projection.projection import Projection
-from services.api.yunikorn_metrics import yunikorn_metrics
-from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -17,42 +12,12 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.state import EventState, SnapshotRequest, StateDelta
-from tests.builders import Core, config_of
+from shared.messages.state import EventState, SnapshotRequest
+from tests.builders import config_of
+from tests.unit.api.following import System
 
 ONE = {"vcore": 1000, "pods": 1}
 NODE = {"vcore": 10_000, "memory": 100_000, "pods": 100}
-
-
-class System(Core):
-    """A core whose state events a replica follows."""
-
-    def __init__(self, config: str = "", **more) -> None:
-        self.projection = Projection("one")
-        super().__init__(config, **more)
-
-    def send(self, message, *, epoch=None):
-        before = len(self.answers)
-        responses = super().send(message, epoch=epoch)
-        for item in self.answers[before:]:
-            if isinstance(item.message, StateDelta):
-                name = type(item.message).__name__
-                envelope = Envelope(
-                    "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
-                )
-                assert not self.projection.handle(envelope, 1)
-        return responses
-
-    @property
-    def model(self):
-        return self.projection.model
-
-    def metric(self, text: str) -> float:
-        found = re.search(
-            rf"^{re.escape(text)} (\S+)$", yunikorn_metrics(self.model).decode(), re.MULTILINE
-        )
-        assert found, text
-        return float(found.group(1))
 
 
 def with_rules(rules: str) -> str:

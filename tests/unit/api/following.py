@@ -1,0 +1,57 @@
+"""A core and a replica of the API that follows it, without a bus between them."""
+
+import re
+
+import httpx
+
+from services.api.machine import ApiMachine
+from services.api.replica import Replica
+from services.api.routes import make_app
+from services.api.yunikorn_metrics import yunikorn_metrics
+from shared.messages.envelope import API_ALL, Envelope
+from shared.messages.state import StateDelta
+from shared.runtime.host import Host
+from tests.builders import Core
+
+
+class System(Core):
+    """A core whose state events a replica follows, and the HTTP answers of that replica."""
+
+    def __init__(self, config: str = "", **more) -> None:
+        self.machine = ApiMachine("one")
+        self.projection = self.machine.projection
+        super().__init__(config, **more)
+
+    def send(self, message, *, epoch=None):
+        before = len(self.answers)
+        responses = super().send(message, epoch=epoch)
+        for item in self.answers[before:]:
+            if isinstance(item.message, StateDelta):
+                name = type(item.message).__name__
+                envelope = Envelope(
+                    "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
+                )
+                assert not self.projection.handle(envelope, 1)
+        return responses
+
+    @property
+    def model(self):
+        return self.projection.model
+
+    def metric(self, text: str) -> float:
+        found = re.search(
+            rf"^{re.escape(text)} (\S+)$", yunikorn_metrics(self.model).decode(), re.MULTILINE
+        )
+        assert found, text
+        return float(found.group(1))
+
+    async def get(self, path: str, **headers: str) -> httpx.Response:
+        """Return what the replica answers."""
+        app = make_app(Replica(_no_host, lambda: self.machine))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
+            return await client.get(path, headers=headers)
+
+
+def _no_host() -> Host:
+    raise AssertionError("an answer that only reads asks no service")
