@@ -5,13 +5,15 @@ Source: contract section 5.1.
 
 import gzip
 import json
-from collections.abc import Mapping
+import re
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
 GZIP_FROM_BYTES = 1400
+_WEIGHT = re.compile(r"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 _ESCAPES = {
     "<": "\\u003c",
     ">": "\\u003e",
@@ -52,12 +54,16 @@ def answer(
     return Response(body, status, headers, media_type="application/json; charset=UTF-8")
 
 
-def accepts_gzip(headers: Mapping[str, str]) -> bool:
-    """Return whether the Accept-Encoding header lists gzip with a weight that is not 0."""
-    for item in headers.get("accept-encoding", "").split(","):
-        name, _, weight = item.strip().partition(";")
-        if name.strip().lower() == "gzip":
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+def accepts_gzip(headers: Headers) -> bool:
+    """Return whether an Accept-Encoding header lists gzip by its name, with a weight above 0.
+
+    A weight that is no number of HTTP's is none: the answer then stays as it is.
+    """
+    for item in ",".join(headers.getlist("accept-encoding")).split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        if name == "gzip":
+            weights = [_WEIGHT.fullmatch(part) for part in parameters]
+            return all(weight is not None and float(weight[1]) > 0 for weight in weights)
     return False
 
 

@@ -1,7 +1,6 @@
 """The HTTP answers, over a whole system in one process on the in-memory bus."""
 
 import asyncio
-import gzip
 import json
 
 import httpx
@@ -216,8 +215,8 @@ async def test_answers_look_as_go_writes_them(system):
         "/ws/v1/partition/default/application/gang", headers={"Accept-Encoding": "gzip"}
     )
     assert packed.headers["content-encoding"] == "gzip"
-    assert packed.json() == plain.json()
-    assert gzip.compress(b"") != b""
+    assert len(plain.content) >= 1400
+    assert packed.content == plain.content
 
 
 async def test_openapi_names_every_route(system):
