@@ -37,6 +37,7 @@ class _Metrics(Collector):
         yield self._submissions()
         yield _by_state(states)
         yield from self._queues(states)
+        yield self._ended()
         yield self._nodes()
         yield self._cycles()
 
@@ -83,6 +84,17 @@ class _Metrics(Collector):
                     resources.add_metric([path, what, name], value)
         yield applications
         yield resources
+
+    def _ended(self) -> CounterMetricFamily:
+        """Return how many ended in every queue; a queue that has gone keeps its count."""
+        family = CounterMetricFamily(
+            "yunikorn_queue_app_total",
+            "Applications of a queue that ended, by state, since this replica started",
+            labels=["queue", "state"],
+        )
+        for (queue, state), count in self._model.ended_counts.items():
+            family.add_metric([queue, state.lower()], count)
+        return family
 
     def _cycles(self) -> CounterMetricFamily:
         family = CounterMetricFamily(

@@ -27,13 +27,16 @@ from shared.messages.state import (
     UserState,
 )
 from shared.messages.trace import TraceRecord, TraceRecords
-from shared.model.states import ENDED
+from shared.model.states import ENDED, ApplicationState
 from shared.model.units import seconds
 
 MAX_ENDED = 10_000
 MAX_STORIES = 2_000
 MAX_STORY = 2_000
 ASK_AGAIN_NS = seconds(10)
+
+
+_RESULTS = (("accepted", ApplicationState.ACCEPTED), ("rejected", ApplicationState.REJECTED))
 
 
 class Projection:
@@ -96,13 +99,16 @@ class Projection:
         self._asked_ns = 0
 
     def _count_submissions(self, delta: StateDelta) -> None:
-        """Count the applications that are told of for the first time."""
+        """Count submissions when they are told of first, and what becomes of each once."""
         counts = self.model.submissions
         for summary in delta.applications:
-            known = self.model.applications.get(summary.application_id)
-            if known is None or known.summary.submission != summary.submission:
-                result = "rejected" if summary.rejected_message else "accepted"
-                for name in ("new", result):
+            view = self.model.applications.get(summary.application_id)
+            known = view.summary if view is not None else None
+            if known is None or known.submission != summary.submission:
+                known = None
+                counts["new"] = counts.get("new", 0) + 1
+            for name, state in _RESULTS:
+                if _was(summary, state) and (known is None or not _was(known, state)):
                     counts[name] = counts.get(name, 0) + 1
 
     def _apply(self, delta: StateDelta) -> None:
@@ -213,6 +219,10 @@ class Projection:
         """Return an application's records in the order in which things happened."""
         records = self.stories.get(application_id, ())
         return sorted(records, key=lambda record: record.published_ns + record.queued_ns)
+
+
+def _was(summary: ApplicationSummary, state: ApplicationState) -> bool:
+    return any(change.state == state for change in summary.state_log)
 
 
 def _shelf(node: NodeView, allocation: AllocationState) -> dict[str, AllocationState]:

@@ -76,7 +76,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
             "rejected_applications", RejectedApplication(request.application_id, reason)
         )
         if not is_known:
-            _tell_rejected(partition, request, queue or partition.root, reason)
+            _tell_rejected(partition, request, queue, reason)
         return
     application = Application(
         request, queue, partition.next_sequence(), request.submission_time_ns or partition.now_ns
@@ -163,14 +163,20 @@ def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
 
 
 def _tell_rejected(
-    partition: Partition, request: AddApplicationRequest, queue: Queue, reason: str
+    partition: Partition, request: AddApplicationRequest, queue: Queue | None, reason: str
 ) -> None:
-    application = Application(request, queue, partition.next_sequence(), partition.now_ns)
+    """Tell of one that is rejected, in the queue where it was placed, else the one it named."""
+    where = queue or partition.root
+    application = Application(request, where, partition.next_sequence(), partition.now_ns)
     application.fire(ApplicationEvent.REJECT, partition.now_ns, reason)
     application.finished_time_ns = partition.now_ns
     summary = application_summary(application)
     partition.outbox.rejected.append(
-        replace(summary, queue_name=request.queue_name, rejected_message=reason)
+        replace(
+            summary,
+            queue_name=queue.path if queue is not None else request.queue_name,
+            rejected_message=reason,
+        )
     )
 
 

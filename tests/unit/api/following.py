@@ -38,10 +38,11 @@ class System(Core):
     def model(self):
         return self.projection.model
 
+    def metrics(self) -> str:
+        return yunikorn_metrics(self.model).decode()
+
     def metric(self, text: str) -> float:
-        found = re.search(
-            rf"^{re.escape(text)} (\S+)$", yunikorn_metrics(self.model).decode(), re.MULTILINE
-        )
+        found = re.search(rf"^{re.escape(text)} (\S+)$", self.metrics(), re.MULTILINE)
         assert found, text
         return float(found.group(1))
 

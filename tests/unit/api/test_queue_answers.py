@@ -1,7 +1,11 @@
 """What the API says of queues, users, rules and events, from the core's own state events."""
 
+import re
+from dataclasses import replace
+
 from services.api import progress, ws_v1, ws_v1_events, ws_v1_usage
 from services.api.projection.events import EventRing
+from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -12,7 +16,13 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.state import EventState, SnapshotRequest
+from shared.messages.state import (
+    ApplicationSummary,
+    EventState,
+    SnapshotRequest,
+    StateChange,
+    StateDelta,
+)
 from tests.builders import config_of
 from tests.unit.api.following import System
 
@@ -183,7 +193,7 @@ def test_a_users_quota_speaks_too():
 
 
 def test_g_29_metrics_follow_the_states():
-    system = System(config_of("{name: a}"))
+    system = System(config_of("{name: a, resources: {max: {memory: 1}}}"))
     system.node("n1", vcore=1000, pods=10)
     # app-1: gives its gang up (Resuming), then runs to its end
     request = AddApplicationRequest("app-1", "root.a", placeholder_ask={"vcore": 1000, "pods": 2})
@@ -203,23 +213,120 @@ def test_g_29_metrics_follow_the_states():
         )
         system.fire(name, "placeholder")
         system.update(releases=(AllocationRelease(name, f"{name}-ph", TerminationType.TIMEOUT),))
-    system.application("app-4", "root.nowhere")
+    system.application("app-4", "A", placeholder_ask={"memory": 2})
     system.fire("app-1", "completing")
-    queue = 'yunikorn_queue_app{queue="root.a",state="%s"}'
-    assert system.metric(queue % "completed") == 1
-    assert system.metric(queue % "failed") == 2
-    assert system.metric(queue % "running") == 0
-    submission = 'yunikorn_scheduler_application_submission_total{result="%s"}'
-    assert [system.metric(submission % r) for r in ("new", "accepted", "rejected")] == [4, 3, 1]
-    assert system.metric('yunikorn_scheduler_application_total{state="failed"}') == 2
+    assert queue_gauges(system) == {"completed": 1, "failed": 2, "rejected": 1}
+    assert queue_gauges(system, "yunikorn_queue_app_total") == queue_gauges(system)
+    assert scheduler_gauges(system) == {"completed": 1, "failed": 2}
+    assert submissions(system) == {"new": 4, "accepted": 3, "rejected": 1}
     assert system.metric('yunikorn_scheduler_node{state="active"}') == 1
 
 
-def test_a_snapshot_counts_no_submission_twice():
+def by_label(system, family: str, label: str, more: str = "") -> dict[str, int]:
+    """Return the samples of a family that are not 0, by one of their labels."""
+    found = re.findall(
+        rf'^{family}\{{{more}{label}="(\w+)"\}} (\S+)$', system.metrics(), re.MULTILINE
+    )
+    return {name: int(float(value)) for name, value in found if float(value)}
+
+
+def queue_gauges(system, family: str = "yunikorn_queue_app") -> dict[str, int]:
+    return by_label(system, family, "state", 'queue="root.a",')
+
+
+def scheduler_gauges(system) -> dict[str, int]:
+    return by_label(system, "yunikorn_scheduler_application_total", "state")
+
+
+def submissions(system) -> dict[str, int]:
+    return by_label(system, "yunikorn_scheduler_application_submission_total", "result")
+
+
+def told(system, name: str, submission: str, state: str, log: tuple[StateChange, ...]) -> None:
+    """Let the replica hear that an application is in a state, as if the core had said so."""
+    summary = replace(
+        SUMMARY, application_id=name, submission=submission, state=state, state_log=log
+    )
+    following = system.projection
+    delta = StateDelta(applications=(summary,))
+    envelope = Envelope(
+        "e", "StateDelta", delta, API_ALL, "core", epoch=following.epoch, seq=following.seq + 1
+    )
+    assert not following.handle(envelope, 1)
+
+
+SUMMARY = ApplicationSummary(
+    "", "", "root.a", "New", "nobody", (), 1, 0, 0, {}, {}, {}, {}, -(2**31), "", ""
+)  # fmt: skip
+FAILS = ("Accepted", "Running", "Failing", "Failed")
+
+
+def test_g_29_every_transition_moves_the_gauges_and_counters():
+    """The case's own transitions, some of which nothing leads to while there is one partition."""
+    system = System(config_of("{name: a}"))
+    stories = {
+        "app-1": ("Resuming", "Accepted", "Running", "Completing", "Completed"),
+        "app-2": FAILS,
+        "app-3": FAILS,
+        "app-4": ("Rejected",),
+    }
+    ended: dict[str, int] = {}
+    for number, (name, states) in enumerate(stories.items(), start=1):
+        log: tuple[StateChange, ...] = ()
+        for state in ("New", *states):
+            if state != "New":
+                log = (*log, StateChange(1, state))
+            told(system, name, f"{number}", state, log)
+            is_end = state == states[-1]
+            if is_end:
+                ended[state.lower()] = ended.get(state.lower(), 0) + 1
+            now = {} if is_end else {state.lower(): 1}
+            assert queue_gauges(system) == {**ended, **now}
+            assert queue_gauges(system, "yunikorn_queue_app_total") == ended
+            shown = {k: v for k, v in {**ended, **now}.items() if k in SHOWN}
+            assert scheduler_gauges(system) == shown
+            assert submissions(system)["new"] == number
+    assert queue_gauges(system) == {"completed": 1, "failed": 2, "rejected": 1}
+    assert scheduler_gauges(system) == {"completed": 1, "failed": 2}
+    assert submissions(system) == {"new": 4, "accepted": 3, "rejected": 1}
+
+
+SHOWN = {"running", "resuming", "failing", "completing", "completed", "failed"}
+
+
+def test_a_submission_is_accepted_when_it_first_asks_and_once():
     system = System(config_of("{name: a}"))
     system.application("app", "root.a")
+    assert submissions(system) == {"new": 1}
+    system.asks("app", ["k"], ONE)
+    assert submissions(system) == {"new": 1, "accepted": 1}
+    system.node("n1", **NODE)
+    system.update(releases=(AllocationRelease("app", "k", TerminationType.STOPPED_BY_RM),))
+    system.asks("app", ["k2"], ONE)  # Completing, and Running again
+    assert submissions(system) == {"new": 1, "accepted": 1}
     system.send(SnapshotRequest("one"))
-    assert system.model.submissions == {"new": 1, "accepted": 1}
+    assert submissions(system) == {"new": 1, "accepted": 1}
+
+
+def test_w_20_a_duplicate_that_is_rejected_counts_nothing():
+    system = System(config_of("{name: a}"))
+    system.application("app", "root.a")
+    for _ in range(2):
+        assert submissions(system) == {"new": 1}
+        assert queue_gauges(system) == {"new": 1}
+        assert system.metric('yunikorn_queue_app{queue="root.a",state="new"}') == 1
+        system.application("app", "root.a")
+
+
+def test_a_queue_that_has_gone_keeps_its_count_of_the_ended_alone():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}", "{name: b}"))
+    system.application("app", "root.a", placeholder_ask={"vcore": 1001})
+    assert queue_gauges(system) == {"rejected": 1}
+    system.send(UpdateConfiguration(config_of("{name: b}")))
+    system.fire_own("cleaner")
+    assert "root.a" not in system.model.queues
+    assert queue_gauges(system) == {}
+    assert queue_gauges(system, "yunikorn_queue_app_total") == {"rejected": 1}
 
 
 def test_w_17_the_ring_of_events():
