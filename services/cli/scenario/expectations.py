@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from services.api.projection.model import ApplicationView, Model
 from services.api.ws_v1 import application_info, node_info, queue_info
+from services.api.ws_v1_usage import group_info, user_info
 from services.cli.launcher import LocalCluster
 from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
 from shared.bus.codec import record_to_plain
+from shared.messages.state import UserState
 from shared.model.reasons import Reason
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -
         (expected.pods, partial(_pod, cluster)),
         (expected.nodes, partial(_node, model)),
         (expected.queues, partial(_queue, model)),
+        (expected.users, partial(_usage, "users", model.users, user_info)),
+        (expected.groups, partial(_usage, "groups", model.groups, group_info)),
         (expected.rejected, partial(_rejected, observed)),
     ]
     for wanted, checker in checks:
@@ -146,6 +150,25 @@ def _queue(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
         found = info.get(_QUEUE_NAMES.get(key, key), _absent(value))
         failed += _compare(f"queues.{name}.{key}", value, found)
     return failed
+
+
+def _usage(
+    kind: str,
+    table: Mapping[str, UserState],
+    info_of: Callable[[UserState], dict[str, Any]],
+    name: str,
+    wanted: dict[str, Any],
+) -> list[str]:
+    """Compare what a user or a group uses, as /usage answers it."""
+    where = f"{kind}.{name}"
+    if name not in table:
+        return [f"{where}: expected to exist, found none"]
+    info = info_of(table[name])
+    return [
+        text
+        for key, value in wanted.items()
+        for text in _compare(f"{where}.{key}", value, info.get(key, _absent(value)))
+    ]
 
 
 def _pod(cluster: LocalCluster, name: str, wanted: "PodExpectation") -> list[str]:

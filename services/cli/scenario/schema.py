@@ -217,6 +217,8 @@ class ExpectStep(_Strict):
     count: list[CountEntry] = []
     nodes: dict[str, dict[str, Any]] = {}
     queues: dict[str, dict[str, Any]] = {}
+    users: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, Any]] = {}
     rejected: dict[str, str] = {}
     decisions: list[dict[str, Any]] = []
     invariants: bool | None = None
