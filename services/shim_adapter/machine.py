@@ -218,7 +218,7 @@ class ShimMachine:
             namespace=wanted.namespace,
             user=wanted.user,
             groups=wanted.groups,
-            tags=wanted.tags,
+            tags={**self.world.namespace_tags.get(wanted.namespace, {}), **wanted.tags},
             style=wanted.style,
             placeholder_timeout_seconds=wanted.placeholder_timeout_seconds,
             execution_timeout_seconds=wanted.execution_timeout_seconds,
