@@ -301,6 +301,13 @@ async def test_a_stranger_s_message_is_put_aside_and_nothing_goes_down(system):
             "partitions: [{name: default, queues: [{name: root, limits: [{users: [u], maxresources: {cpu: '0'}}]}]}]",
             {"allowed": False, "reason": "MaxResources should be greater than zero in '' limit"},
         ),
+        (
+            "partitions: [{name: default, queues: [{name: root, limits: [{users: [u]}]}]}]",
+            {
+                "allowed": False,
+                "reason": "invalid resource combination for limit  all resource limits are null",
+            },
+        ),
     ],
 )
 async def test_c07_c08_a_configuration_is_judged_and_the_status_is_always_200(

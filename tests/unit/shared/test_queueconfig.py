@@ -52,6 +52,94 @@ def test_a_mistake_is_told_in_yunikorn_s_words(text, message):
     assert message in caught.value.message
 
 
+def limited(kind, parent, child):
+    """Return a queue with a limit, and a leaf below it with one for the same name."""
+    limit = f"{{{kind}s: [{kind}1], %s}}"
+    return partition(
+        f"[{{name: root, queues: [{{name: parent, limits: [{limit % parent}], "
+        f"queues: [{{name: leaf, limits: [{limit % child}]}}]}}]}}]"
+    )
+
+
+@pytest.mark.parametrize("kind", ["user", "group"])
+@pytest.mark.parametrize(
+    ("parent", "child", "message"),
+    [
+        (
+            "maxresources: {memory: 1000, vcore: 100}",
+            "maxresources: {memory: 10000, vcore: 100}",
+            (
+                "{} max resource map[memory:10000 vcore:100000] of queue leaf is greater than immediate "
+                "or ancestor parent maximum resource map[memory:1000 vcore:100000]"
+            ),
+        ),
+        (
+            "maxapplications: 50",
+            "maxapplications: 90",
+            (
+                "{} max applications 90 of queue leaf is greater than immediate or ancestor parent max "
+                "applications 50"
+            ),
+        ),
+        (
+            "maxapplications: 50",
+            "maxresources: {memory: 1}",  # 0 is no limit, and more than 50
+            (
+                "{} max applications 0 of queue leaf is greater than immediate or ancestor parent max "
+                "applications 50"
+            ),
+        ),
+    ],
+)
+def test_c_05_a_limit_is_within_those_above_it(kind, parent, child, message):
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(limited(kind, parent, child))
+    assert caught.value.message == message.format(f"{kind} {kind}1")
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        (
+            "maxapplications: 100, limits: [{limit: one, users: [u], maxapplications: 1000}]",
+            "invalid MaxApplications settings for limit one exceed current the queue MaxApplications",
+        ),
+        (
+            (
+                "resources: {max: {memory: 10000}}, "
+                "limits: [{limit: one, users: [u], maxresources: {memory: 100000}}]"
+            ),
+            "invalid MaxResources settings for limit one exeecd current the queue MaxResources",
+        ),
+        (
+            (
+                "resources: {max: {memory: parseFailed}}, "
+                "limits: [{limit: one, users: [u], maxresources: {memory: 1}}]"
+            ),
+            "parse queue a max resource failed: invalid quantity",
+        ),
+    ],
+)
+def test_c_04_a_limit_is_within_its_own_queue(rest, message):
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(leaf(rest))
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "maxapplications: 100, limits: [{limit: one, users: [u], maxapplications: 100}]",
+        (
+            "maxapplications: 100, resources: {max: {memory: 9}}, "
+            "limits: [{limit: one, users: [u], maxresources: {memory: 9}}]"
+        ),
+    ],
+)
+def test_c_04_a_limit_that_is_within_or_says_nothing_of_applications_holds(rest):
+    load_configuration(leaf(rest))
+
+
 def test_every_wrong_key_is_told_at_once_with_its_line():
     with pytest.raises(QueueConfigError) as caught:
         load_configuration("partitions:\n  - name: default\n    one: 1\n    two: 2\n")

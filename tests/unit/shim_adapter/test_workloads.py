@@ -261,12 +261,14 @@ def test_k_10_a_namespaces_quota():
     assert quota(max_memory="128M") == {"memory": 128_000_000}
     assert quota(max_cpu="1", max_memory="128M") == {"vcore": 1000, "memory": 128_000_000}
     assert quota(max_cpu="error", max_memory="128M") is None
+    assert quota(max_cpu="1", max_memory="error") is None
     assert quota(quota='{"cpu":"1","memory":"64M","nvidia.com/gpu":"1"}') == {
         "vcore": 1000,
         "memory": 64_000_000,
         "nvidia.com/gpu": 1,
     }
     assert quota(quota='{"cpu":"error"}', max_cpu="1") is None
+    assert quota(quota='{"cpu":"1","memory":"error"}') is None
     assert quota(quota='{"cpu":"-1"}') is None
     assert quota(quota="[") is None
     assert quota() is None
