@@ -12,7 +12,6 @@ from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
 from shared.bus.codec import record_to_plain
-from shared.messages.state import UserState
 from shared.model.reasons import Reason
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -
     checks: list[tuple[Mapping[str, Any], Callable[[str, Any], list[str]]]] = [
         (expected.applications, partial(_application, model)),
         (expected.pods, partial(_pod, cluster)),
-        (expected.nodes, partial(_node, model)),
-        (expected.queues, partial(_queue, model)),
-        (expected.users, partial(_usage, "users", model.users, user_info)),
-        (expected.groups, partial(_usage, "groups", model.groups, group_info)),
+        (expected.nodes, partial(_entry, "nodes", partial(_node, model))),
+        (expected.queues, partial(_entry, "queues", partial(_queue, model))),
+        (expected.users, partial(_entry, "users", partial(_user, model))),
+        (expected.groups, partial(_entry, "groups", partial(_group, model))),
         (expected.rejected, partial(_rejected, observed)),
     ]
     for wanted, checker in checks:
@@ -86,25 +85,40 @@ def _absent(wanted: Any) -> Any:
     return empty.get(type(wanted))
 
 
-def _application(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
+def _entry(
+    kind: str,
+    answer_of: Callable[[str], Mapping[str, Any] | None],
+    name: str,
+    wanted: Mapping[str, Any] | None,
+) -> list[str]:
+    """Compare the fields that are named of an answer; None stands for "is not there"."""
+    where = f"{kind}.{name}"
+    answer = answer_of(name)
+    if answer is None:
+        return [] if wanted is None else [f"{where}: expected to exist, found none"]
+    if wanted is None:
+        return [f"{where}: expected none, found one"]
+    return [
+        text
+        for key, value in wanted.items()
+        for text in _compare(f"{where}.{key}", value, answer.get(key, _absent(value)))
+    ]
+
+
+def _application(model: Model, name: str, wanted: Mapping[str, Any] | None) -> list[str]:
     view = model.application(name)
-    where = f"applications.{name}"
-    if view is None:
-        return [f"{where}: expected to exist, found none"]
-    failed: list[str] = []
-    info = application_info(model, view)
-    special = _special(view)
-    for key, value in wanted.items():
-        if key == "reason":
-            texts = (view.summary.message, view.summary.rejected_message)
-            if not any(value in text for text in texts):
-                failed.append(f"{where}.reason: expected {value!r}, found {' '.join(texts)!r}")
-        elif key == "pending" and isinstance(value, Mapping):
-            failed += _compare(f"{where}.pending", value, view.summary.pending)
-        elif key in special:
-            failed += _compare(f"{where}.{key}", value, special[key])
-        else:
-            failed += _compare(f"{where}.{key}", value, info.get(key, _absent(value)))
+    if view is None or wanted is None:
+        return _entry("applications", lambda _: None if view is None else {}, name, wanted)
+    fields = dict(wanted)
+    reason = fields.pop("reason", "")
+    answer = {**application_info(model, view), **_special(view)}
+    if isinstance(fields.get("pending"), Mapping):
+        answer["pending"] = view.summary.pending
+    failed = _entry("applications", lambda _: answer, name, fields)
+    texts = (view.summary.message, view.summary.rejected_message)
+    if not any(reason in text for text in texts):
+        found = " ".join(texts)
+        failed.append(f"applications.{name}.reason: expected {reason!r}, found {found!r}")
     return failed
 
 
@@ -119,16 +133,9 @@ def _special(view: ApplicationView) -> dict[str, Any]:
     }
 
 
-def _node(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
+def _node(model: Model, name: str) -> Mapping[str, Any] | None:
     view = model.nodes.get(name)
-    if view is None:
-        return [f"nodes.{name}: expected to exist, found none"]
-    info = node_info(view)
-    return [
-        text
-        for key, value in wanted.items()
-        for text in _compare(f"nodes.{name}.{key}", value, info.get(key, _absent(value)))
-    ]
+    return None if view is None else node_info(view)
 
 
 _QUEUE_NAMES = {
@@ -140,35 +147,20 @@ _QUEUE_NAMES = {
 }
 
 
-def _queue(model: Model, name: str, wanted: dict[str, Any]) -> list[str]:
+def _queue(model: Model, name: str) -> Mapping[str, Any] | None:
     path = name.lower()
     if path not in model.queues:
-        return [f"queues.{name}: expected to exist, found none"]
+        return None
     info = queue_info(model, path, subtree=False)
-    failed: list[str] = []
-    for key, value in wanted.items():
-        found = info.get(_QUEUE_NAMES.get(key, key), _absent(value))
-        failed += _compare(f"queues.{name}.{key}", value, found)
-    return failed
+    return info | {short: info[full] for short, full in _QUEUE_NAMES.items() if full in info}
 
 
-def _usage(
-    kind: str,
-    table: Mapping[str, UserState],
-    info_of: Callable[[UserState], dict[str, Any]],
-    name: str,
-    wanted: dict[str, Any],
-) -> list[str]:
-    """Compare what a user or a group uses, as /usage answers it."""
-    where = f"{kind}.{name}"
-    if name not in table:
-        return [f"{where}: expected to exist, found none"]
-    info = info_of(table[name])
-    return [
-        text
-        for key, value in wanted.items()
-        for text in _compare(f"{where}.{key}", value, info.get(key, _absent(value)))
-    ]
+def _user(model: Model, name: str) -> Mapping[str, Any] | None:
+    return user_info(model.users[name]) if name in model.users else None
+
+
+def _group(model: Model, name: str) -> Mapping[str, Any] | None:
+    return group_info(model.groups[name]) if name in model.groups else None
 
 
 def _pod(cluster: LocalCluster, name: str, wanted: "PodExpectation") -> list[str]:

@@ -210,15 +210,15 @@ class PodExpectation(_Strict):
 
 
 class ExpectStep(_Strict):
-    """What must be true now; what is not named is not compared."""
+    """What must be true now; what is not named is not compared, and null must not be there."""
 
-    applications: dict[str, dict[str, Any]] = {}
+    applications: dict[str, dict[str, Any] | None] = {}
     pods: dict[str, PodExpectation] = {}
     count: list[CountEntry] = []
-    nodes: dict[str, dict[str, Any]] = {}
-    queues: dict[str, dict[str, Any]] = {}
-    users: dict[str, dict[str, Any]] = {}
-    groups: dict[str, dict[str, Any]] = {}
+    nodes: dict[str, dict[str, Any] | None] = {}
+    queues: dict[str, dict[str, Any] | None] = {}
+    users: dict[str, dict[str, Any] | None] = {}
+    groups: dict[str, dict[str, Any] | None] = {}
     rejected: dict[str, str] = {}
     decisions: list[dict[str, Any]] = []
     invariants: bool | None = None

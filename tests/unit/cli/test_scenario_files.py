@@ -81,6 +81,21 @@ def test_a_bus_that_is_none_is_refused(tmp_path, capsys):
     assert "expected memory, amqp" in capsys.readouterr().err
 
 
+def test_null_says_that_an_entry_or_a_field_is_not_there(tmp_path, capsys):
+    gone = GOOD.replace("{pods: {p: {state: %s, node: n}}}", "{nodes: {%s}, users: {%s}}")
+    assert run(tmp_path, gone % ("m: null, n: {occupied: null}", "other: null")) == 0
+    assert run(tmp_path, gone % ("n: null, m: {}", "nobody: null")) == 1
+    out = capsys.readouterr().out
+    for sentence in (
+        "nodes.n: expected none, found one",
+        "nodes.m: expected to exist, found none",
+        "users.nobody: expected none, found one",
+    ):
+        assert sentence in out
+    assert run(tmp_path, gone % ("n: {allocated: null}", "")) == 1
+    assert "nodes.n.allocated: expected None, found {" in capsys.readouterr().out
+
+
 def test_a_refused_reload_changes_nothing_and_can_be_expected(tmp_path):
     text = """
 name: a bad reload
