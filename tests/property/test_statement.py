@@ -98,7 +98,7 @@ class StatementMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ready(Status.RUNNING))
     @rule(data=st.data())
     def evict(self, data):
-        self.statement.evict(data.draw(st.sampled_from(self.ready(Status.RUNNING))))
+        self.statement.evict(data.draw(st.sampled_from(self.ready(Status.RUNNING))), "why")
 
     @precondition(lambda self: self.ready(Status.RELEASING))
     @rule(data=st.data(), node=st.integers(0, NODES - 1))
@@ -139,6 +139,7 @@ class StatementMachine(RuleBasedStateMachine):
             task = tasks[decision.task]
             is_placed = task.status in (Status.ALLOCATED, Status.PIPELINED)
             assert bool(decision.node) == is_placed
+            assert decision.reason == ("why" if decision.evicts else "")
         for task in self.tasks:  # what was decided has happened by the next session
             if task.status in (Status.RELEASING, Status.PIPELINED):
                 self.session.move(task, Status.PENDING, NO_NODE)

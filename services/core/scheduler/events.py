@@ -50,11 +50,8 @@ def _say_request(partition: Partition, application: Application, ask: Ask, text:
     partition.outbox.say_event(event)
 
 
-def preempted(
-    partition: Partition, owner: Application, key: str, *, by: str, application: Application
-) -> None:
-    """Say to a victim by whom it was preempted."""
-    text = f"Preempted by {by} from application {application.id} in {application.queue.path}"
+def preempted(partition: Partition, owner: Application, key: str, text: str) -> None:
+    """Say to a victim why it was preempted."""
     event = EventState(REQUEST, key, text, partition.now_ns, reference_id=owner.id)
     partition.outbox.say_event(event)
 

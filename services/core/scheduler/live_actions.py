@@ -32,7 +32,7 @@ from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.settings import ALLOCATE, KAI
 from services.core.scheduler.shapes import Ask, Shape
 from services.core.scheduler.victims import evict
-from shared.messages.interface import Allocation, TerminationType
+from shared.messages.interface import Allocation
 from shared.model.resources import PODS, ResourceView
 from shared.model.units import NANOS_PER_SECOND
 
@@ -246,17 +246,11 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
 
 
 def _evict(partition: Partition, decision: Decision) -> None:
-    application, by = partition.applications[decision.job], decision.by
+    application = partition.applications[decision.job]
     if decision.task not in application.allocations or decision.task in application.released:
         return
-    what = f"to make room for application {by}" if by else "its gang has lost its minimum"
-    message = f"preempting allocations {what}"
-    winner = partition.applications.get(by)
-    if winner is not None:
-        evict(partition, application, decision.task, winner, by=by, message=message)
-    else:
-        ended_by = TerminationType.PREEMPTED_BY_SCHEDULER
-        partition.release(application, decision.task, ended_by, message)
+    winner = partition.applications.get(decision.by)
+    evict(partition, application, decision.task, winner, decision.reason)
 
 
 def _keep_node(partition: Partition, decision: Decision) -> None:

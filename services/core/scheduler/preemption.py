@@ -35,6 +35,7 @@ from shared.model.units import seconds
 CHECK_AGAIN_NS = seconds(15)
 LOOK_NS = seconds(1)
 MAX_ATTEMPTS = 10
+REASON = "preempting allocations to free up resources to run ask: "
 
 
 def look_later(partition: Partition, bucket: Bucket, ask: Ask) -> None:
@@ -152,8 +153,8 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
     for victim in chosen:
         owner = partition.applications[victim.allocation.application_id]
         key = victim.allocation.allocation_key
-        message = f"preempting allocations to free up resources to run ask: {ask.key}"
-        evict(partition, owner, key, application, by=ask.key, message=message)
+        event = f"Preempted by {ask.key} from application {application.id} in {leaf.path}"
+        evict(partition, owner, key, application, f"{REASON}{ask.key}", event=event)
     reservations.keep_freed_room(partition, application, ask, node)
     return True
 

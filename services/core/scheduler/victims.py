@@ -34,16 +34,17 @@ def evict(
     partition: Partition,
     owner: Application,
     key: str,
-    winner: Application,
+    winner: Application | None,
+    reason: str,
     *,
-    by: str,
-    message: str,
+    event: str = "",
 ) -> None:
-    """Release a victim for another application, say so, and watch whether the two take turns.
+    """Release a victim, tell it why, and watch whether it and the winner take turns.
 
-    ``by`` is what it goes for, as the event names it.
+    ``reason`` goes with the release, and is the event where ``event`` does not say another.
+    ``winner`` is None where the room is for nobody.
     """
-    partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, message)
-    events.preempted(partition, owner, key, by=by, application=winner)
-    if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
+    partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
+    events.preempted(partition, owner, key, event or reason)
+    if winner is not None and partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
         events.pair_held(partition, owner.id, winner.id)

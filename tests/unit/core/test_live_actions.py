@@ -100,3 +100,71 @@ def test_a_picture_has_what_the_partition_has():
     assert queues["root.one"].allocated[at] == 4
     assert queues["root.one"].quota[at] == queues["root.two"].quota[at] == 2
     assert queues["root"].allocated[at] == 4
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+def shown(core: Core) -> list[tuple[str, str, str]]:
+    """Return (pod, message of its release, event about it) for all that a look evicts."""
+    before = len(core.answers)
+    released = section(core.fire_own("preemption"), "released_allocations")
+    events = {
+        event.object_id: event.message
+        for item in core.answers[before:]
+        for event in getattr(item.message, "events", ())
+    }
+    return [(x.allocation_key, x.message, events[x.allocation_key]) for x in released]
+
+
+def test_a_reclaimed_pod_is_told_for_whom_and_why():
+    core = cluster(nodes=1)
+    want(core, "o1", vcore=100, **{GPU: 1})
+    ((_, message, event),) = shown(core)
+    assert message == "reclaimed for application owed in root.two, which is below its fair share"
+    assert event == message
+
+
+def test_a_preempted_pod_is_told_of_the_priority():
+    core = Core(config_of("{name: a}"), settings=KAI)
+    core.node("n1", vcore=4)
+    core.application("low", "root.a")
+    core.asks("low", ["l"], {"vcore": 4})
+    core.application("higher", "root.a")
+    core.asks("higher", ["h"], {"vcore": 4}, priority=7)
+    ((key, message, event),) = shown(core)
+    assert key == "l"
+    assert message == (
+        "preempted for application higher in root.a, which has the higher priority 7"
+    )
+    assert event == message
+
+
+def test_a_moved_pod_is_told_that_it_moves():
+    core = Core(config_of("{name: a}"), settings=KAI)
+    core.node("n1", vcore=4)
+    core.node("n2", vcore=4)
+    core.application("small", "root.a")
+    core.asks("small", ["s1"], {"vcore": 2})
+    core.asks("small", ["s2"], {"vcore": 2})
+    core.gang("gang", 1, {"vcore": 4}, queue="root.a")
+    ((_, message, event),) = shown(core)
+    assert message == "moved to another node so that application gang in root.a fits"
+    assert event == message
+
+
+def test_a_stale_gang_is_told_so():
+    core = Core(config_of("{name: a}"), settings=(*KAI, ("stalenessGracePeriod", "30s")))
+    core.node("n1", vcore=4)
+    core.gang("gang", 2, {"vcore": 1}, queue="root.a")
+    core.asks("gang", ["r1", "r2"], {"vcore": 1}, task_group_name="tg")
+    for key in ("gang-ph-0", "gang-ph-1"):
+        replaced = TerminationType.PLACEHOLDER_REPLACED
+        core.update(releases=(AllocationRelease("gang", key, replaced),))
+    core.update(releases=(AllocationRelease("gang", "r1", TerminationType.STOPPED_BY_RM),))
+    ((key, message, event),) = shown(core)
+    assert key == "r2"
+    assert message == (
+        "evicted with its gang, application gang in root.a, which has been below its minimum for 30 s"
+    )
+    assert event == message

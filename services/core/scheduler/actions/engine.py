@@ -106,7 +106,7 @@ def consolidate(session: Session) -> list[Decision]:
     if most == 0:
         return []
     jobs = [job for job in session.jobs if policies.may_consolidate(job)]
-    return _solve_each(session, jobs, lambda _: policies.consolidation(most))
+    return _solve_each(session, jobs, lambda job: policies.consolidation(job, most))
 
 
 def reclaim(session: Session) -> list[Decision]:
@@ -135,9 +135,13 @@ def evict_stale_gangs(session: Session) -> list[Decision]:
         if not _is_stale(session, job):
             continue
         statement = Statement(session)
+        reason = (
+            f"evicted with its gang, application {job.name} in {job.queue.name}, which has been "
+            f"below its minimum for {job.stale_for_s} s"
+        )
         for task in job.tasks:
             if is_placed(task):
-                statement.evict(task)
+                statement.evict(task, reason)
         decisions += statement.commit()
     return decisions
 

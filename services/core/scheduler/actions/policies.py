@@ -30,15 +30,22 @@ def has_victims(job: Job) -> bool:
     return job.placed > 0
 
 
+def _called(job: Job) -> str:
+    """Return a job as victims are told of it."""
+    size = f", a gang of {job.min_available}," if job.min_available > 1 else ""
+    return f"application {job.name}{size} in {job.queue.name}"
+
+
 # --- consolidation --------------------------------------------------------------------------------
 
 
-def consolidation(max_victims: int) -> Search:
+def consolidation(job: Job, max_victims: int) -> Search:
     """Return a search in which others only move: whoever is evicted has a new place."""
     return Search(
         is_victim=lambda other: other.preemptible and has_victims(other),
         agrees=lambda left: not left,
         action="consolidation",
+        reason=f"moved to another node so that {_called(job)} fits",
         max_victims=max_victims,
     )
 
@@ -63,7 +70,12 @@ def preemption(job: Job) -> Search:
             and _may_go(other, _min_runtime(other.queue, "preempt"))
         )
 
-    return Search(is_victim=is_victim, agrees=lambda _: True, action="preempt")
+    return Search(
+        is_victim=is_victim,
+        agrees=lambda _: True,
+        action="preempt",
+        reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
+    )
 
 
 def may_preempt(session: Session, job: Job) -> bool:
@@ -114,7 +126,8 @@ class Reclaim:
 
     def search(self) -> Search:
         """Return the search."""
-        return Search(self._is_victim, self._agrees, "reclaim")
+        reason = f"reclaimed for {_called(self.job)}, which is below its fair share"
+        return Search(self._is_victim, self._agrees, "reclaim", reason)
 
     def _is_victim(self, other: Job) -> bool:
         if not other.preemptible or not has_victims(other) or other.queue is self.job.queue:

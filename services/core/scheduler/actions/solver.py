@@ -44,12 +44,14 @@ MAX_SCENARIOS = 5_000
 class Search:
     """What an action looks for: who may be a victim, and which outcome it agrees to.
 
-    ``max_victims`` bounds how many of them are accumulated for one job; negative is no bound.
+    ``reason`` is what a victim is told. ``max_victims`` bounds how many of them are accumulated
+    for one job; negative is no bound.
     """
 
     is_victim: Callable[[Job], bool]
     agrees: Callable[[list[Unit]], bool]
     action: str
+    reason: str
     max_victims: int = UNLIMITED
 
 
@@ -193,7 +195,7 @@ def _simulate(session: Session, job: Job, units: list[Unit], search: Search) -> 
     statement = Statement(session)
     for _, tasks in units:
         for task in tasks:
-            statement.evict(task)
+            statement.evict(task, search.reason)
     if _place_again(statement, job, units):
         left = _still_evicted(units)
         if search.agrees(left) and session.plugins.agree(search.action, job, left):

@@ -18,7 +18,8 @@ class Decision:
     """What a statement comes to for one task.
 
     ``evicts``: it is to end where it is. ``node``: it is to go there, at once (``is_now``) or when
-    the room has been given back; "" for nowhere. ``by`` is the job that the statement was for.
+    the room has been given back; "" for nowhere. ``by`` is the job that the statement was for,
+    ``reason`` why the task ends, as people are told.
     """
 
     task: str
@@ -27,6 +28,7 @@ class Decision:
     node: str = ""
     is_now: bool = False
     by: str = ""
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class _Operation:
     status: Status
     node: int
     ghost: int
+    reason: str
 
 
 class StatementEndedError(AssertionError):
@@ -67,15 +70,17 @@ class Statement:
         ghost = before[1] if before is not None else NO_NODE
         self._move(task, Status.PIPELINED, node, ghost)
 
-    def evict(self, task: Task) -> None:
-        """Have a task give back its room."""
+    def evict(self, task: Task, reason: str) -> None:
+        """Have a task give back its room; ``reason`` is the sentence that is shown for it."""
         self._before.setdefault(task, (task.status, task.node))
-        self._move(task, Status.RELEASING, task.node)
+        self._move(task, Status.RELEASING, task.node, reason=reason)
 
-    def _move(self, task: Task, status: Status, node: int, ghost: int = NO_NODE) -> None:
+    def _move(
+        self, task: Task, status: Status, node: int, ghost: int = NO_NODE, reason: str = ""
+    ) -> None:
         if self._has_ended:
             raise StatementEndedError(f"{task.name}: the statement has ended")
-        self._operations.append(_Operation(task, task.status, task.node, task.ghost))
+        self._operations.append(_Operation(task, task.status, task.node, task.ghost, reason))
         self.session.move(task, status, node, ghost)
 
     def rollback(self, checkpoint: int) -> None:
@@ -98,15 +103,18 @@ class Statement:
         """Keep everything; return what is to happen, in the order in which it was first decided."""
         self._has_ended = True
         first: dict[Task, tuple[Status, int]] = {}
+        reasons: dict[Task, str] = {}
         for operation in self._operations:
             first.setdefault(operation.task, (operation.status, operation.node))
+            if operation.reason:
+                reasons[operation.task] = operation.reason
         decisions = []
         for task, (status, node) in first.items():
             if (task.status, task.node) != (status, node):
-                decisions.append(self._decision(task, by))
+                decisions.append(self._decision(task, by, reasons.get(task, "")))
         return decisions
 
-    def _decision(self, task: Task, by: str) -> Decision:
+    def _decision(self, task: Task, by: str, reason: str) -> Decision:
         name = self.session.node_names[task.node] if task.node != NO_NODE else ""
         is_placed = task.status in (Status.ALLOCATED, Status.PIPELINED)
         return Decision(
@@ -116,4 +124,5 @@ class Statement:
             node=name if is_placed else "",
             is_now=task.status is Status.ALLOCATED,
             by=by,
+            reason=reason,
         )
