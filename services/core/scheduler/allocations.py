@@ -77,6 +77,7 @@ def _count_existing(
     if allocation.placeholder and not was_asked:
         application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
     partition.count_in(application, allocation, node)
+    quota_preemption.use_changed(partition, application.queue)
     if allocation.released:
         application.mark_released(key, TerminationType.TIMEOUT)
         partition.tell(application, allocation)
@@ -114,8 +115,7 @@ def _resize(
         partition.users.changed[tracker] = None
     if application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER:
         queue.change_preempting(before, resource)
-    for level in queue.lineage():
-        quota_preemption.max_changed(partition, level)
+    quota_preemption.use_changed(partition, queue)
     partition.heed_pods()
     partition.tell(application, allocation)
 

@@ -7,6 +7,7 @@ Source: contract sections 7.1 and 7.2; case U-07.
 
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
+from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import Ask
 from shared.messages.interface import Allocation
 from shared.messages.state import EventState
@@ -16,6 +17,7 @@ from shared.model.resources import ResourceView, go_map
 REQUEST, APP, NODE, QUEUE = 1, 2, 3, 4
 SET, ADD, REMOVE = 1, 2, 3
 NODE_ALLOC = 303
+QUEUE_PREEMPTION = 407
 BY_QUEUE, BY_USER = "queue", "user"
 
 
@@ -90,10 +92,21 @@ def pair_held(partition: Partition, one: str, other: str) -> None:
         partition.outbox.say_event(event)
 
 
-def preempted_by_quota(partition: Partition, owner: Application, key: str, path: str) -> None:
-    """Say to a victim that its queue may have less than before."""
-    text = f"Preempted by Quota change enforcement process in {path}"
-    event = EventState(REQUEST, key, text, partition.now_ns, reference_id=owner.id)
+def quota_enforced(
+    partition: Partition,
+    queue: Queue,
+    wanted: ResourceView,
+    claimed: ResourceView,
+    victims: int,
+) -> None:
+    """Say what came of making a queue give back what is over its max."""
+    text = (
+        f"Quota Preemption results summary: preemptable resources: {go_map(wanted)}, claimed "
+        f"resources: {go_map(claimed)}, selected victims: {victims}, preempted victims: {victims}"
+    )
+    event = EventState(
+        QUEUE, queue.path, text, partition.now_ns, change_type=SET, change_detail=QUEUE_PREEMPTION
+    )
     partition.outbox.say_event(event)
 
 

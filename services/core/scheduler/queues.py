@@ -75,7 +75,8 @@ class Queue:
     open_buckets: BucketHeap = field(default_factory=BucketHeap)
     active_children: dict[str, "Queue"] = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
-    quota_due_ns: int = 0  # when what is over the max is to be given back; 0: nothing is
+    quota_since_ns: int = 0  # since when more than its max is used, and to be given back
+    quota_due_ns: int = 0  # when it is made to; 0: never
     starter: "Application | None" = None  # the one that is let start, where one at a time is
     path: str = ""
 
