@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from services.api.projection.model import ApplicationView, Model, NodeView
-from shared.messages.state import AllocationState, AskState, QueueState, TemplateState
+from shared.messages.state import (
+    AllocationState,
+    AskState,
+    QueueState,
+    TemplateState,
+    UsedResource,
+    Waiting,
+)
 from shared.model.duration import go_duration
 from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG
 from shared.model.resources import Resource, ResourceView, without_zeros
@@ -218,12 +225,8 @@ _LOG_TEXTS = {
 
 
 def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answer:
-    """Return AllocationAskDAOInfo, with why it waits as its allocation log."""
+    """Return AllocationAskDAOInfo."""
     waiting = model.why(application, ask)
-    log: list[Answer] = []
-    if waiting is not None:
-        text = _LOG_TEXTS.get(waiting.reason, waiting.message)
-        log = [{"message": text, "lastOccurrence": waiting.since_ns, "count": 1}]
     return pruned(
         {
             "allocationKey": ask.allocation_key,
@@ -234,13 +237,34 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
             "applicationId": ask.application_id,
             "placeholder": ask.placeholder,
             "taskGroupName": ask.task_group_name,
-            "allocationLog": log,
+            "allocationLog": _allocation_log(ask, waiting),
             "originator": ask.originator,
             "requiredNodeId": ask.required_node,
-            "schedulingAttempted": waiting is not None,
+            "schedulingAttempted": waiting is not None or bool(ask.log),
         },
         always=("allocationKey",),
     )
+
+
+def _allocation_log(ask: AskState, waiting: Waiting | None) -> list[Answer]:
+    """Return what an ask was told, and why it waits now if that was told to one before it."""
+    lines = [(item.last_occurrence_ns, item.message, item.count) for item in ask.log]
+    if waiting is not None:
+        text = _LOG_TEXTS.get(waiting.reason, waiting.message)
+        if all(text != message for _, message, _ in lines):
+            lines.append((waiting.since_ns, text, 1))
+    return [
+        {"message": message, "lastOccurrence": last_ns, "count": count}
+        for last_ns, message, count in sorted(lines, key=lambda line: line[0])
+    ]
+
+
+def _history(entries: tuple[UsedResource, ...]) -> Answer:
+    """Return what an application used, by what became of it and the type of the nodes."""
+    answer: Answer = {}
+    for entry in entries:
+        answer.setdefault(entry.kind, {})[entry.instance_type] = dict(entry.resource)
+    return answer
 
 
 def application_info(model: Model, view: ApplicationView) -> Answer:
@@ -286,7 +310,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
             "reservations": list(summary.reservations),
             "startTime": start_ms,
             "backoffDeadline": _rfc3339(summary.backoff_until_ns),
-            "resourceHistory": {},
+            "resourceHistory": _history(summary.history),
         },
         always=("applicationID", "partition", "queueName", "resourceHistory"),
     )

@@ -140,6 +140,18 @@ class StateChange:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedResource:
+    """Amounts times seconds of allocations that have ended, on nodes of one type.
+
+    ``kind`` is the REST answer's own name for what became of them.
+    """
+
+    kind: str
+    instance_type: str
+    resource: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationSummary:
     """An application's own values; its asks and allocations are told one by one.
 
@@ -168,6 +180,16 @@ class ApplicationSummary:
     waiting: tuple[Waiting, ...] = ()
     reservations: tuple[str, ...] = ()  # "node/ask key"
     backoff_until_ns: int = 0
+    history: tuple[UsedResource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One text of an ask's allocation log, how often it was said and when last."""
+
+    message: str
+    last_occurrence_ns: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +208,7 @@ class AskState:
     shape: str = ""
     removed: bool = False
     required_node: str = ""
+    log: tuple[LogEntry, ...] = ()  # of what it was told when it was tried, the latest last
 
 
 @dataclass(frozen=True, slots=True)

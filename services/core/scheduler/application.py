@@ -16,6 +16,7 @@ from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import NO_PRIORITY, Queue
 from services.core.scheduler.reservations import Reservation
+from services.core.scheduler.resource_history import History
 from services.core.scheduler.shapes import Ask, AskGroup, Shape
 from services.core.scheduler.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.users import Owner
@@ -57,6 +58,8 @@ class Application:
     group_of: dict[str, AskGroup] = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
     placeholder_used: set[str] = field(default_factory=set)
+    placed_ns: dict[str, int] = field(default_factory=dict)  # since when allocations run, by key
+    history: History = field(default_factory=dict)  # of what it has used, when that ended
     released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks

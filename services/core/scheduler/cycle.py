@@ -10,6 +10,7 @@ are heard in between.
 """
 
 from services.core.scheduler import (
+    allocation_log,
     backoff,
     events,
     gang,
@@ -84,11 +85,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     short = _no_headroom(partition, application, ask)
     if short is not None:
-        leaf.block(group.bucket, *short, partition.now_ns)
-        if short[1] is partition.root.gate:
-            partition.unplaced[group.bucket] = None
-        preemption.look_later(partition, group.bucket, ask)
-        partition.outbox.touch_queue(leaf)
+        _block(partition, group, ask, *short)
         return 0
     if ask.told:
         events.has_headroom(partition, application, ask)
@@ -97,6 +94,17 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     _allocate(partition, application, ask, node)
     return 1
+
+
+def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, gate: Gate) -> None:
+    """Set a bucket aside for which a queue or a user has no headroom."""
+    leaf = group.bucket.leaf
+    leaf.block(group.bucket, refusal, gate, partition.now_ns)
+    if gate is partition.root.gate:
+        partition.unplaced[group.bucket] = None
+    if refusal.reason is Reason.QUEUE_QUOTA:
+        preemption.look_later(partition, group.application, ask)
+    partition.outbox.touch_queue(leaf)
 
 
 def _park(partition: Partition, application: Application, refusal: Refusal, gate: Gate) -> None:
@@ -118,13 +126,17 @@ def _no_headroom(
         tracker, sentence = short_user
         available = tracker.headroom(application.queue)
         events.no_headroom(partition, application, ask, events.BY_USER, available)
-        return Refusal(Reason.USER_QUOTA, f"Not enough user quota: {sentence}"), tracker.gate
+        text = allocation_log.USER_QUOTA
+        allocation_log.note(partition, application, ask, text)
+        return Refusal(Reason.USER_QUOTA, f"{text}: {sentence}"), tracker.gate
     short = application.queue.first_without_room(amount, heed_kept=not ask.has_kept_room)
     if short is not None:
         queue, sentence = short
         available = application.queue.headroom()
         events.no_headroom(partition, application, ask, events.BY_QUEUE, available)
-        return Refusal(Reason.QUEUE_QUOTA, f"Not enough queue quota: {sentence}"), queue.gate
+        text = allocation_log.QUEUE_QUOTA
+        allocation_log.note(partition, application, ask, text)
+        return Refusal(Reason.QUEUE_QUOTA, f"{text}: {sentence}"), queue.gate
     return None
 
 
@@ -140,7 +152,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
     node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
     if node is None:
         partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
-        preemption.look_later(partition, bucket, ask)
+        preemption.look_later(partition, application, ask)
         backoff.heed(partition, bucket)
     return node
 

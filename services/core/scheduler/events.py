@@ -58,6 +58,15 @@ def preempted(partition: Partition, owner: Application, key: str, text: str) -> 
     partition.outbox.say_event(event)
 
 
+def no_victim_on_required_node(partition: Partition, application: Application, ask: Ask) -> None:
+    """Say that the node that an ask must have is full of what may not be preempted for it."""
+    node = ask.shape.constraints.required_node
+    text = (
+        f"Unschedulable request '{ask.key}' with required node '{node}', no preemption victim found"
+    )
+    _say_request(partition, application, ask, text)
+
+
 def not_bound(partition: Partition, application: Application, key: str, reason: str) -> None:
     """Say that an allocation could not be bound, and why; its ask waits again."""
     text = f"Request '{key}' could not be bound and waits again: {reason}"

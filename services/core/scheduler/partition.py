@@ -6,6 +6,7 @@ node, application and queue in step and tell the outbox. Nothing here decides an
 
 from dataclasses import dataclass, field, replace
 
+from services.core.scheduler import resource_history
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
@@ -166,6 +167,7 @@ class Partition:
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, amount)
             self.users.changed[tracker] = None
+        application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
         application.add_allocation(allocation)
         self.tell(application, allocation)
 
@@ -176,9 +178,11 @@ class Partition:
         if allocation is None:
             return None
         amount = allocation.resource_per_alloc
+        is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
+        self._remember(application, allocation, is_preempted=is_preempted)
         self.free_node(allocation)
         application.queue.release(amount)
-        if why == TerminationType.PREEMPTED_BY_SCHEDULER:
+        if is_preempted:
             application.queue.change_preempting(amount, {})
         is_last = not application.allocations
         for tracker in application.trackers:
@@ -189,6 +193,20 @@ class Partition:
         )
         self.outbox.touch(application)
         return allocation
+
+    def _remember(
+        self, application: Application, allocation: Allocation, *, is_preempted: bool
+    ) -> None:
+        """Count what an allocation that goes has used into its application's history."""
+        node = self.nodes.nodes.get(allocation.node_id)
+        attributes = node.attributes if node is not None else {}
+        resource_history.count(
+            application.history,
+            allocation,
+            attributes.get(resource_history.INSTANCE_TYPE, resource_history.UNKNOWN),
+            self.now_ns - application.placed_ns.pop(allocation.allocation_key, self.now_ns),
+            preempted=is_preempted,
+        )
 
     def free_node(self, allocation: Allocation) -> None:
         """Take an allocation off its node's ledger, where the node is still there."""

@@ -13,20 +13,22 @@ Rule 3: a victim has no higher priority than the ask, offsets and fences applied
 Rule 4: the room belongs to the ask until it starts or goes: the node is reserved for it, and in its
         queues nobody else may take it.
 Source: contract section 6.9; cases X-01 to X-16.
-Limit: MAX_ATTEMPTS asks of a leaf at one look.
+Limit: MAX_ATTEMPTS asks of a leaf at one look; as many more are told that they were not tried.
+What came of a try is in the ask's allocation log.
 """
 
 from collections.abc import Iterator
 
-from services.core.scheduler import live_actions, reservations
+from services.core.scheduler import allocation_log, live_actions, reservations
+from services.core.scheduler.allocation_log import note
 from services.core.scheduler.application import Application
 from services.core.scheduler.guarantees import Ledger, left
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.preemption_choice import choose_victims
+from services.core.scheduler.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.preemption_victims import Victim, eligible_victims
 from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.settings import KAI, PREEMPT
-from services.core.scheduler.shapes import Ask, Bucket
+from services.core.scheduler.shapes import Ask
 from services.core.scheduler.victims import evict
 from shared.model.reasons import Reason
 from shared.model.resources import ResourceView
@@ -35,17 +37,37 @@ from shared.model.units import seconds
 CHECK_AGAIN_NS = seconds(15)
 LOOK_NS = seconds(1)
 MAX_ATTEMPTS = 10
+_TEXTS = {
+    NoChoice.NO_HELP: allocation_log.NO_HELP,
+    NoChoice.SHORTFALL: allocation_log.SHORTFALL,
+}
 REASON = "preempting allocations to free up resources to run ask: "
 
 
-def look_later(partition: Partition, bucket: Bucket, ask: Ask) -> None:
-    """Have a refused ask looked at when it may preempt, if its queues have guarantees."""
-    _look_for_one_since(partition, bucket.leaf, ask.created_ns)
+def look_later(partition: Partition, application: Application, ask: Ask) -> None:
+    """Have a refused ask looked at when it may preempt, if its queues have guarantees.
+
+    That it may not yet, or never will, goes into its allocation log.
+    """
+    leaf = application.queue
+    _look_for_one_since(partition, leaf, ask.created_ns)
+    if not _preempts(partition):
+        return
+    if not _may_ever(ask) or _due_ns(leaf, ask) > partition.now_ns:
+        note(partition, application, ask, allocation_log.PRECONDITIONS)
+    elif not has_guarantee(leaf):
+        note(partition, application, ask, allocation_log.GUARANTEES)
 
 
 def look_later_for_gang(partition: Partition, application: Application) -> None:
     """Have a gang that waits for headroom looked at, if its queues have guarantees."""
     _look_for_one_since(partition, application.queue, partition.now_ns)
+
+
+def _preempts(partition: Partition) -> bool:
+    """Return whether asks preempt by YuniKorn's laws."""
+    settings = partition.settings
+    return partition.preemption_enabled and settings.policy != KAI and PREEMPT in settings.actions
 
 
 def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
@@ -81,14 +103,17 @@ def _look_in(partition: Partition, leaf: Queue) -> None:
     _admit_entitled_gangs(partition, leaf)
     attempts = 0
     for application, ask in _waiting(leaf):
-        due_ns = max(
-            ask.created_ns + leaf.settings.preemption_delay_ns,
-            ask.preemption_checked_ns + CHECK_AGAIN_NS if ask.preemption_checked_ns else 0,
-        )
-        if due_ns > partition.now_ns or attempts >= MAX_ATTEMPTS:
-            partition.look_for_preemption_at(max(due_ns, partition.now_ns + LOOK_NS))
+        due_ns = _due_ns(leaf, ask)
+        if due_ns > partition.now_ns:
+            partition.look_for_preemption_at(due_ns)
             continue
         attempts += 1
+        if attempts > MAX_ATTEMPTS:
+            partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+            note(partition, application, ask, allocation_log.EXHAUSTED)
+            if attempts == 2 * MAX_ATTEMPTS:
+                return
+            continue
         ask.preemption_checked_ns = partition.now_ns
         if not preempt_for(partition, application, ask):
             partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
@@ -129,9 +154,21 @@ def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
         if group.application.hold(group) is not None:
             continue
         for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
-            is_ordinary = not ask.shape.constraints.required_node
-            if is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted:
+            if _may_ever(ask):
                 yield group.application, ask
+
+
+def _may_ever(ask: Ask) -> bool:
+    """Return whether an ask may preempt at all: it may take from others, and has not done so."""
+    is_ordinary = not ask.shape.constraints.required_node
+    return is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted
+
+
+def _due_ns(leaf: Queue, ask: Ask) -> int:
+    """Return from when an ask may try: old enough, and some time after it last tried."""
+    checked_ns = ask.preemption_checked_ns
+    again_ns = checked_ns + CHECK_AGAIN_NS if checked_ns else 0
+    return max(ask.created_ns + leaf.settings.preemption_delay_ns, again_ns)
 
 
 def preempt_for(partition: Partition, application: Application, ask: Ask) -> bool:
@@ -144,10 +181,13 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
             victim.allocation.application_id, application.id, partition.now_ns
         )
     ]
-    if not victims or not _guarantees_hold(leaf, ask, victims):
+    if not _guarantees_hold(leaf, ask, victims):
+        note(partition, application, ask, allocation_log.GUARANTEES)
         return False
     found = choose_victims(partition, leaf, ask, victims)
-    if found is None:
+    if isinstance(found, NoChoice):
+        if found is not NoChoice.NO_NODE:
+            note(partition, application, ask, _TEXTS[found])
         return False
     node, chosen = found
     for victim in chosen:

@@ -3,6 +3,8 @@
 Source: contract section 6.9; cases X-01 to X-10.
 """
 
+from enum import IntEnum
+
 from services.core.scheduler.guarantees import Ledger, left
 from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
@@ -13,27 +15,40 @@ from services.core.scheduler.victims import room_to_come
 from shared.model.resources import Resource, add_into, fits_room, subtract_into
 
 
+class NoChoice(IntEnum):
+    """Why there are no victims; of what several nodes say the larger counts."""
+
+    NO_NODE = 0  # no node could hold the ask, whoever went
+    NO_HELP = 1  # the node would not have the room
+    SHORTFALL = 2  # it would, but those that may go are less than the ask
+
+
 def choose_victims(
     partition: Partition, leaf: Queue, ask: Ask, victims: list[Victim]
-) -> tuple[Node, list[Victim]] | None:
-    """Return the node and victims with the least harm: ordinary ones, few, the newest; or None."""
+) -> "tuple[Node, list[Victim]] | NoChoice":
+    """Return the node and victims with the least harm: ordinary ones, few, the newest.
+
+    Without any, return why there are none.
+    """
     by_node: dict[str, list[Victim]] = {}
     ordered = sorted(victims, key=lambda victim: victim.order)
     for victim in ordered:
         by_node.setdefault(victim.allocation.node_id, []).append(victim)
+    why_not = NoChoice.NO_NODE
     best: tuple[tuple[int, int, int, str], Node, list[Victim]] | None = None
     for name, node in partition.nodes.nodes.items():
         if not _is_candidate(node, ask):
             continue
         attempt = _Attempt(leaf, ask, node, _going(partition, node))
         chosen = _choose(attempt, by_node.get(name, []), ordered)
-        if chosen is None:
+        if isinstance(chosen, NoChoice):
+            why_not = max(why_not, chosen)
             continue
         oldest_ns = min(victim.allocation.create_time_ns for victim in chosen)
         harm = (max(victim.rank for victim in chosen), len(chosen), -oldest_ns, name)
         if best is None or harm < best[0]:
             best = (harm, node, chosen)
-    return None if best is None else (best[1], best[2])
+    return why_not if best is None else (best[1], best[2])
 
 
 def _is_candidate(node: Node, ask: Ask) -> bool:
@@ -56,24 +71,27 @@ def _going(partition: Partition, node: Node) -> Resource:
 
 def _choose(
     attempt: "_Attempt", here: list[Victim], everywhere: list[Victim]
-) -> list[Victim] | None:
-    """Return victims that make room on a node and in the queues and cover the ask, or None.
+) -> list[Victim] | NoChoice:
+    """Return victims that make room on a node and in the queues and cover the ask, or why not.
 
-    Those on other nodes are for the queues: the node itself must have the room without them.
+    Those on other nodes are for the queues, and only for a node that has the room already.
     """
+    has_room = attempt.node_fits()
     for victim in here:
         if attempt.is_enough():
             break
         attempt.take(victim)
     if not attempt.node_fits():
-        return None
+        return NoChoice.NO_HELP
     on_node = {victim.allocation.allocation_key for victim in here}
-    for victim in everywhere:
+    for victim in everywhere if has_room else ():
         if attempt.is_enough():
             break
         if victim.allocation.allocation_key not in on_node:
             attempt.take(victim)
-    return attempt.trimmed() if attempt.is_enough() and attempt.chosen else None
+    if not attempt.chosen:
+        return NoChoice.NO_HELP
+    return attempt.trimmed() if attempt.is_enough() else NoChoice.SHORTFALL
 
 
 class _Attempt:

@@ -11,16 +11,21 @@ Rule 3: it may preempt on its node, once: allocations that are not of such asks 
 Source: contract section 6.8; cases R-08 to R-11, G-17.
 """
 
-from services.core.scheduler import reservations
+from services.core.scheduler import allocation_log, events, reservations
+from services.core.scheduler.allocation_log import note
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.shapes import Ask, Bucket
-from services.core.scheduler.victims import have_type_in_common, rank_of, room_to_come
-from shared.messages.interface import Allocation, TerminationType
+from services.core.scheduler.victims import evict, have_type_in_common, rank_of, room_to_come
+from shared.messages.interface import Allocation
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import add_into, fits_room, go_map
+from shared.model.units import seconds
+
+REASON = "preempting allocations to free up resources to run daemon set ask: "
+TELL_AGAIN_NS = seconds(15)
 
 
 def node_for(partition: Partition, application: Application, ask: Ask) -> Node | Refusal:
@@ -67,20 +72,20 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     node = reservation.node
     if reservation.has_preempted or not reservation.is_required:
         return
-    victims = _victims(partition, node, reservation.ask)
+    ask, application = reservation.ask, reservation.application
+    victims = _victims(partition, node, ask)
     if not victims:
+        note(partition, application, ask, allocation_log.REQUIRED_NODE)
+        if partition.now_ns - reservation.told_ns >= TELL_AGAIN_NS:
+            reservation.told_ns = partition.now_ns
+            events.no_victim_on_required_node(partition, application, ask)
         return
     reservation.has_preempted = True
+    event = f"Preempted by {ask.key} from application {application.id} in {application.queue.path}"
     for victim in victims:
-        application = partition.applications[victim.application_id]
-        partition.release(
-            application,
-            victim.allocation_key,
-            TerminationType.PREEMPTED_BY_SCHEDULER,
-            "preempting allocations to free up resources to run daemon set ask: "
-            f"{reservation.ask.key}",
-        )
-    partition.outbox.touch(reservation.application)
+        owner = partition.applications[victim.application_id]
+        evict(partition, owner, victim.allocation_key, None, f"{REASON}{ask.key}", event=event)
+    partition.outbox.touch(application)
 
 
 def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:

@@ -55,6 +55,7 @@ class Reservation:
     since_ns: int
     is_required: bool = False
     has_preempted: bool = False
+    told_ns: int = 0  # when people were told that nobody can be preempted for it
     waits_at: Gate | None = None
     rank: Rank = (0, 0, 0)
 

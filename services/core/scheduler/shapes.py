@@ -61,6 +61,15 @@ class Shape:
     view: "tuple[int, NodeView] | None" = None  # what its constraints make of the nodes, and when
 
 
+@dataclass(slots=True)
+class LogLine:
+    """One text of an ask's allocation log: how often it was said, when last, when last told."""
+
+    count: int = 0
+    last_ns: int = 0
+    told_ns: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Ask:
     """An ask that is not allocated. ``sequence`` is the order of arrival.
@@ -77,6 +86,7 @@ class Ask:
     preemption_checked_ns: int = 0
     has_kept_room: bool = False  # in the queues on the path, which nobody else may take
     is_told: bool = False  # to the resource manager, that more nodes would help
+    log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
 
     @property
     def key(self) -> str:

@@ -19,6 +19,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    LogEntry,
     NodeState,
     PartitionState,
     PlaceholderCount,
@@ -28,6 +29,7 @@ from shared.messages.state import (
     StateChange,
     TemplateState,
     UsageState,
+    UsedResource,
     UserState,
     Waiting,
 )
@@ -202,6 +204,9 @@ def application_summary(application: "Application") -> ApplicationSummary:
             f"{held.node.node_id}/{key}" for key, held in application.reservations.items()
         ),
         backoff_until_ns=application.backoff_until_ns,
+        history=tuple(
+            UsedResource(*key, dict(amount)) for key, amount in application.history.items()
+        ),
     )
 
 
@@ -258,7 +263,16 @@ def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
         tags=request.allocation_tags,
         shape=bucket_name(ask.shape, owner),
         required_node=ask.shape.constraints.required_node,
+        log=_log(ask),
     )
+
+
+def _log(ask: Ask) -> tuple[LogEntry, ...]:
+    """Return an ask's allocation log, what was said last at its end."""
+    if not ask.log:
+        return ()
+    entries = (LogEntry(text, line.last_ns, line.count) for text, line in ask.log.items())
+    return tuple(sorted(entries, key=lambda entry: entry.last_occurrence_ns))
 
 
 def allocation_state(

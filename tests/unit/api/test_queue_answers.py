@@ -11,6 +11,8 @@ from shared.messages.interface import (
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
+    NodeAction,
+    NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
     UpdateConfiguration,
@@ -363,3 +365,41 @@ def test_what_holds_a_queue_back():
     release = AllocationAskRelease("app", "", TerminationType.STOPPED_BY_RM)
     system.update(ask_releases=(release,))
     assert progress.queue_tree(system.model)["children"][0]["waiting"] == []
+
+
+def test_the_allocation_log_of_the_one_that_was_tried_and_of_those_behind_it():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    system.update(nodes=(NodeInfo("n", NodeAction.CREATE, NODE),))
+    system.application("app", "root.a")
+    system.asks("app", ["runs", "first", "second"], ONE)
+    view = system.model.application("app")
+    logs = {
+        ask["allocationKey"]: ask["allocationLog"]
+        for ask in ws_v1.application_info(system.model, view)["requests"]
+    }
+    quota, preconditions = "Not enough queue quota", "Preemption preconditions failed"
+    now = {"lastOccurrence": system.now_ns, "count": 1}
+    assert logs == {
+        "first": [{"message": quota, **now}, {"message": preconditions, **now}],
+        "second": [{"message": quota, **now}],
+    }
+
+
+def test_what_an_application_used_is_told_by_what_became_of_it():
+    system = System(config_of("{name: a}"))
+    typed = NodeInfo("n", NodeAction.CREATE, NODE, attributes={"si/instance-type": "large"})
+    system.update(nodes=(typed,))
+    system.gang("app", 1, ONE, queue="root.a")
+    view = system.model.application("app")
+    assert ws_v1.application_info(system.model, view)["resourceHistory"] == {}
+    system.asks("app", ["real"], ONE, task_group_name="tg")
+    system.now_ns += 5_900_000_000  # whole seconds count
+    replaced = AllocationRelease("app", "app-ph-0", TerminationType.PLACEHOLDER_REPLACED)
+    system.update(releases=(replaced,))
+    system.now_ns += 2_000_000_000
+    system.update(releases=(AllocationRelease("app", "real", TerminationType.STOPPED_BY_RM),))
+    view = system.model.application("app")
+    assert ws_v1.application_info(system.model, view)["resourceHistory"] == {
+        "placeholderResource": {"large": {"vcore": 5000, "pods": 5}},
+        "resourceUsage": {"large": {"vcore": 2000, "pods": 2}},
+    }

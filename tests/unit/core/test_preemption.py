@@ -5,16 +5,25 @@ import pytest
 from services.core.scheduler.preemption_victims import eligible_victims
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.quota_preemption import preemptable
+from shared.messages.constraints import Constraints
 from shared.messages.interface import (
+    Allocation,
     AllocationRelease,
     NodeAction,
     NodeInfo,
     TerminationType,
     UpdateConfiguration,
 )
-from shared.messages.protocol import TimerKind
+from shared.messages.protocol import Heartbeat, TimerKind
+from shared.messages.state import AskState, UsedResource
 from tests.builders import Core, config_of, section
 
+QUEUE_QUOTA = "Not enough queue quota"
+PRECONDITIONS = "Preemption preconditions failed"
+GUARANTEES = "Preemption queue guarantees check failed"
+NO_HELP = "Preemption does not help"
+SHORTFALL = "Preemption helped but short of resources"
+EXHAUSTED = "Preemption max attempts exhausted"
 PREEMPTED = TerminationType.PREEMPTED_BY_SCHEDULER
 
 
@@ -33,6 +42,31 @@ class Cluster(Core):
             self.application(leaf, f"{path}.{leaf}")
         more.setdefault("create_time_ns", self.now_ns)
         return self.asks(leaf, [key], {"vcore": vcore}, **more)
+
+    def place(self, leaf: str, key: str, vcore: int, node: str, path: str = "root.parent", **more):
+        """Let a pod exist on a node already; each is newer than those before it."""
+        self.now_ns += 1_000_000_000
+        if leaf not in self.partition.applications:
+            self.application(leaf, f"{path}.{leaf}")
+        more.setdefault("create_time_ns", self.now_ns)
+        self.update(allocations=(Allocation(key, leaf, node, {"vcore": vcore}, **more),))
+
+    def log(self, key: str) -> dict[str, int]:
+        """Return how often an ask was told what, as the state events say it."""
+        told = [
+            ask.log
+            for item in self.answers
+            for ask in getattr(item.message, "asks", ())
+            if isinstance(ask, AskState) and ask.allocation_key == key
+        ]
+        assert [line.last_occurrence_ns for line in told[-1]] == sorted(
+            line.last_occurrence_ns for line in told[-1]
+        )
+        return {line.message: line.count for line in told[-1]}
+
+    def events(self, text: str) -> list[str]:
+        events = [event for item in self.answers for event in getattr(item.message, "events", ())]
+        return [event.object_id for event in events if text in event.message]
 
     def look(self, seconds: int = 31) -> list[str]:
         """Let time pass and the next look happen; return the keys that are preempted."""
@@ -57,19 +91,27 @@ def guaranteed(name: str, vcore: int, more: str = "") -> str:
 
 
 def test_x_01_the_newer_victim_goes_and_the_ask_gets_its_room():
-    core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), nodes={"n1": 5, "n2": 5})
+    leaf2 = guaranteed("leaf2", 5, "properties: {preemption.delay: 1ms},")
+    core = Cluster("{name: leaf1}", leaf2, nodes={"n1": 5, "n2": 5})
     core.run("leaf1", "alloc-1", 5)
     core.run("leaf1", "alloc-2", 5)
     core.run("leaf2", "wants", 5, priority=1)
-    assert core.look() == ["alloc-2"]
+    assert core.look(0) == ["alloc-2"]  # 1 ms later
     leaf1 = core.partition.queues["root.parent.leaf1"]
     assert leaf1.preempting == {"vcore": 5}
     node = core.partition.nodes.nodes["n2"]
     assert list(node.reservations) == ["wants"]
+    core.now_ns = core.partition.applications["leaf1"].placed_ns["alloc-2"] + 1_000_000_000_000
     assert core.confirm("leaf1", "alloc-2") == ["wants"]
     assert leaf1.preempting == {}
     assert node.reservations == {}
     assert core.look() == []
+    told = [a for item in core.answers for a in getattr(item.message, "applications", ())]
+    history = {a.application_id: a.history for a in told}
+    assert history == {
+        "leaf1": (UsedResource("preemptedResource", "UNKNOWN", {"vcore": 5000}),),
+        "leaf2": (),
+    }
 
 
 def test_x_02_one_victim_is_enough_and_more_than_the_guarantee_is_refused():
@@ -80,11 +122,16 @@ def test_x_02_one_victim_is_enough_and_more_than_the_guarantee_is_refused():
     core.run("child1", "a2", 5)
     core.run("child2", "wants", 5)
     assert core.look() == ["a2"]
-    core = Cluster(*leaves, parent=parent, nodes={"n1": 10, "big": 25})
-    core.run("child1", "a1", 5)
-    core.run("child1", "a2", 25)
-    core.run("child2", "wants", 25)
-    assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1}
+    for more, used in (({}, 5), ({"big": 25}, 25)):  # the second could hold it, were it empty
+        core = Cluster(*leaves, parent=parent, nodes={"n1": 10, **more})
+        core.place("child1", "a1", 5, "n1")
+        core.place("child1", "a2", used, [*more, "n1"][0])
+        core.run("child2", "wants", 25)
+        assert core.look() == []
+        assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, GUARANTEES: 1}
+        assert core.look() == []
+        assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, GUARANTEES: 2}
 
 
 def test_x_04_no_node_could_ever_hold_it():
@@ -93,6 +140,7 @@ def test_x_04_no_node_could_ever_hold_it():
     core.run("child1", "a2", 5)
     core.run("child2", "wants", 6)
     assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1}  # nothing by the try itself
 
 
 def test_x_05_victims_that_do_not_cover_the_ask_are_let_alone():
@@ -104,6 +152,54 @@ def test_x_05_victims_that_do_not_cover_the_ask_are_let_alone():
     core.run("child1", "a2", 2)
     core.run("child2", "wants", 5)
     assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, SHORTFALL: 1}
+
+
+@pytest.mark.parametrize(
+    ("free", "wants", "expected", "text"),
+    [
+        # on either node the room would be there, but one victim is less than the ask
+        (1, 5, [], SHORTFALL),
+        (2, 6, [], SHORTFALL),
+        # the node that it goes to has the victims that cover it
+        (0, 4, ["a2"], None),
+        (2, 4, ["a2"], None),
+        # no node could ever hold it
+        (0, 5, [], None),
+    ],
+)
+def test_x_06_victims_elsewhere_are_no_help_to_a_node_without_the_room(free, wants, expected, text):
+    size = 4 + free
+    core = Cluster("{name: child1}", guaranteed("child2", wants), nodes={"n1": size, "n2": size})
+    core.place("child1", "a1", 4, "n1")
+    core.place("child1", "a2", 4, "n2")
+    core.run("child2", "wants", wants)
+    assert core.look() == expected
+    said = core.log("wants")
+    assert said.pop(PRECONDITIONS) == 1
+    said.pop(QUEUE_QUOTA, None)
+    assert said == ({text: 1} if text else {})
+
+
+def test_x_06_victims_elsewhere_are_taken_where_the_node_has_the_room_already():
+    """It is the queues that have no room: then it does not matter where the victims are."""
+    core = Cluster(
+        "{name: child1}", guaranteed("child2", 6),
+        parent="resources: {max: {vcore: 10m}},", nodes={"n1": 12, "n2": 12},
+    )  # fmt: skip
+    core.place("child1", "a1", 5, "n1")
+    core.place("child1", "a2", 5, "n2")
+    core.run("child2", "wants", 6)
+    assert core.look() == ["a1", "a2"]
+    core = Cluster(
+        "{name: child1}", guaranteed("child2", 6),
+        parent="resources: {max: {vcore: 10m}},", nodes={"n1": 6, "n2": 6},
+    )  # fmt: skip
+    core.place("child1", "a1", 5, "n1")
+    core.place("child1", "a2", 5, "n2")
+    core.run("child2", "wants", 6)
+    assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, SHORTFALL: 1}
 
 
 @pytest.mark.parametrize(("priority", "taken"), [(0, ["a2", "a3"]), (1000, ["a1", "a2"])])
@@ -112,13 +208,13 @@ def test_x_07_x_08_victims_for_a_queues_max(priority, taken):
         "{name: child1}", guaranteed("child2", 15), "{name: child3}",
         parent="resources: {max: {vcore: 18m}},", nodes={"n1": 30, "n2": 30},
     )  # fmt: skip
-    core.run("child1", "a1", 5)
-    core.run("child1", "a2", 5)
-    core.run("child3", "a3", 5, priority=priority)
+    core.place("child1", "a1", 5, "n1")
+    core.place("child1", "a2", 5, "n2")
+    core.place("child3", "a3", 5, "n2", priority=priority)
     core.run("child2", "wants", 10)
-    found = core.look()
-    assert len(found) == 2
-    assert found == taken or priority == 0
+    assert core.look() == taken
+    if not priority:
+        assert list(core.partition.nodes.nodes["n2"].reservations) == ["wants"]
 
 
 def test_x_10_a_guarantee_above_both_takes_nothing_from_a_sibling():
@@ -135,8 +231,8 @@ def test_x_10_a_guarantee_above_both_takes_nothing_from_a_sibling():
     assert core.look() == ["alloc2"]
 
 
-def seen(one: str, other: str, leaf1: str = "", leaf2: str = "", **ask) -> int:
-    """Return how many of two allocations in parent2.leaf2 an ask in parent1.leaf1 may take."""
+def seen(one: str, other: str, leaf1: str = "", leaf2: str = "", **ask) -> list[str]:
+    """Return which of two allocations in parent2.leaf2 an ask in parent1.leaf1 may take."""
     core = Core(
         config_of(
             "{name: parent1, %s queues: [{name: leaf1, %s}]}" % (one, leaf1),
@@ -146,11 +242,15 @@ def seen(one: str, other: str, leaf1: str = "", leaf2: str = "", **ask) -> int:
     core.node("n1", vcore=10)
     core.application("app1", "root.parent1.leaf1")
     core.application("app2", "root.parent2.leaf2")
-    core.asks("app2", ["v1", "v2"], {"vcore": 5}, priority=-1000)
+    first = Constraints(required_node=ask.pop("required_node", ""))
+    core.asks("app2", ["v1"], {"vcore": 5}, priority=-1000, constraints=first)
+    core.asks("app2", ["v2"], {"vcore": 5}, priority=-1000)
+    assert len(core.partition.nodes.nodes["n1"].allocations) == 2
     core.asks("app1", ["wants"], {"vcore": ask.pop("vcore", 5)}, **ask)
     leaf = core.partition.queues["root.parent1.leaf1"]
     ask = next(iter(core.partition.applications["app1"].asks()))
-    return len(eligible_victims(core.partition, leaf, ask))
+    found = eligible_victims(core.partition, leaf, ask)
+    return [victim.allocation.allocation_key for victim in found]
 
 
 FENCE, OFF = "preemption.policy: fence", "preemption.policy: disabled"
@@ -176,10 +276,14 @@ FENCE, OFF = "preemption.policy: fence", "preemption.policy: disabled"
     ],
 )
 def test_x_11_which_victims_are_seen(queues, count):
-    assert seen(queues.pop("one", ""), queues.pop("other", ""), **queues) == count
+    assert len(seen(queues.pop("one", ""), queues.pop("other", ""), **queues)) == count
 
 
-def test_x_11_released_and_required_ones_are_not_seen():
+def test_x_11_one_that_requires_its_node_is_not_seen():
+    assert seen("", "", required_node="n1") == ["v2"]
+
+
+def test_x_11_a_released_one_is_not_seen():
     core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), nodes={"n1": 10})
     core.run("leaf1", "v1", 5)
     core.run("leaf1", "v2", 5)
@@ -214,6 +318,115 @@ def test_an_ask_that_may_not_preempt_does_not():
     core.run("leaf1", "v", 5)
     core.run("leaf2", "wants", 5, allow_preempt_other=False)
     assert core.look() == []
+
+
+# --- the allocation log -------------------------------------------------------------------------
+
+
+def test_who_may_never_preempt_is_told_so_when_it_is_refused():
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), nodes={"n1": 5})
+    core.run("leaf1", "v", 5)
+    core.run("leaf2", "wants", 5, allow_preempt_other=False)
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1}
+
+
+def test_where_nothing_is_guaranteed_an_old_ask_is_told_so():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 5})
+    core.run("leaf1", "v", 5)
+    core.run("leaf2", "wants", 5, create_time_ns=core.now_ns - 60_000_000_000)
+    assert core.log("wants") == {QUEUE_QUOTA: 1, GUARANTEES: 1}
+
+
+def test_a_limit_of_the_user_is_no_case_for_preemption():
+    leaf = "{name: leaf2, limits: [{users: ['*'], maxresources: {vcore: 4m}}]}"
+    core = Cluster("{name: leaf1}", leaf, nodes={"n1": 50})
+    core.run("leaf2", "wants", 5)
+    assert core.log("wants") == {"Not enough user quota": 1}
+
+
+def test_where_it_is_switched_off_no_word_of_preemption():
+    text = "partitions: [{name: default, preemption: {enabled: false}, queues: [{name: root, submitacl: '*', queues: [{name: parent, queues: [{name: a}]}]}]}]"
+    core = Cluster(nodes={})
+    core.send(UpdateConfiguration(text))
+    core.node("n1", vcore=5)
+    core.run("a", "v", 5)
+    core.run("a", "wants", 5)
+    assert core.log("wants") == {QUEUE_QUOTA: 1}
+
+
+def test_victims_that_no_node_has_enough_of_are_no_help():
+    core = Cluster("{name: child1}", guaranteed("child2", 6), nodes={"n1": 6, "n2": 6})
+    core.place("child1", "a1", 5, "n1")
+    core.place("child1", "a2", 5, "n2", constraints=Constraints(required_node="n2"))
+    core.place("child1", "a3", 1, "n1", priority=5)
+    core.run("child2", "wants", 6)
+    assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, NO_HELP: 1}
+
+
+def test_ten_of_a_leaf_try_at_a_look_and_as_many_more_are_told_that_they_did_not():
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 50), nodes={"n1": 50})
+    core.run("leaf1", "v", 50, priority=9)  # it may not be taken
+    keys = [f"w{at:02}" for at in range(25)]
+    core.application("leaf2", "root.parent.leaf2")
+    core.asks("leaf2", keys, {"vcore": 1}, create_time_ns=core.now_ns)
+    assert core.look() == []
+    for at, key in enumerate(keys):
+        log = core.log(key)
+        assert (NO_HELP in log) == (at < 10)
+        assert (EXHAUSTED in log) == (10 <= at < 20)
+    assert core.look(1) == []  # the next ten have their turn
+    assert [key for key in keys if NO_HELP in core.log(key)] == keys[:20]
+
+
+def test_what_is_said_again_and_again_is_counted_and_told_now_and_then():
+    core = Cluster("{name: leaf1}", "{name: leaf2, resources: {max: {vcore: 4m}}}", nodes={"n": 50})
+    core.run("leaf2", "runs", 4)
+    core.run("leaf2", "wants", 3)
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1}
+    leaf = core.partition.queues["root.parent.leaf2"]
+    before = len(core.answers)
+    for _ in range(3):
+        leaf.gate.open()
+        core.send(Heartbeat("t"))
+    assert core.partition.applications["leaf2"].group_of["wants"].asks["wants"].log[
+        QUEUE_QUOTA
+    ].count == 4  # fmt: skip
+    assert not any(getattr(item.message, "asks", ()) for item in core.answers[before:])
+    core.now_ns += 5_000_000_000
+    leaf.gate.open()
+    core.send(Heartbeat("t"))
+    assert core.log("wants") == {QUEUE_QUOTA: 5, PRECONDITIONS: 5}
+
+
+def test_a_daemons_pod_that_finds_no_victim_says_so_and_not_too_often():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 10})
+    core.run("leaf1", "low", 4)
+    core.run("leaf1", "high", 6, priority=9)
+    core.run("leaf2", "daemon", 5, constraints=Constraints(required_node="n1"))
+    text = "Unschedulable request 'daemon' with required node 'n1', no preemption victim found"
+    assert core.log("daemon") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1}
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 10, "n2": 10})
+    core.place("leaf1", "low", 4, "n1")
+    core.place("leaf1", "high", 6, "n1", priority=9)
+    core.run("leaf2", "daemon", 5, constraints=Constraints(required_node="n1"))
+    no_fit = "No fit on required node, preemption does not help"
+    assert core.log("daemon") == {no_fit: 1}
+    assert core.events(text) == ["daemon"]
+    core.update(allocations=(Allocation("low", "leaf1", "n1", {"vcore": 3}),))
+    core.now_ns += 15_000_000_000
+    assert core.events(text) == ["daemon"]
+    core.update(allocations=(Allocation("low", "leaf1", "n1", {"vcore": 2}),))
+    assert core.log("daemon") == {no_fit: 3}
+    assert core.events(text) == ["daemon", "daemon"]
+
+
+def test_a_victim_of_a_daemon_is_told_for_whom_it_went():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 10, "n2": 10})
+    core.place("leaf1", "low", 6, "n1")
+    core.run("leaf2", "daemon", 5, constraints=Constraints(required_node="n1"))
+    text = "Preempted by daemon from application leaf2 in root.parent.leaf2"
+    assert core.events(text) == ["low"]
 
 
 def test_x_16_those_that_opted_out_go_last():
