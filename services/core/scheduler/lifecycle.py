@@ -4,6 +4,8 @@ Rule 1: with no ask and no real allocation left it is Completing, and Completed 
         a new ask comes; placeholders that are left are released then (contract section 3.1).
 Rule 2: Failing ends in Failed, Resuming goes on in Accepted, once the placeholders are gone.
 Rule 3: an ended application leaves its queue at once, so that its id can be submitted again.
+Rule 4: no placeholder of an ended application is left uncounted: one that was neither replaced nor
+        timed out before counts as timed out.
 """
 
 from services.core.scheduler.application import Application
@@ -99,7 +101,7 @@ def end(partition: Partition, application: Application) -> None:
         partition.outbox.cancel(timer_id, generation)
     application.timers.clear()
     for ask in list(application.asks()):
-        partition.take_ask(application, ask.key)
+        drop_ask(partition, application, ask.key)
     _leave_queue(partition, application)
     partition.users.unlink(application)
     partition.applications.pop(application.id, None)
@@ -124,8 +126,10 @@ def remove(partition: Partition, application: Application) -> None:
     """End an application at once because the resource manager has done with it."""
     for ask_key in list(application.replacing_ask):
         cancel_swap(partition, application, ask_key)
-    for key in list(application.allocations):
+    for key, allocation in list(application.allocations.items()):
         partition.remove(application, key)
+        if allocation.placeholder:
+            application.counts_of(allocation).timedout += 1
         partition.outbox.say(
             "released_allocations",
             AllocationRelease(
@@ -136,7 +140,7 @@ def remove(partition: Partition, application: Application) -> None:
             ),
         )
     for ask in list(application.asks()):
-        partition.take_ask(application, ask.key)
+        drop_ask(partition, application, ask.key)
     if application.state is ApplicationState.RESUMING:
         partition.fire(application, ApplicationEvent.RUN)
     event = (
