@@ -3,7 +3,7 @@
 Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 """
 
-from services.core.scheduler import foreign, gang, lifecycle
+from services.core.scheduler import foreign, lifecycle, replacement
 from services.core.scheduler.application import Application
 from services.core.scheduler.intake import add_ask
 from services.core.scheduler.nodes import Node
@@ -120,10 +120,10 @@ def _lose(partition: Partition, application: Application, key: str, node: Node) 
     swap = application.replacing.get(key)
     if swap is not None and not swap.is_on_other_node:
         lifecycle.cancel_swap(partition, application, swap.ask.key)
-        gang.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
+        replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
         _wait_again(partition, application, swap.ask.request)
     else:
-        gang.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
+        replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
 
 
 def _wait_again(partition: Partition, application: Application, request: AllocationAsk) -> None:

@@ -16,6 +16,7 @@ from services.core.scheduler import (
     gang,
     outstanding,
     preemption,
+    replacement,
     required_nodes,
     reservations,
 )
@@ -42,7 +43,7 @@ def run(partition: Partition) -> int:
         if partition.reserved_to_try:
             decisions += _try_reserved(partition, next(iter(partition.reserved_to_try)))
         elif partition.replaceable:
-            decisions += gang.replace_placeholders(partition, MAX_DECISIONS - decisions)
+            decisions += replacement.replace_placeholders(partition, MAX_DECISIONS - decisions)
         else:
             leaf = _next_leaf(partition.root)
             if leaf is not None:

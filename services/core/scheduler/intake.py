@@ -5,7 +5,7 @@ The order of the sections is UpdateRequest's. Nothing here schedules: the cycle 
 
 from dataclasses import replace
 
-from services.core.scheduler import allocations, foreign, gang, lifecycle, live_actions
+from services.core.scheduler import allocations, foreign, lifecycle, live_actions, replacement
 from services.core.scheduler.application import Application
 from services.core.scheduler.dynamic_queues import (
     QueueCreationError,
@@ -299,7 +299,7 @@ def _release_one(
         )
     partition.cancel_timer(application, TimerKind.EXECUTION, key)
     if allocation.placeholder:
-        gang.placeholder_gone(partition, application, key, why)
+        replacement.placeholder_gone(partition, application, key, why)
     else:
         partition.remove(application, key)
         application.succeeded += request.has_succeeded
