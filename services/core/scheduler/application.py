@@ -25,6 +25,7 @@ from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     GangSchedulingStyle,
+    TerminationType,
 )
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
@@ -381,7 +382,9 @@ class Application:
         self.placeholder_used.discard(key)
         if allocation.placeholder:
             subtract_into(self.allocated_placeholder, allocation.resource_per_alloc)
-            self.counts_of(allocation).held.pop(key, None)
+            counts = self.counts_of(allocation)
+            counts.held.pop(key, None)
+            counts.unclaimed.pop(key, None)
         else:
             subtract_into(self.allocated, allocation.resource_per_alloc)
         self.usage_changed()
@@ -392,7 +395,10 @@ class Application:
         self.released[key] = why
         allocation = self.allocations[key]
         if allocation.placeholder:
-            self.counts_of(allocation).held.pop(key, None)
+            counts = self.counts_of(allocation)
+            counts.held.pop(key, None)
+            if why != TerminationType.PREEMPTED_BY_SCHEDULER:
+                counts.unclaimed[key] = None
 
     def counts_of(self, item: Allocation) -> TaskGroupCount:
         """Return the counts of an allocation's task group."""

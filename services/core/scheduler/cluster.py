@@ -5,14 +5,12 @@ Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 
 from services.core.scheduler import foreign, lifecycle, replacement
 from services.core.scheduler.application import Application
-from services.core.scheduler.intake import add_ask
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.reservations import give_back
 from services.core.scheduler.views import node_state
 from shared.messages.interface import (
     AcceptedNode,
-    AllocationAsk,
     AllocationRelease,
     NodeAction,
     NodeInfo,
@@ -104,29 +102,15 @@ def _remove(partition: Partition, node: Node) -> None:
 def _lose(partition: Partition, application: Application, key: str, node: Node) -> None:
     allocation = application.allocations.get(key)
     if allocation is None:
-        ask = lifecycle.cancel_swap(partition, application, key)
-        if ask is not None:
-            _wait_again(partition, application, ask.request)
+        replacement.real_node_gone(partition, application, key)
         return
     message = f"Node {node.node_id} Removed"
     partition.outbox.say(
         "released_allocations",
         AllocationRelease(application.id, key, TerminationType.STOPPED_BY_RM, message=message),
     )
-    if not allocation.placeholder:
+    if allocation.placeholder:
+        replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
+    else:
         partition.remove(application, key)
         lifecycle.after_real_removed(partition, application)
-        return
-    swap = application.replacing.get(key)
-    if swap is not None and not swap.is_on_other_node:
-        lifecycle.cancel_swap(partition, application, swap.ask.key)
-        replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
-        _wait_again(partition, application, swap.ask.request)
-    else:
-        replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
-
-
-def _wait_again(partition: Partition, application: Application, request: AllocationAsk) -> None:
-    add_ask(partition, request)
-    application.enter()
-    partition.replaceable[application] = None

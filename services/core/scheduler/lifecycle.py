@@ -39,14 +39,17 @@ def after_placeholders_changed(partition: Partition, application: Application) -
 def cancel_swap(partition: Partition, application: Application, ask_key: str) -> Ask | None:
     """Give a replacement up because its real ask has gone; return the ask, or None.
 
-    The placeholder's release is on its way and cannot be called back.
+    The placeholder's release is on its way and cannot be called back; its place is for the next
+    real ask of its group.
     """
     placeholder_key = application.replacing_ask.pop(ask_key, None)
     if placeholder_key is None:
         return None
     swap = application.replacing.pop(placeholder_key)
+    placeholder = application.allocations[placeholder_key]
+    application.counts_of(placeholder).unclaimed[placeholder_key] = None
     application.positions.pop(ask_key, None)
-    if swap.is_on_other_node:
+    if swap.is_placed:
         partition.free_node(swap.allocation)
     return swap.ask
 

@@ -7,7 +7,7 @@ Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` s
 share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -264,17 +264,35 @@ class NodeTable:
 
     def fits(self, node: Node, shape: Shape) -> bool:
         """Return whether a node has the room for a shape now and matches it; pods aside."""
-        return (
-            (node.schedulable or bool(shape.constraints.required_node))
-            and fits_room(node.available, shape.resource)
-            and matches(shape.constraints, node)
-        )
+        return fits_room(node.available, shape.resource) and self._is_open(node, shape)
+
+    def _is_open(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node may be used for a shape, room and pods aside."""
+        is_schedulable = node.schedulable or bool(shape.constraints.required_node)
+        return is_schedulable and matches(shape.constraints, node)
 
     def takes(self, node: Node, shape: Shape) -> bool:
         """Return whether a node can take a shape now, other pods heeded, reservations not."""
         if not self.fits(node, shape):
             return False
         open_rows = self._open_rows(shape)
+        return open_rows is None or bool(open_rows[node.row])
+
+    def would_take(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> bool:
+        """Return whether a node would take a shape once some of its allocations are gone."""
+        room = dict(node.available)
+        for allocation in gone:
+            add_into(room, allocation.resource_per_alloc)
+        if not (fits_room(room, shape.resource) and self._is_open(node, shape)):
+            return False
+        open_rows = self._open_rows(shape)
+        if open_rows is None or open_rows[node.row]:
+            return True
+        for allocation in gone:
+            self.pods.placed(node, allocation, -1)
+        open_rows = self._open_rows(shape)
+        for allocation in gone:
+            self.pods.placed(node, allocation, 1)
         return open_rows is None or bool(open_rows[node.row])
 
     # --- reservations ---------------------------------------------------------------------------

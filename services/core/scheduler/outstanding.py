@@ -13,7 +13,7 @@ from itertools import islice
 
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.shapes import AskGroup, Bucket
+from services.core.scheduler.shapes import Ask, AskGroup, Bucket
 from shared.messages.interface import ContainerSchedulingState, SchedulingState
 from shared.model.reasons import NODES_WOULD_HELP, Refusal
 
@@ -35,6 +35,18 @@ def tell(partition: Partition) -> None:
     for application in gangs:
         if application.parked_refusal is not None:
             _tell_gang(partition, application, application.parked_refusal)
+
+
+def tell_group(
+    partition: Partition, group: AskGroup, head: Ask, refusal: Refusal, most: int
+) -> None:
+    """Tell a group's head, and of the others so many that ``most`` of the group have been told.
+
+    For asks that wait outside of their bucket, because they have a place to take: a placeholder's.
+    """
+    if not head.is_told:
+        _say(partition, group, head, refusal)
+    _tell_asks(partition, group, most - group.told, refusal)
 
 
 def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
@@ -81,13 +93,18 @@ def _tell_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusa
         ask = group.asks.get(group.untold.popleft())
         if ask is None or ask.is_told:
             continue
-        ask.is_told = True
+        _say(partition, group, ask, refusal)
         told += 1
-        state = ContainerSchedulingState(
-            group.application.id, ask.key, SchedulingState.FAILED, refusal.message
-        )
-        partition.outbox.say("scheduling_states", state)
-    group.bucket.told += told
     if not group.untold:
         group.bucket.untold.pop(group, None)
     return told
+
+
+def _say(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal) -> None:
+    ask.is_told = True
+    group.told += 1
+    group.bucket.told += 1
+    state = ContainerSchedulingState(
+        group.application.id, ask.key, SchedulingState.FAILED, refusal.message
+    )
+    partition.outbox.say("scheduling_states", state)

@@ -137,6 +137,13 @@ class Partition:
             self.outbox.touch(application)
         return ask
 
+    def present_shape(self, ask: Ask) -> Shape:
+        """Return the shape of an ask that does not wait, by the labels that count by now."""
+        labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
+        if labels == ask.shape.labels:
+            return ask.shape
+        return Shape(ask.shape.name, ask.shape.resource, ask.shape.constraints, labels)
+
     def take_head(self, application: Application, ask: Ask) -> None:
         """Take an ask out because it is being placed; what comes after it takes its turn."""
         order, group = application.order, application.group_of[ask.key]

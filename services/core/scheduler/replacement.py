@@ -6,17 +6,21 @@ Source: contract section 3.3, steps 6, 7 and 9; cases G-01 to G-08, N-10.
 """
 
 from dataclasses import replace
+from itertools import chain
 
+from services.core.scheduler import outstanding
 from services.core.scheduler.application import Application
-from services.core.scheduler.lifecycle import after_placeholders_changed
-from services.core.scheduler.nodes import Node, matches
+from services.core.scheduler.lifecycle import after_placeholders_changed, cancel_swap
+from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.shapes import Ask, AskGroup
-from services.core.scheduler.task_groups import Replacement
+from services.core.scheduler.task_groups import Replacement, TaskGroupCount
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
+
+REPLACED = TerminationType.PLACEHOLDER_REPLACED
 
 
 def replace_placeholders(partition: Partition, limit: int) -> int:
@@ -36,7 +40,7 @@ def _replace_in(partition: Partition, application: Application, limit: int) -> i
     groups = [group for group in application.groups.values() if not group.placeholder]
     for group in sorted(groups, key=_head_order):
         counts = application.task_groups.get(group.task_group_name)
-        while counts is not None and counts.held:
+        while counts is not None and (counts.held or counts.unclaimed):
             ask = group.head()
             if ask is None:
                 break
@@ -60,31 +64,52 @@ def _replace_for(partition: Partition, application: Application, group: AskGroup
     With no node for it the ask is unschedulable, which is what scales a cluster up.
     """
     group.unplaced = None
-    fitting: Allocation | None = None
-    place: Node | None = None
-    too_small: list[Allocation] = []
-    for key in application.task_groups[group.task_group_name].held:
-        placeholder = application.allocations[key]
-        if not fits_room(placeholder.resource_per_alloc, ask.request.resource_per_alloc):
-            too_small.append(placeholder)
-            continue
-        node = partition.nodes.nodes.get(placeholder.node_id)
-        if node is not None and node.schedulable and matches(ask.shape.constraints, node):
-            fitting, place = placeholder, node
-            break
-        fitting = fitting or placeholder
-    for placeholder in too_small:
-        _cancel_incompatible(partition, application, placeholder, ask)
+    counts = application.task_groups[group.task_group_name]
+    fitting, node = _fitting(partition, application, counts, ask)
     if fitting is None:
+        for key in list(counts.held):
+            _cancel_incompatible(partition, application, application.allocations[key], ask)
         return False
-    node = place or partition.nodes.best(ask.shape)
+    node = node or partition.nodes.best(ask.shape)
     if node is None:
-        group.unplaced = partition.nodes.refusal(ask.shape)
-        partition.unreplaceable[application] = None
-        partition.outbox.touch(application)
+        _leave_unplaced(partition, application, group, ask)
         return False
     _start(partition, application, ask, fitting, node)
     return True
+
+
+def _fitting(
+    partition: Partition, application: Application, counts: TaskGroupCount, ask: Ask
+) -> tuple[Allocation | None, Node | None]:
+    """Return a placeholder that is large enough for an ask, and its node if it takes the ask.
+
+    The first whose node takes it, else the first; one that goes already and is for nobody comes
+    before those that would have to be released.
+    """
+    first: Allocation | None = None
+    for key in chain(counts.unclaimed, counts.held):
+        placeholder = application.allocations[key]
+        if application.released.get(key, REPLACED) != REPLACED or not fits_room(
+            placeholder.resource_per_alloc, ask.shape.resource
+        ):
+            continue
+        node = partition.nodes.nodes.get(placeholder.node_id)
+        if node is not None and partition.nodes.would_take(node, ask.shape, (placeholder,)):
+            return placeholder, node
+        first = first or placeholder
+    return first, None
+
+
+def _leave_unplaced(
+    partition: Partition, application: Application, group: AskGroup, ask: Ask
+) -> None:
+    """Let a group wait for a node; as many are told of as there are placeholders for them."""
+    refusal = partition.nodes.refusal(ask.shape)
+    group.unplaced = refusal
+    partition.unreplaceable[application] = None
+    held = len(application.task_groups[group.task_group_name].held)
+    outstanding.tell_group(partition, group, ask, refusal, held)
+    partition.outbox.touch(application)
 
 
 def _cancel_incompatible(
@@ -110,83 +135,140 @@ def _start(
     key = placeholder.allocation_key
     partition.take_head(application, ask)
     allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
-    elsewhere = node.node_id != placeholder.node_id
-    application.replacing[key] = Replacement(ask, allocation, elsewhere)
+    swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
+    application.replacing[key] = swap
     application.replacing_ask[ask.key] = key
-    if elsewhere:
-        partition.nodes.place(node, allocation)
-        partition.outbox.nodes[node.node_id] = node
-    partition.release(
-        application,
-        key,
-        TerminationType.PLACEHOLDER_REPLACED,
-        f"replacing placeholder by {ask.key}",
-    )
+    if swap.is_placed:
+        _put(partition, swap.allocation, node)
+    if key not in application.released:
+        partition.release(application, key, REPLACED, f"replacing placeholder by {ask.key}")
+    application.counts_of(placeholder).unclaimed.pop(key)
 
 
-def finish(partition: Partition, application: Application, placeholder_key: str) -> None:
-    """Swap the real allocation in: the placeholder is gone, as the resource manager confirmed."""
-    swap = application.replacing.pop(placeholder_key)
-    del application.replacing_ask[swap.ask.key]
-    _swap_in(partition, application, placeholder_key, swap.allocation)
+def _put(partition: Partition, allocation: Allocation, node: Node) -> None:
+    """Count a real allocation on a node that is not its placeholder's, before the swap."""
+    partition.nodes.place(node, allocation)
+    partition.outbox.nodes[node.node_id] = node
+
+
+# --- a placeholder has gone -----------------------------------------------------------------------
+
+
+def placeholder_gone(
+    partition: Partition, application: Application, key: str, why: TerminationType
+) -> None:
+    """Take a placeholder out that has ended: a real pod takes its place, or it is lost.
+
+    It counts as replaced if a real pod has its place, or was to have it and cannot; else as
+    timed out (contract section 3.3, step 9).
+    """
+    had_real = not is_zero(application.allocated)
+    placeholder = application.allocations[key]
+    swap = application.replacing.pop(key, None)
+    partition.remove(application, key)
+    real: Allocation | None = None
+    if swap is not None:
+        del application.replacing_ask[swap.ask.key]
+        real = _at_its_node(partition, swap)
+    elif why is REPLACED:
+        real = _adopted(partition, application, placeholder)
+    counts = application.counts_of(placeholder)
+    if real is not None or why is REPLACED:
+        counts.replaced += 1
+    else:
+        counts.timedout += 1
+    if real is not None:
+        _swap_in(partition, application, real, had_real=had_real)
+    else:
+        application.keep_promise()
+    if swap is not None and real is None:
+        _wait_again(partition, application, swap.ask)
+    if counts.is_used_up:
+        application.enter()
+    after_placeholders_changed(partition, application)
 
 
 def _swap_in(
-    partition: Partition, application: Application, placeholder_key: str, real: Allocation
+    partition: Partition, application: Application, real: Allocation, *, had_real: bool
 ) -> None:
-    had_real = not is_zero(application.allocated)
+    """Count a real allocation in whose placeholder has gone, as the resource manager confirmed."""
     application.placeholder_used.add(real.allocation_key)
     partition.count_in(application, real, partition.nodes.nodes[real.node_id])
-    partition.remove(application, placeholder_key)
-    application.counts_of(real).replaced += 1
     partition.outbox.say("new_allocations", real)
     partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
         application.state is ApplicationState.ACCEPTED and had_real
     ):
         partition.fire(application, ApplicationEvent.RUN)
-    if application.counts_of(real).is_used_up:
-        application.enter()
-    after_placeholders_changed(partition, application)
 
 
-def placeholder_gone(
-    partition: Partition, application: Application, key: str, why: TerminationType
-) -> None:
-    """Take a placeholder out that has ended: swapped, or lost."""
-    if key in application.replacing:
-        finish(partition, application, key)
-        return
-    placeholder = application.allocations[key]
-    if why is TerminationType.PLACEHOLDER_REPLACED and _adopt(partition, application, placeholder):
-        return
-    partition.remove(application, key)
-    counts = application.counts_of(placeholder)
-    counts.timedout += 1
-    if counts.is_used_up:
-        application.enter()
-    application.keep_promise()
-    after_placeholders_changed(partition, application)
+def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
+    """Return the real allocation where it may start now, or None when no node takes it any more.
+
+    The node that was chosen when the placeholder was released may have been drained, shrunk or
+    changed since, or have gone.
+    """
+    if swap.is_placed:
+        partition.free_node(swap.allocation)  # which must not stand in its own way
+    shape = partition.present_shape(swap.ask)
+    node = partition.nodes.nodes.get(swap.allocation.node_id)
+    if node is None or not partition.nodes.takes(node, shape):
+        node = partition.nodes.best(shape)
+    return None if node is None else replace(swap.allocation, node_id=node.node_id)
 
 
-def _adopt(partition: Partition, application: Application, placeholder: Allocation) -> bool:
-    """Give a replaced placeholder's room to a real ask of its group, decided before a restart."""
-    node = partition.nodes.nodes.get(placeholder.node_id)
-    for group in application.groups.values():
+def _adopted(
+    partition: Partition, application: Application, placeholder: Allocation
+) -> Allocation | None:
+    """Return a real allocation for a place that was given up before a restart, or None."""
+    for group in sorted(application.groups.values(), key=_head_order):
         ask = group.head()
         if (
             ask is None
-            or node is None
             or group.placeholder
             or group.task_group_name != placeholder.task_group_name
             or not fits_room(placeholder.resource_per_alloc, ask.request.resource_per_alloc)
-            or not matches(ask.shape.constraints, node)
         ):
             continue
+        node = partition.nodes.nodes.get(placeholder.node_id)
+        if node is None or not partition.nodes.takes(node, ask.shape):
+            node = partition.nodes.best(ask.shape)
+        if node is None:
+            _fail(partition, application, ask)
+            continue
         partition.take_head(application, ask)
-        real = replace(
-            allocation_of(ask.request, node.node_id), releases=(placeholder.allocation_key,)
-        )
-        _swap_in(partition, application, placeholder.allocation_key, real)
-        return True
-    return False
+        allocation = allocation_of(ask.request, node.node_id)
+        return replace(allocation, releases=(placeholder.allocation_key,))
+    return None
+
+
+def real_node_gone(partition: Partition, application: Application, ask_key: str) -> None:
+    """Find a real ask another node because the one where it was to start has gone."""
+    swap = application.replacing[application.replacing_ask[ask_key]]
+    node = partition.nodes.best(partition.present_shape(swap.ask))
+    if node is not None:
+        swap.allocation = replace(swap.allocation, node_id=node.node_id)
+        _put(partition, swap.allocation, node)
+        return
+    cancel_swap(partition, application, ask_key)
+    _wait_again(partition, application, swap.ask)
+
+
+def _wait_again(partition: Partition, application: Application, ask: Ask) -> None:
+    """Put a real ask back where it stood, and say at once that no node takes it."""
+    partition.add_ask(application, ask.request, ask.sequence)
+    if application.state is ApplicationState.COMPLETING:
+        partition.fire(application, ApplicationEvent.RUN)
+    application.enter()
+    partition.replaceable[application] = None
+    group = application.group_of[ask.key]
+    _fail(partition, application, group.asks[ask.key])
+
+
+def _fail(partition: Partition, application: Application, ask: Ask) -> None:
+    """Say that no node takes an ask, unless its application looks for another place itself."""
+    group = application.group_of[ask.key]
+    counts = application.task_groups[group.task_group_name]
+    if counts.held and application.may_schedule and not application.pending_placeholders:
+        return
+    outstanding.tell_group(partition, group, ask, partition.nodes.refusal(ask.shape), most=1)

@@ -114,11 +114,13 @@ class AskGroup:
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
     untold: deque[str] = field(default_factory=deque)  # may name asks that have gone
+    told: int = 0  # asks that wait and were told of
     _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
 
     def add(self, ask: Ask) -> None:
         """Put an ask in its place."""
         self.asks[ask.key] = ask
+        self.told += ask.is_told
         self.bucket.told += ask.is_told
         if not ask.is_told:
             self.untold.append(ask.key)
@@ -128,7 +130,9 @@ class AskGroup:
     def remove(self, key: str) -> Ask | None:
         """Take an ask out, or return None when it is not here."""
         ask = self.asks.pop(key, None)
-        self.bucket.told -= ask is not None and ask.is_told
+        if ask is not None:
+            self.told -= ask.is_told
+            self.bucket.told -= ask.is_told
         return ask
 
     def head(self) -> Ask | None:

@@ -16,6 +16,7 @@ class TaskGroupCount:
     timedout: int = 0
     min_resource: Resource = field(default_factory=dict)
     held: dict[str, None] = field(default_factory=dict)  # allocated and not released
+    unclaimed: dict[str, None] = field(default_factory=dict)  # going, and for nobody
 
     @property
     def is_used_up(self) -> bool:
@@ -25,8 +26,12 @@ class TaskGroupCount:
 
 @dataclass(slots=True, eq=False)
 class Replacement:
-    """A real ask that takes a placeholder's place, until the release is confirmed."""
+    """A real ask that takes a placeholder's place, until the release is confirmed.
+
+    ``is_placed``: the node that was chosen counts the allocation already; it is not the
+    placeholder's, or has room beside it.
+    """
 
     ask: Ask
     allocation: Allocation
-    is_on_other_node: bool
+    is_placed: bool
