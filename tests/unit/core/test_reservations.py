@@ -212,7 +212,7 @@ def test_an_ask_that_preempted_keeps_its_node_whatever_the_bound_says():
     core.asks("low", [f"low-{at}" for at in range(9)], LARGE)
     grow_old(core)
     core.application("owed", "root.b")
-    core.asks("owed", ["owed-0", "owed-1"], LARGE)
+    core.asks("owed", ["owed-0", "owed-1"], FILLER)
     for _ in range(20):
         if core.partition.preemption_due_ns:
             core.fire_own("preemption")
