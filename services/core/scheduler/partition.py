@@ -93,8 +93,11 @@ class Partition:
         created_ns = request.create_time_ns or self.now_ns
         ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
         application.add_ask(ask)
-        if application.group_of[ask.key].bucket.refusal is not None:
-            self.unplaced[application.group_of[ask.key].bucket] = None
+        bucket = application.group_of[ask.key].bucket
+        if bucket.refusal is not None:
+            self.unplaced[bucket] = None
+            if request.constraints.required_node and bucket.blocked_at is None:
+                bucket.leaf.open(bucket)  # it has a place to take in the row for its node
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.outbox.asks[ask.key] = ask_state(ask, application.owner)
