@@ -1,6 +1,8 @@
 """YuniKorn's routes, ``/ws/v1`` (contract section 5.2)."""
 
 import asyncio
+import re
+from urllib.parse import unquote_plus
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -14,6 +16,7 @@ from services.api.yunikorn_metrics import yunikorn_metrics
 from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
 
 _STATES = ("active", "rejected", "completed")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _STATUSES = ("new", "accepted", "running", "completing", "failing", "resuming")
 
 
@@ -113,29 +116,29 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
 
     @router.get(f"{base}/user/{{user}}", summary="What one user uses")
     async def user(request: Request, user: str) -> Response:
-        if not USER.match(user):
+        name = _unescaped(user)
+        if not USER.match(name):
             raise AnswerError(400, "Invalid user name")
-        if user not in replica.model.users:
+        if name not in replica.model.users:
             raise AnswerError(404, "User not found")
-        return answer(request, ws_v1_usage.user_info(replica.model.users[user]))
+        return answer(request, ws_v1_usage.user_info(replica.model.users[name]))
 
     @router.get(f"{base}/group/{{group}}", summary="What one group uses")
     async def group(request: Request, group: str) -> Response:
-        if not GROUP.match(group):
+        name = _unescaped(group)
+        if not GROUP.match(name):
             raise AnswerError(400, "Invalid group name")
-        if group not in replica.model.groups:
+        if name not in replica.model.groups:
             raise AnswerError(404, "Group not found")
-        return answer(request, ws_v1_usage.group_info(replica.model.groups[group]))
+        return answer(request, ws_v1_usage.group_info(replica.model.groups[name]))
 
 
 def _events(router: APIRouter, replica: Replica) -> None:
     @router.get("/events/batch", summary="Events from a number on")
-    async def batch(
-        request: Request, count: str | None = None, start: str | None = None
-    ) -> Response:
+    async def batch(request: Request, count: str = "", start: str = "") -> Response:
         try:
             most = ws_v1_events.number_of("count", count, ws_v1_events.MAX_ANSWER)
-            first = None if start is None else ws_v1_events.number_of("start", start, 0)
+            first = ws_v1_events.number_of("start", start, 0) if start else None
         except ws_v1_events.CountError as error:
             raise AnswerError(400, str(error)) from error
         ring = replica.machine.projection.model.events
@@ -219,7 +222,16 @@ def _in(model: Model, partition: str) -> Model:
     return model
 
 
-def _queue_path(model: Model, name: str) -> str:
+def _unescaped(name: str) -> str:
+    """Return a name as it is after YuniKorn's second unescaping: a ``/`` is written ``%252F``."""
+    bad = _BAD_ESCAPE.search(name)
+    if bad is not None:
+        raise AnswerError(400, f'invalid URL escape "{bad.group()}"')
+    return unquote_plus(name)
+
+
+def _queue_path(model: Model, escaped: str) -> str:
+    name = _unescaped(escaped)
     if not all(QUEUE.match(part) for part in name.split(".")):
         raise AnswerError(400, QUEUE_ERROR)
     path = name.lower()

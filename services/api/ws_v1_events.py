@@ -15,9 +15,9 @@ class CountError(ValueError):
     """A number of the query does not hold; the message is YuniKorn's."""
 
 
-def number_of(name: str, text: str | None, default: int) -> int:
-    """Return an unsigned number of a query. Raises CountError in Go's words."""
-    if text is None:
+def number_of(name: str, text: str, default: int) -> int:
+    """Return an unsigned number of a query, or the default. Raises CountError in Go's words."""
+    if not text:
         return default
     if not re.fullmatch(r"\+?[0-9]+", text):
         raise CountError(f'strconv.ParseUint: parsing "{text}": invalid syntax')

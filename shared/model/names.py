@@ -5,11 +5,11 @@ import re
 ROOT = "root"
 FOREIGN_TAG = "foreign"  # on the allocation of a pod that another scheduler placed
 FOREIGN_DEFAULT, FOREIGN_STATIC = "default", "static"
-USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?$")
-GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:_.-]*$")
-ACL_USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?$")
-ACL_GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_-]*$")
-QUEUE = re.compile(r"^[a-zA-Z0-9_:#/@-]{1,64}$")
+USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?\Z")
+GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:_.-]*\Z")
+ACL_USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?\Z")
+ACL_GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9_-]*\Z")
+QUEUE = re.compile(r"^[a-zA-Z0-9_:#/@-]{1,64}\Z")
 QUEUE_ERROR = (
     "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
     "'#', '@', '/', ':' allowed"

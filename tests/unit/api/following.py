@@ -3,6 +3,7 @@
 import re
 
 import httpx
+from fastapi import FastAPI
 
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
@@ -20,6 +21,7 @@ class System(Core):
     def __init__(self, config: str = "", **more) -> None:
         self.machine = ApiMachine("one")
         self.projection = self.machine.projection
+        self._app: FastAPI | None = None
         super().__init__(config, **more)
 
     def send(self, message, *, epoch=None):
@@ -48,8 +50,9 @@ class System(Core):
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Return what the replica answers."""
-        app = make_app(Replica(_no_host, lambda: self.machine))
-        transport = httpx.ASGITransport(app)
+        if self._app is None:
+            self._app = make_app(Replica(_no_host, lambda: self.machine))
+        transport = httpx.ASGITransport(self._app)
         async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
             return await client.get(path, headers=headers)
 
