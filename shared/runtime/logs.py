@@ -1,4 +1,4 @@
-"""Logs: JSON lines in production, colour on a terminal."""
+"""Logs: JSON lines in production, colour on a terminal, also for what libraries say."""
 
 import io
 import logging
@@ -22,6 +22,16 @@ class _Stderr(io.TextIOBase):
         sys.stderr.flush()
 
 
+class _Libraries(logging.Handler):
+    """Passes on what libraries say through the standard library's logging, in our own form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record as a line like all others."""
+        level = max(at for at in (0, *_LEVELS.values()) if at <= record.levelno)
+        log = structlog.get_logger()
+        log.log(level, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+
+
 def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
     """Set logging up for the process. ``auto``: text on a terminal, JSON elsewhere."""
     is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
@@ -40,4 +50,4 @@ def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr())),
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, handlers=[_Libraries()])
