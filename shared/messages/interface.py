@@ -248,7 +248,11 @@ class SchedulingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerSchedulingState:
-    """How an ask stands. FAILED: its quota is there and no node takes it; more nodes would help."""
+    """How an ask stands, and why.
+
+    FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its people
+    are to read the reason, which is one of the request events of contract section 7.2.
+    """
 
     application_id: str
     allocation_key: str

@@ -68,6 +68,12 @@ def subtract_into(ledger: Resource, amount: ResourceView) -> None:
             ledger.pop(name, None)
 
 
+def excess(amount: ResourceView, limit: ResourceView) -> Resource:
+    """Return what an amount has over a limit, type by type; a type the limit lacks counts as 0."""
+    over = {name: value - limit.get(name, 0) for name, value in amount.items() if value > 0}
+    return {name: value for name, value in over.items() if value > 0}
+
+
 def first_excess(limit: ResourceView, amount: ResourceView) -> str | None:
     """Return the first type, in the amount's order, that is over the limit, or None.
 

@@ -54,6 +54,13 @@ RESOURCES = [
 ]
 APART = PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("x",)),))
 SPREAD = SpreadConstraint("zone", selector=(Requirement("app", "Exists"),))
+# Real pods may be larger than any placeholder, in one type or in all.
+REAL_RESOURCES = [
+    *RESOURCES,
+    {"vcore": 3000, "memory": 50, "pods": 1},
+    {"vcore": 1500, "memory": 250, "pods": 1},
+    {"vcore": 4000, "pods": 2},
+]
 SELECTORS = [
     Constraints(),
     Constraints(),

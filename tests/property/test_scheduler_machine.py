@@ -32,7 +32,15 @@ from shared.messages.protocol import (
 from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, section
-from tests.property.material import CONFIGS, PREEMPTION_CONFIGS, RESOURCES, SELECTORS, TAGS, USERS
+from tests.property.material import (
+    CONFIGS,
+    PREEMPTION_CONFIGS,
+    REAL_RESOURCES,
+    RESOURCES,
+    SELECTORS,
+    TAGS,
+    USERS,
+)
 from tests.property.others import Others
 
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
@@ -81,7 +89,7 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
                 assert key not in self.bound, f"{key} is allocated twice"
                 self.bound[key] = allocation
                 self.asked.pop(key, None)
-            for ask in response.released_asks:
+            for ask in (*response.released_asks, *response.rejected_allocations):
                 self.asked.pop(ask.allocation_key, None)
             for release in response.released_allocations:
                 key = release.allocation_key
@@ -195,8 +203,8 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
     @rule(
         data=st.data(),
         number=st.integers(1, 3),
-        resource=st.sampled_from(RESOURCES),
-        group=st.sampled_from(["tg", "one", "other", ""]),
+        resource=st.sampled_from(REAL_RESOURCES),
+        group=st.sampled_from(["tg", "tg", "one", "other", ""]),
         priority=st.sampled_from([0, 5]),
         selected=st.sampled_from(SELECTORS),
         tags=st.sampled_from(TAGS),
@@ -226,6 +234,21 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         release = self.to_confirm.pop(key)
         self.bound.pop(key, None)
         self.tell(releases=(release,))
+
+    @precondition(lambda self: self.to_confirm)
+    @rule(data=st.data(), action=st.sampled_from([NodeAction.DRAIN_NODE, NodeAction.DECOMISSION]))
+    def confirm_when_its_node_is_taken_away(self, data, action):
+        """What was to start there starts elsewhere, or waits again."""
+        key = data.draw(st.sampled_from(sorted(self.to_confirm)))
+        name = self.bound[key].node_id if key in self.bound else ""
+        if name in self.nodes:
+            if action is NodeAction.DECOMISSION:
+                del self.nodes[name]
+            self.tell(nodes=(NodeInfo(name, action),))
+        release = self.to_confirm.pop(key, None)
+        if release is not None:
+            self.bound.pop(key, None)
+            self.tell(releases=(release,))
 
     @precondition(lambda self: self.to_confirm)
     @rule()
@@ -375,6 +398,16 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
     def no_node_is_over_capacity(self):
         if hasattr(self, "core") and not self.shrunk:
             assert over_capacity(self.core.partition) == []
+
+    @invariant()
+    def no_ask_is_lost(self):
+        """Every ask of a live application waits, or is on its way to a placeholder's place."""
+        if not hasattr(self, "core"):
+            return
+        for key, ask in self.asked.items():
+            app = self.core.partition.applications.get(ask.application_id)
+            if app is not None and ask.application_id in self.apps:
+                assert key in app.group_of or key in app.replacing_ask, f"{key} is lost"
 
     @invariant()
     def what_is_allocated_is_what_was_told(self):

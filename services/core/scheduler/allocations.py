@@ -9,7 +9,7 @@ Rule 3: one that could not be bound goes back to being an ask, at the place that
 
 from dataclasses import replace
 
-from services.core.scheduler import events, foreign, quota_preemption
+from services.core.scheduler import covers, events, foreign, quota_preemption
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
@@ -102,6 +102,7 @@ def _resize(
     subtract_into(ledger, before)
     add_into(ledger, resource)
     application.usage_changed()
+    covers.change(partition, application, key, resource)
     node = partition.nodes.nodes.get(allocation.node_id)
     if node is not None:
         partition.nodes.free(node, key)

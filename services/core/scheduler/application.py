@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from services.core.scheduler.covers import Cover
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import NO_PRIORITY, Queue
@@ -39,7 +40,13 @@ _SCHEDULING_STATES = (
     ApplicationState.COMPLETING,
 )
 _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
-GroupKey = tuple[Shape, int, str, bool]
+GroupKey = tuple[Shape, int, str, bool, bool]
+
+
+def _group_key(ask: Ask) -> GroupKey:
+    request = ask.request
+    group = request.task_group_name
+    return ask.shape, request.priority, group, request.placeholder, ask.is_covered
 
 
 @dataclass(eq=False, repr=False)
@@ -65,6 +72,8 @@ class Application:
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
+    covers: dict[str, Cover] = field(default_factory=dict)  # by ask key
+    covering: dict[str, str] = field(default_factory=dict)  # placeholder key -> ask key
     task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
     allocated_placeholder: Resource = field(default_factory=dict)
@@ -151,11 +160,13 @@ class Application:
     def add_ask(self, ask: Ask) -> None:
         """Put an ask into its group and let it wait."""
         request = ask.request
-        key = (ask.shape, request.priority, request.task_group_name, request.placeholder)
+        key = _group_key(ask)
         group = self.groups.get(key)
         if group is None:
             bucket = self.queue.bucket((ask.shape, self.owner))
-            group = AskGroup(self, bucket, request.task_group_name, request.placeholder)
+            group = AskGroup(
+                self, bucket, request.task_group_name, request.placeholder, ask.is_covered
+            )
             self.groups[key] = group
             bucket.groups[group] = None
         group.add(ask)
@@ -189,10 +200,14 @@ class Application:
         self.queue.remove_pending(request.resource_per_alloc)
         self._count_priority(request.priority, -1)
         if not group.asks:
-            self._drop(
-                group, (ask.shape, request.priority, request.task_group_name, request.placeholder)
-            )
+            self._drop(group, _group_key(ask))
         return ask
+
+    def set_covered(self, ask: Ask, *, is_covered: bool) -> None:
+        """Let an ask wait with those that placeholders go for, or with its own kind again."""
+        self.take_ask(ask.key)
+        ask.is_covered = is_covered
+        self.add_ask(ask)
 
     def _drop(self, group: AskGroup, key: GroupKey) -> None:
         group.bucket.withdraw(group)
@@ -285,6 +300,12 @@ class Application:
         """Return why a group is held back by its own application, or None."""
         if group.placeholder:
             return None
+        if group.is_covered:
+            return Refusal(
+                Reason.AWAITING_REPLACEMENT,
+                f"task group {group.task_group_name}: placeholders make way for larger pods, "
+                f"{len(self.covering)} of the application have yet to go",
+            )
         if self.pending_placeholders:
             return Refusal(
                 Reason.GANG_PLACEHOLDERS_PENDING,

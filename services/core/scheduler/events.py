@@ -9,7 +9,7 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import Ask
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, ContainerSchedulingState, SchedulingState
 from shared.messages.state import EventState
 from shared.model.names import FOREIGN_TAG, ROOT
 from shared.model.resources import ResourceView, go_map
@@ -72,6 +72,29 @@ def not_bound(partition: Partition, application: Application, key: str, reason: 
     text = f"Request '{key}' could not be bound and waits again: {reason}"
     event = EventState(REQUEST, key, text, partition.now_ns, reference_id=application.id)
     partition.outbox.say_event(event)
+
+
+def not_matching(
+    partition: Partition, application: Application, ask: Ask, placeholder: Allocation
+) -> None:
+    """Say once that an ask is larger than its group's placeholders: to it, and on its application.
+
+    The resource manager is told too, for the pod's own events.
+    """
+    if ask.is_mismatch_told:
+        return
+    ask.is_mismatch_told = True
+    text = (
+        f"Task group '{placeholder.task_group_name}' in application '{application.id}': "
+        f"allocation resources '{go_map(ask.shape.resource)}' are not matching "
+        f"placeholder '{go_map(placeholder.resource_per_alloc)}' allocation with ID "
+        f"'{placeholder.allocation_key}'"
+    )
+    application.message = text
+    partition.outbox.touch(application)
+    _say_request(partition, application, ask, text)
+    state = ContainerSchedulingState(application.id, ask.key, SchedulingState.SKIPPED, text)
+    partition.outbox.say("scheduling_states", state)
 
 
 def node_allocation(partition: Partition, allocation: Allocation, *, is_added: bool) -> None:

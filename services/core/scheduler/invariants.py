@@ -9,7 +9,16 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import NO_PRIORITY, Queue, depth_first
 from services.core.scheduler.users import first_shortage
-from shared.model.resources import ResourceView, add, fits_room, subtract, total_of, without_zeros
+from shared.model.resources import (
+    ResourceView,
+    add,
+    add_into,
+    excess,
+    fits_room,
+    subtract,
+    total_of,
+    without_zeros,
+)
 from shared.model.states import ENDED
 
 
@@ -23,6 +32,7 @@ def violations(partition: Partition) -> list[str]:
     found += _priorities(partition)
     found += _users(partition)
     found += _reservations(partition)
+    found += _covers(partition)
     found += _overlooked(partition)
     found += _nodes(partition)
     found += _keys(partition)
@@ -159,6 +169,61 @@ def _reserved_nodes(partition: Partition) -> Iterator[str]:
         yield f"{len(book)} nodes are counted as reserved: {ordinary} for age, {preempted}"
 
 
+def _covers(partition: Partition) -> Iterator[str]:
+    """See that what is kept is kept for asks that wait, and for no more than that."""
+    on_nodes: dict[str, dict[str, int]] = {name: {} for name in partition.nodes.nodes}
+    for application in partition.applications.values():
+        yield from _covers_of(application)
+        for cover in application.covers.values():
+            if partition.nodes.nodes.get(cover.node.node_id) is cover.node:
+                add_into(on_nodes[cover.node.node_id], cover.on_node)
+    for node in partition.nodes.nodes.values():
+        yield from _differs(f"node {node.node_id} kept", node.kept, on_nodes[node.node_id])
+    for queue in depth_first(partition.root):
+        inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
+        kept = total_of(_kept_for(application) for application in inside)
+        yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
+        for tracker in partition.users.all():
+            own = [c.in_queues for a in inside if tracker in a.trackers for c in a.covers.values()]
+            name = f"{tracker.title} in {queue.path} kept"
+            yield from _differs(name, tracker.kept.get(queue.path, {}), total_of(own))
+
+
+def _kept_for(application: Application) -> ResourceView:
+    """Return what the queues keep for an application's asks."""
+    preempted = (ask.shape.resource for ask in application.asks() if ask.has_kept_room)
+    covered = (cover.in_queues for cover in application.covers.values())
+    return total_of((*preempted, *covered))
+
+
+def _covers_of(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
+    claimed = application.replacing.keys() | application.covering.keys()
+    unclaimed = {key for counts in application.task_groups.values() for key in counts.unclaimed}
+    for key in unclaimed - (application.released.keys() - claimed):
+        yield f"{name}: {key} goes for nobody, and does not go, or goes for somebody"
+    covered = {ask.key: ask for ask in application.asks() if ask.is_covered}
+    if covered.keys() != application.covers.keys():
+        yield f"{name} covers {sorted(application.covers)}, and {sorted(covered)} wait for it"
+    going = {key: ask_key for ask_key, c in application.covers.items() for key in c.going}
+    if going != application.covering or going.keys() - application.released.keys():
+        yield f"{name}: {going} go, {application.covering} are known to, or are not released"
+    yield from _kept_by(application)
+
+
+def _kept_by(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
+    for key, cover in application.covers.items():
+        left = [application.allocations[k] for k in cover.going if k in application.allocations]
+        from_node = [a for a in left if a.node_id == cover.node.node_id]
+        on_node = excess(cover.wanted, total_of(a.resource_per_alloc for a in from_node))
+        in_queues = excess(cover.wanted, total_of(a.resource_per_alloc for a in left))
+        yield from _differs(f"{name} on the node for {key}", cover.on_node, on_node)
+        yield from _differs(f"{name} in the queues for {key}", cover.in_queues, in_queues)
+        if not cover.going:
+            yield f"{name}: {key} waits for placeholders that have gone"
+
+
 def _overlooked(partition: Partition) -> Iterator[str]:
     """See that whoever waits would be refused again now: nobody has been forgotten."""
     for application in partition.applications.values():
@@ -187,6 +252,7 @@ def _nodes(partition: Partition) -> Iterator[str]:
             if partition.foreign.get(key) != node.node_id:
                 yield f"foreign pod {key} is on {node.node_id}, not {partition.foreign.get(key)}"
         rest = subtract(subtract(node.capacity, node.allocated), node.occupied)
+        rest = subtract(rest, node.kept)
         yield from _differs(f"node {node.node_id} available", node.available, rest)
     if len(partition.foreign) != sum(len(n.foreign) for n in partition.nodes.nodes.values()):
         yield "a foreign pod is known that is on no node"

@@ -28,7 +28,6 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue, depth_first
-from services.core.scheduler.reservations import Reservation
 from services.core.scheduler.settings import ALLOCATE, KAI
 from services.core.scheduler.shapes import Ask, Shape
 from services.core.scheduler.victims import evict
@@ -116,9 +115,9 @@ class Picture:
     def _add_job(self, application: Application, number: int) -> None:
         allocations = application.allocations.values()
         asks = [ask for ask in application.asks() if self._may_start(application, ask)]
-        kept = [held for held in application.reservations.values() if not held.is_ordinary]
+        kept = _with_kept_nodes(application)
         priorities = [item.priority for item in allocations]
-        priorities += [ask.request.priority for ask in (*asks, *(held.ask for held in kept))]
+        priorities += [ask.request.priority for ask in (*asks, *(ask for ask, _ in kept))]
         if not priorities:
             return
         job = Job(
@@ -138,16 +137,16 @@ class Picture:
             task = Task(ask.key, job, request, at, ask.request.priority)
             task.only_nodes = self._nodes_for(ask.shape)
             job.tasks.append(task)
-        for at, held in enumerate(kept, start=len(job.tasks)):
-            job.tasks.append(self._waiting_at_its_node(held, job, at))
+        for at, (ask, node) in enumerate(kept, start=len(job.tasks)):
+            if node.node_id in self._rows:
+                job.tasks.append(self._waiting_at_its_node(ask, node, job, at))
         self.session.add_job(job)
 
-    def _waiting_at_its_node(self, held: Reservation, job: Job, at: int) -> Task:
+    def _waiting_at_its_node(self, ask: Ask, node: Node, job: Job, at: int) -> Task:
         """Return an ask for which a node is kept: its room is nobody else's."""
-        request = tuple(self._amounts(held.ask.shape.resource, 0))
-        priority = held.ask.request.priority
-        node = self._rows[held.node.node_id]
-        return Task(held.ask.key, job, request, at, priority, Status.PIPELINED, node)
+        request = tuple(self._amounts(ask.shape.resource, 0))
+        row = self._rows[node.node_id]
+        return Task(ask.key, job, request, at, ask.request.priority, Status.PIPELINED, row)
 
     def _may_start(self, application: Application, ask: Ask) -> bool:
         """Return whether an ask waits for room: not for its gang, and for no certain node."""
@@ -190,6 +189,18 @@ class Picture:
             is_all = len(open_to) == len(self._nodes)
             self._only[shape] = None if is_all else frozenset(open_to)
         return self._only[shape]
+
+
+def _with_kept_nodes(application: Application) -> list[tuple[Ask, Node]]:
+    """Return the asks that will start on a node when others have gone from it, with the node."""
+    reserved = [
+        (held.ask, held.node) for held in application.reservations.values() if not held.is_ordinary
+    ]
+    covered = [
+        (application.group_of[key].asks[key], cover.node)
+        for key, cover in application.covers.items()
+    ]
+    return reserved + covered
 
 
 def _open_to_us(node: Node, name: str) -> int:

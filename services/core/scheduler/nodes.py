@@ -57,6 +57,7 @@ class Node:
     allocations: dict[str, Allocation] = field(default_factory=dict)
     foreign: dict[str, Allocation] = field(default_factory=dict)
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
+    kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
 
 
 def matches(constraints: Constraints, node: Node) -> bool:
@@ -172,6 +173,7 @@ class NodeTable:
         available = dict(node.capacity)
         subtract_into(available, node.allocated)
         subtract_into(available, node.occupied)
+        subtract_into(available, node.kept)
         node.available = available
         row = node.row
         self._know(available)
@@ -294,6 +296,13 @@ class NodeTable:
         for allocation in gone:
             self.pods.placed(node, allocation, 1)
         return open_rows is None or bool(open_rows[node.row])
+
+    def could_hold(self, shape: Shape) -> bool:
+        """Return whether a node that may be used for a shape could hold it when empty."""
+        mask = self._fitting(self._capacity, shape) & self._view(shape).eligible
+        if not shape.constraints.required_node:
+            mask &= self._schedulable[: len(self._rows)]
+        return bool(mask.any())
 
     # --- reservations ---------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ node, application and queue in step and tell the outbox. Nothing here decides an
 
 from dataclasses import dataclass, field, replace
 
-from services.core.scheduler import resource_history
+from services.core.scheduler import covers, resource_history
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
@@ -133,6 +133,8 @@ class Partition:
         if ask is not None:
             if key in application.reservations:
                 unreserve(self, application.reservations[key])
+            if key in application.covers:
+                covers.end(self, application, key)
             if ask.has_kept_room:
                 application.queue.keep_no_more(ask.shape.resource)
             self._let_go(ask.shape)
@@ -191,6 +193,7 @@ class Partition:
         is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
         self._remember(application, allocation, is_preempted=is_preempted)
         self.free_node(allocation)
+        self.retry_replacements()
         application.queue.release(amount)
         if is_preempted:
             application.queue.change_preempting(amount, {})
@@ -264,6 +267,10 @@ class Partition:
             for shape in list(self.blocked_shapes):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
+        self.retry_replacements()
+
+    def retry_replacements(self) -> None:
+        """Look again for places of placeholders for real asks that found none."""
         self.replaceable.update(self.unreplaceable)
         self.unreplaceable.clear()
 

@@ -2,13 +2,18 @@
 
 Rule 1: a placeholder is released once, for one real ask; node, queue and application change when
         the resource manager has confirmed, in one step.
+Rule 2: a real ask that is larger than every placeholder of its group has as many go as cover it
+        (``covers.py``); it starts when the last of them has gone.
+Rule 3: the node is looked at again when the placeholder has gone. If it takes the real ask no
+        more another one does; if none, the ask waits again where it stood, and the resource
+        manager hears at once that no node takes it.
 Source: contract section 3.3, steps 6, 7 and 9; cases G-01 to G-08, N-10.
 """
 
 from dataclasses import replace
 from itertools import chain
 
-from services.core.scheduler import outstanding
+from services.core.scheduler import covers, events, outstanding
 from services.core.scheduler.application import Application
 from services.core.scheduler.lifecycle import after_placeholders_changed, cancel_swap
 from services.core.scheduler.nodes import Node
@@ -17,7 +22,8 @@ from services.core.scheduler.shapes import Ask, AskGroup
 from services.core.scheduler.task_groups import Replacement, TaskGroupCount
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
-from shared.model.resources import fits_room, go_map, is_zero
+from shared.model.reasons import NODES_WOULD_HELP, Refusal
+from shared.model.resources import fits_room, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
 REPLACED = TerminationType.PLACEHOLDER_REPLACED
@@ -37,9 +43,10 @@ def _replace_in(partition: Partition, application: Application, limit: int) -> i
     if application.pending_placeholders or not application.may_schedule:
         return 0
     started = 0
-    groups = [group for group in application.groups.values() if not group.placeholder]
+    groups = [g for g in application.groups.values() if not (g.placeholder or g.is_covered)]
     for group in sorted(groups, key=_head_order):
         counts = application.task_groups.get(group.task_group_name)
+        places = _Places(partition, application, group)
         while counts is not None and (counts.held or counts.unclaimed):
             ask = group.head()
             if ask is None:
@@ -47,7 +54,7 @@ def _replace_in(partition: Partition, application: Application, limit: int) -> i
             if started >= limit:
                 partition.replaceable[application] = None
                 return started
-            if not _replace_for(partition, application, group, ask):
+            if not places.find(ask):
                 break
             started += 1
     return started
@@ -58,24 +65,61 @@ def _head_order(group: AskGroup) -> tuple[int, int, int]:
     return head.order if head is not None else (0, 0, 0)
 
 
-def _replace_for(partition: Partition, application: Application, group: AskGroup, ask: Ask) -> bool:
-    """Find the placeholder that a real ask replaces, on its node or on another one.
+class _Places:
+    """Finds the places that a group's asks take, one after another: they are all of one shape."""
 
-    With no node for it the ask is unschedulable, which is what scales a cluster up.
-    """
-    group.unplaced = None
-    counts = application.task_groups[group.task_group_name]
-    fitting, node = _fitting(partition, application, counts, ask)
-    if fitting is None:
-        for key in list(counts.held):
-            _cancel_incompatible(partition, application, application.allocations[key], ask)
-        return False
-    node = node or partition.nodes.best(ask.shape)
-    if node is None:
-        _leave_unplaced(partition, application, group, ask)
-        return False
-    _start(partition, application, ask, fitting, node)
-    return True
+    def __init__(self, partition: Partition, application: Application, group: AskGroup) -> None:
+        self._partition = partition
+        self._application = application
+        self._group = group
+        self._search: covers.Search | None = None
+
+    def find(self, ask: Ask) -> bool:
+        """Start an ask's way to a placeholder's place, or return False where it finds none.
+
+        With no node for it the ask is unschedulable, which is what scales a cluster up.
+        """
+        partition, application, group = self._partition, self._application, self._group
+        group.unplaced = None
+        counts = application.task_groups[group.task_group_name]
+        fitting: Allocation | None = None
+        node: Node | None = None
+        if self._search is None:
+            fitting, node = _fitting(partition, application, counts, ask)
+        if fitting is None:
+            return self._cover(counts, ask)
+        node = node or partition.nodes.best(ask.shape)
+        if node is None:
+            refusal = partition.nodes.refusal(ask.shape)
+            _leave_unplaced(partition, application, group, ask, refusal)
+            return False
+        _start(partition, application, ask, fitting, node)
+        return True
+
+    def _cover(self, counts: TaskGroupCount, ask: Ask) -> bool:
+        """Let placeholders go that cover an ask together, as none is large enough."""
+        partition, application = self._partition, self._application
+        first = next(covers.candidates(application, counts), None)
+        if first is None:
+            return False
+        if self._search is None:
+            if any(_is_enough(item, ask) for item in covers.candidates(application, counts)):
+                return False  # one that goes already was large enough: it is the gang that ends
+            self._search = covers.Search(partition, application, counts, ask)
+        found = self._search.next()
+        if isinstance(found, Refusal):
+            events.not_matching(partition, application, ask, first)
+            _leave_unplaced(partition, application, self._group, ask, found)
+            return False
+        node, placeholders = found
+        events.not_matching(partition, application, ask, placeholders[0])
+        for placeholder in placeholders:
+            if placeholder.allocation_key not in application.released:
+                _cancel_incompatible(partition, application, placeholder)
+        covers.begin(partition, application, ask, node, placeholders)
+        self._search.renew(node, placeholders)
+        partition.outbox.touch(application)
+        return True
 
 
 def _fitting(
@@ -89,9 +133,7 @@ def _fitting(
     first: Allocation | None = None
     for key in chain(counts.unclaimed, counts.held):
         placeholder = application.allocations[key]
-        if application.released.get(key, REPLACED) != REPLACED or not fits_room(
-            placeholder.resource_per_alloc, ask.shape.resource
-        ):
+        if application.released.get(key, REPLACED) != REPLACED or not _is_enough(placeholder, ask):
             continue
         node = partition.nodes.nodes.get(placeholder.node_id)
         if node is not None and partition.nodes.would_take(node, ask.shape, (placeholder,)):
@@ -100,27 +142,25 @@ def _fitting(
     return first, None
 
 
+def _is_enough(placeholder: Allocation, ask: Ask) -> bool:
+    return fits_room(placeholder.resource_per_alloc, ask.shape.resource)
+
+
 def _leave_unplaced(
-    partition: Partition, application: Application, group: AskGroup, ask: Ask
+    partition: Partition, application: Application, group: AskGroup, ask: Ask, refusal: Refusal
 ) -> None:
-    """Let a group wait for a node; as many are told of as there are placeholders for them."""
-    refusal = partition.nodes.refusal(ask.shape)
+    """Let a group wait; if nodes would help, as many are told as have a placeholder."""
     group.unplaced = refusal
     partition.unreplaceable[application] = None
     held = len(application.task_groups[group.task_group_name].held)
-    outstanding.tell_group(partition, group, ask, refusal, held)
+    if refusal.reason in NODES_WOULD_HELP:
+        outstanding.tell_group(partition, group, ask, refusal, held)
     partition.outbox.touch(application)
 
 
 def _cancel_incompatible(
-    partition: Partition, application: Application, placeholder: Allocation, ask: Ask
+    partition: Partition, application: Application, placeholder: Allocation
 ) -> None:
-    application.message = (
-        f"Task group '{placeholder.task_group_name}' in application '{application.id}': "
-        f"allocation resources '{go_map(ask.request.resource_per_alloc)}' are not matching "
-        f"placeholder '{go_map(placeholder.resource_per_alloc)}' allocation with ID "
-        f"'{placeholder.allocation_key}'"
-    )
     partition.release(
         application,
         placeholder.allocation_key,
@@ -165,6 +205,7 @@ def placeholder_gone(
     had_real = not is_zero(application.allocated)
     placeholder = application.allocations[key]
     swap = application.replacing.pop(key, None)
+    ready = covers.change(partition, application, key, None)
     partition.remove(application, key)
     real: Allocation | None = None
     if swap is not None:
@@ -181,8 +222,11 @@ def placeholder_gone(
         _swap_in(partition, application, real, had_real=had_real)
     else:
         application.keep_promise()
+        partition.replaceable[application] = None
     if swap is not None and real is None:
         _wait_again(partition, application, swap.ask)
+    if ready is not None:
+        _start_covered(partition, application, ready)
     if counts.is_used_up:
         application.enter()
     after_placeholders_changed(partition, application)
@@ -200,6 +244,25 @@ def _swap_in(
         application.state is ApplicationState.ACCEPTED and had_real
     ):
         partition.fire(application, ApplicationEvent.RUN)
+
+
+def _start_covered(partition: Partition, application: Application, ask_key: str) -> None:
+    """Place a real ask whose placeholders have all gone; its node is looked at again."""
+    ask = application.group_of[ask_key].asks[ask_key]
+    cover = covers.end(partition, application, ask_key)
+    node = partition.nodes.nodes.get(cover.node.node_id)
+    if node is not cover.node or not partition.nodes.takes(node, ask.shape):
+        node = partition.nodes.best(ask.shape)
+    if node is None:
+        application.set_covered(ask, is_covered=False)
+        application.enter()
+        partition.replaceable[application] = None
+        _fail(partition, application, ask)
+        return
+    allocation = partition.allocate(application, ask, node)
+    if application.state is not ApplicationState.RUNNING:
+        partition.fire(application, ApplicationEvent.RUN)
+    partition.arm_execution(application, allocation)
 
 
 def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
@@ -226,8 +289,9 @@ def _adopted(
         if (
             ask is None
             or group.placeholder
+            or group.is_covered
             or group.task_group_name != placeholder.task_group_name
-            or not fits_room(placeholder.resource_per_alloc, ask.request.resource_per_alloc)
+            or not _is_enough(placeholder, ask)
         ):
             continue
         node = partition.nodes.nodes.get(placeholder.node_id)

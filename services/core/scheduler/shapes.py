@@ -87,6 +87,8 @@ class Ask:
     has_kept_room: bool = False  # in the queues on the path, which nobody else may take
     is_told: bool = False  # to the resource manager, that more nodes would help
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
+    is_covered: bool = False  # by placeholders that go for it
+    is_mismatch_told: bool = False  # to people, that it is larger than its placeholder
 
     @property
     def key(self) -> str:
@@ -110,6 +112,7 @@ class AskGroup:
     bucket: "Bucket"
     task_group_name: str
     placeholder: bool
+    is_covered: bool = False  # each by placeholders that go for it
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder

@@ -133,5 +133,6 @@ def _order_anew(partition: Partition) -> None:
     for tracker in partition.users.all():
         tracker.gate.open()
         partition.users.changed[tracker] = None
+    partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
         partition.open_shape(shape)

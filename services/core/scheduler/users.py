@@ -40,6 +40,7 @@ class Tracker:
     is_group: bool
     usage: dict[str, Resource] = field(default_factory=dict)
     promised: dict[str, Resource] = field(default_factory=dict)
+    kept: dict[str, Resource] = field(default_factory=dict)  # for asks whose placeholders go
     running: dict[str, dict[str, None]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)  # application -> its group, "" for none
     levels: dict[str, Queue] = field(default_factory=dict)  # the queues of ``usage``
@@ -74,11 +75,12 @@ class Tracker:
                 continue
             used = self.usage.get(level.path, {})
             promised = self.promised.get(level.path, {}) if heed_promises else {}
+            kept = self.kept.get(level.path, {})
             for name, value in amount.items():
                 most = limit.max_resource.get(name)
                 if most is None or value <= 0:
                     continue
-                left = most - used.get(name, 0) - promised.get(name, 0)
+                left = most - used.get(name, 0) - promised.get(name, 0) - kept.get(name, 0)
                 if value > left:
                     return (
                         f"{name}: {self.title} has {max(left, 0)} of {most} left in queue "
@@ -136,6 +138,19 @@ class Tracker:
             if not promised:
                 del self.promised[level.path]
 
+    def keep(self, queue: Queue, amount: ResourceView) -> None:
+        """Keep room for an ask whose placeholders go, from a queue to the root."""
+        for level in queue.lineage():
+            add_into(self.kept.setdefault(level.path, {}), amount)
+
+    def keep_no_more(self, queue: Queue, amount: ResourceView) -> None:
+        """Give kept room back, from a queue to the root."""
+        for level in queue.lineage():
+            subtract_into(self.kept[level.path], amount)
+            if not self.kept[level.path]:
+                del self.kept[level.path]
+        self.gate.open()
+
 
 Owner = tuple[Tracker, ...]
 
@@ -181,6 +196,8 @@ class UserTable:
         for allocation in application.allocations.values():
             group.count_in(application.queue, application.id, allocation.resource_per_alloc)
         group.change_promise(application.queue, {}, application.promise)
+        for cover in application.covers.values():
+            group.keep(application.queue, cover.in_queues)
 
     def unlink(self, application: "Application") -> None:
         """Forget an application; a user or group without any is forgotten with it."""

@@ -21,11 +21,11 @@ def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
 
 
 def room_to_come(partition: Partition, node: Node) -> Resource:
-    """Return what a node has left, and what is being released there."""
+    """Return what a node has left, and what is being released there and not for a real pod."""
     room: Resource = dict(node.available)
     for key, allocation in node.allocations.items():
         owner = partition.applications.get(allocation.application_id)
-        if owner is not None and key in owner.released:
+        if owner is not None and key in owner.released and key not in owner.covering:
             add_into(room, allocation.resource_per_alloc)
     return room
 

@@ -34,6 +34,7 @@ from shared.messages.state import (
     Waiting,
 )
 from shared.model.names import ROOT
+from shared.model.resources import add
 
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
@@ -169,7 +170,7 @@ def node_state(node: Node, *, removed: bool = False) -> NodeState:
         capacity=dict(node.capacity),
         allocated=dict(node.allocated),
         occupied=dict(node.occupied),
-        available=dict(node.available),
+        available=add(node.available, node.kept),
         schedulable=node.schedulable,
         removed=removed,
         reservations=tuple(node.reservations),

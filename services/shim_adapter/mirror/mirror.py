@@ -31,6 +31,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     PodEnded,
     PodGone,
+    TellPod,
 )
 from services.shim_adapter.mirror.gangs import BoundPlaceholders, missing_placeholders
 from services.shim_adapter.mirror.moves import Moves, Reaction
@@ -326,9 +327,13 @@ class ClusterMirror(Moves):
             self._on_core_ended(application)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
-        """Say of a pod that it waits for nodes, where an autoscaler may read it."""
-        if state.state is SchedulingState.FAILED and state.allocation_key in self._asked:
+        """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people."""
+        if state.allocation_key not in self._asked:
+            return
+        if state.state is SchedulingState.FAILED:
             self._calls.append(MarkUnschedulable(state.allocation_key, state.reason))
+        elif state.state is SchedulingState.SKIPPED:
+            self._calls.append(TellPod(state.allocation_key, "Informational", state.reason))
 
     def _on_core_ended(self, application: ApplicationRecord) -> None:
         """End an application, unless a pod has come since: then it is submitted anew."""

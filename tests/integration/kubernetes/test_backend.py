@@ -250,6 +250,26 @@ async def test_only_what_more_nodes_would_help_is_called_unschedulable(muster):
     await until(lambda: muster.kubelets.ran.get("big") == "large", "more nodes did help")
 
 
+async def test_a_pod_larger_than_its_placeholder_is_told_and_starts_where_they_were(muster):
+    driver = member("driver", "gang", members=3)
+    driver["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    await muster.kubectl.pod(driver)
+    await until(lambda: muster.kubelets.ran.get("driver") == "n1", "it runs")
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+    async def said():
+        events = (await muster.kubectl.get(path))["items"]
+        return [e["note"] for e in events if e["reason"] == "Informational"]
+
+    for _ in range(200):
+        if await said():
+            break
+        await asyncio.sleep(0.02)
+    (note,) = await said()
+    assert note.startswith("Task group 'tg' in application 'gang': allocation resources 'map[")
+    assert muster.model.application("gang").summary.placeholders[0].timedout == 3
+
+
 async def test_what_is_not_supported_is_said_at_the_pod(muster):
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     await muster.kubectl.pod(a_pod("p", resourceClaims=claims))

@@ -1,6 +1,6 @@
 """The shim adapter's machine: commands, decisions, recovery, and the file that keeps its world."""
 
-from services.shim_adapter.mirror.calls import PodChanged
+from services.shim_adapter.mirror.calls import MarkUnschedulable, PodChanged, TellPod
 from services.shim_adapter.service import ShimOptions, ShimService
 from shared.messages.commands import (
     ChangeNodes,
@@ -20,6 +20,8 @@ from shared.messages.interface import (
     AcceptedApplication,
     Allocation,
     AllocationRelease,
+    ContainerSchedulingState,
+    SchedulingState,
     TerminationType,
     UpdatedApplication,
     UpdateRequest,
@@ -279,3 +281,26 @@ def test_a_pod_that_is_resized_is_told_as_an_ask_or_as_an_allocation():
     assert [a.resource_per_alloc["vcore"] for a in said[0].message.allocations] == [2000]
     assert shim.world.shortage("node-0000", {"vcore": 2000}) == ""
     assert "OutOfvcore" in shim.world.shortage("node-0000", {"vcore": 2001})
+
+
+def test_how_an_ask_stands_is_said_at_its_pod_and_of_a_bound_one_nothing():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    accepted = UpdateResponse(accepted_applications=(AcceptedApplication("app"),))
+    (key,) = shim.asks(shim.send(accepted))
+
+    def told(*states):
+        response = UpdateResponse(
+            scheduling_states=tuple(
+                ContainerSchedulingState("app", key, state, f"it is {state}") for state in states
+            )
+        )
+        calls, _ = shim.machine.mirror.on_response(response, shim.world.epoch)
+        return calls
+
+    assert told(SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.RESERVED) == [
+        MarkUnschedulable(key, "it is FAILED"),
+        TellPod(key, "Informational", "it is SKIPPED"),
+    ]
+    shim.send(DeletePods((PodName("p", "default"),)))
+    assert told(SchedulingState.SKIPPED) == []
