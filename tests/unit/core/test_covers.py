@@ -17,7 +17,15 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
 from tests.builders import Core, config_of, section
-from tests.unit.core.test_replacement import add_node, change, data, failed, placed
+from tests.unit.core.test_replacement import (
+    LONELY,
+    LONELY_TAGS,
+    add_node,
+    change,
+    data,
+    failed,
+    placed,
+)
 
 TIMEOUT = TerminationType.TIMEOUT
 TWO = {"vcore": 2, "memory": 2}
@@ -269,6 +277,20 @@ def test_5_preemption_does_not_count_on_the_room(policy):
     assert placed(confirm(core, victims)) == [("n", "n1")]
 
 
+def test_5_nor_does_a_pod_that_must_have_the_node():
+    core = full_core(4, {"vcore": 2})
+    releases = real(core, "big", {"vcore": 4})
+    add_node(core, "n2", {"vcore": 8})
+    core.application("daemon")
+    responses = core.asks(
+        "daemon", ["d"], {"vcore": 2}, constraints=Constraints(required_node="n1")
+    )
+    (victim,) = section(responses, "released_allocations")
+    assert victim.allocation_key not in {r.allocation_key for r in releases}
+    assert placed(confirm(core, releases)) == [("big", "n1")]
+    assert placed(confirm(core, [victim])) == [("d", "n1")]
+
+
 # --- what people are told -------------------------------------------------------------------------
 
 
@@ -449,8 +471,6 @@ def test_5_a_restarted_core_releases_no_more_of_them(gone):
 def test_5_labels_that_begin_to_count_change_nothing():
     core = full_core(4, {"vcore": 2})
     releases = real(core, "big", {"vcore": 3})
-    from tests.unit.core.test_replacement import LONELY, LONELY_TAGS
-
     core.application("other")
     core.asks("other", ["o"], {"vcore": 50}, constraints=LONELY, allocation_tags=LONELY_TAGS)
     core.check()
