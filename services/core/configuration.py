@@ -6,13 +6,13 @@ as YuniKorn's Kubernetes shim knows no other; further ones are read, judged and 
 """
 
 import re
-from hashlib import sha256
 
 from services.core.scheduler.access import parse_access
 from services.core.scheduler.placement import PROVIDED, PlacementRules, Rule, RuleFilter
 from services.core.scheduler.queue_settings import Limit, QueueConfig, Template
 from services.core.scheduler.scheduler import ConfigurationError
 from services.core.scheduler.tree import PartitionConfig
+from shared.model.checksum import checksum_of
 from shared.model.resources import Resource, is_zero
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.amounts import resource_of
@@ -38,7 +38,6 @@ partitions:
         queues:
           - name: default
 """
-_CHECKSUM = re.compile(r"checksum: .{64}")
 
 
 def parse_configuration(text: str) -> PartitionConfig:
@@ -66,7 +65,7 @@ def parse_configuration(text: str) -> PartitionConfig:
             tuple(_rule(rule) for rule in partition.placementrules) or (Rule(PROVIDED),)
         ),
         warnings=tuple(f"line {line}: {sentence}" for line, sentence in warnings_of(config)),
-        checksum=sha256(_CHECKSUM.sub("", text).encode()).hexdigest().upper(),
+        checksum=checksum_of(text),
         text=text,
     )
 

@@ -77,17 +77,16 @@ async def _propose(host: Host, text: str) -> bool:
 
 def _tell(machine: ShimMachine, told: tuple[int, int, int]) -> tuple[int, int, int]:
     """Log and count what became of proposals, and of binds; a new machine starts counting anew."""
-    now = (machine.configs_accepted, machine.configs_refused, machine.mirror.refused_binds)
+    proposals = machine.proposals
+    now = (proposals.accepted, proposals.refused, machine.mirror.refused_binds)
     accepted, refused, unbound = (max(0, new - old) for new, old in zip(now, told, strict=True))
     _BINDS_REFUSED.inc(unbound)
     _RESULTS.labels("accepted").inc(accepted)
     _RESULTS.labels("refused").inc(refused)
     if accepted or refused:
-        _REFUSED.set(1 if machine.config_error else 0)
-    if refused and machine.config_error:
-        log.error(
-            "the queue configuration was refused; nothing has changed", error=machine.config_error
-        )
+        _REFUSED.set(1 if proposals.error else 0)
+    if refused and proposals.error:
+        log.error("the queue configuration was refused; nothing has changed", error=proposals.error)
     elif accepted:
         log.info("the queue configuration holds now")
     return now

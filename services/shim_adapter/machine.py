@@ -11,7 +11,8 @@ from services.shim_adapter.backends.base import Backend, CommandRefusedError, Pl
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import ApplicationRecord
+from services.shim_adapter.proposals import Proposals
+from services.shim_adapter.records import Answer, ApplicationRecord
 from services.shim_adapter.translation.manifests import TranslatedDocument, translate
 from services.shim_adapter.translation.task_groups import TaskGroupsError, placeholder_ask
 from shared.messages.commands import (
@@ -59,15 +60,12 @@ class ShimMachine:
         self.world = world
         self.cluster = cluster
         self.mirror = ClusterMirror(world, rm_id)
-        self.config_error = ""  # what is wrong with the configuration proposed last
-        self.configs_accepted = 0
-        self.configs_refused = 0
+        self.proposals = Proposals(world, self._propose)
         self._people = playground
         self._default_run_ns = default_run_ns
         self._save = save
         self._has_announced = False
-        self._candidate_config: str | None = None
-        self._config_askers: list[str] = []
+        self._proposed: list[Outgoing] = []
         self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SyncRequest: lambda _, __: self._sync(),
             UpdateResponse: self._on_response,
@@ -97,6 +95,9 @@ class ShimMachine:
             if kind is not SyncRequest:
                 outgoing += self._sync()
         outgoing += self._settle(self.cluster.advance(now_ns), now_ns)
+        answer = self.world.answers.get(envelope.message_id)
+        if answer is not None:
+            return outgoing + _reply(answer.asker, answer.message)
         handler = self._handlers.get(kind)
         if handler is not None:
             return outgoing + handler(envelope, now_ns)
@@ -139,44 +140,44 @@ class ShimMachine:
 
     def _sync(self) -> list[Outgoing]:
         outgoing = self.mirror.sync()
-        if self._candidate_config is not None:
-            outgoing.append(self._propose(self._candidate_config))
-        return outgoing
+        self.proposals.again()
+        return outgoing + self._take_proposed()
 
     def _on_response(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         response = envelope.message
         assert isinstance(response, UpdateResponse)
         return self._react(self.mirror.on_response(response, envelope.epoch), now_ns)
 
-    def _propose(self, config: str) -> Outgoing:
-        return Outgoing(CORE, UpdateConfiguration(config), epoch=self.world.epoch)
+    def _propose(self, config: str) -> None:
+        self._proposed.append(Outgoing(CORE, UpdateConfiguration(config), epoch=self.world.epoch))
+
+    def _take_proposed(self) -> list[Outgoing]:
+        proposed, self._proposed = self._proposed, []
+        return proposed
 
     def _on_configuration(self, envelope: Envelope, _: int) -> list[Outgoing]:
         update = envelope.message
         assert isinstance(update, UpdateConfiguration)
-        if self._people is None and envelope.reply_to:
+        asker = envelope.reply_to
+        if self._people is None and asker:
             return _refuse(envelope, USE_CONFIG_MAP)
-        if update.scheduler:
-            self.world.scheduler_settings = dict(update.scheduler)
-        self._candidate_config = update.config
-        self._config_askers.append(envelope.reply_to)
-        return [self._propose(update.config)]
+        why_not = self.proposals.add(envelope.message_id, update.config, update.scheduler, asker)
+        if why_not:
+            return self._answer(asker, CommandResult(done=False, message=why_not), envelope)
+        return self._take_proposed()
 
     def _on_configuration_result(self, envelope: Envelope, _: int) -> list[Outgoing]:
         """Keep a configuration that the core took; a refused one has changed nothing."""
         result = envelope.message
         assert isinstance(result, ConfigurationResult)
-        if envelope.epoch < self.world.epoch or self._candidate_config is None:
+        if envelope.epoch < self.world.epoch:
             return []
-        self.config_error = result.error
-        self.configs_accepted += result.accepted
-        self.configs_refused += not result.accepted
-        if result.accepted:
-            self.world.set_config(self._candidate_config)
-        self._candidate_config = None
-        askers, self._config_askers = self._config_askers, []
+        proposal = self.proposals.judge(result)
+        if proposal is None:
+            return []
         answer = CommandResult(result.accepted, result.error)
-        return [reply for asker in askers for reply in _reply(asker, answer)]
+        self.world.remember(proposal.message_id, Answer(proposal.asker, result=answer))
+        return self._take_proposed() + self._answer(proposal.asker, answer, envelope)
 
     def _playground(self) -> Playground:
         """Return the cluster in which people make things through us, or refuse."""
@@ -198,7 +199,23 @@ class ShimMachine:
             answer = CommandResult(done=True)
         except (CommandRefusedError, TaskGroupsError) as error:
             outgoing, answer = [], CommandResult(done=False, message=str(error))
-        return outgoing + _reply(envelope.reply_to, answer)
+        return outgoing + self._answer(envelope.reply_to, answer, envelope)
+
+    def _answer(
+        self, asker: str, message: CommandResult | SubmitResult, envelope: Envelope
+    ) -> list[Outgoing]:
+        """Answer whoever waits, and remember it: a message that comes again is answered the same.
+
+        What was made is saved before the answer is sent, so a crash in between brings the message
+        once more, to a world in which it has been carried out.
+        """
+        answer = (
+            Answer(asker, result=message)
+            if isinstance(message, CommandResult)
+            else Answer(asker, submitted=message)
+        )
+        self.world.remember(envelope.message_id, answer)
+        return _reply(asker, message)
 
     def _submit_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
@@ -265,10 +282,7 @@ class ShimMachine:
     def _change_nodes(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, ChangeNodes)
-        outgoing: list[Outgoing] = []
-        for node in wanted.nodes:
-            outgoing += self._settle(self._playground().change_node(node, now_ns), now_ns)
-        return outgoing
+        return self._settle(self._playground().change_nodes(wanted.nodes, now_ns), now_ns)
 
     def _hold(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
@@ -309,7 +323,7 @@ class ShimMachine:
             accepted.append(_submitted(taken))
             outgoing += self._settle(news, now_ns)
         result = SubmitResult(tuple(accepted), tuple(refused))
-        return outgoing + _reply(envelope.reply_to, result)
+        return outgoing + self._answer(envelope.reply_to, result, envelope)
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:

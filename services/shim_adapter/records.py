@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
 
 
@@ -43,6 +43,36 @@ LIVE_PHASES = (
     ApplicationPhase.RESUMING,
     ApplicationPhase.FAILING,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A queue configuration on its way to the core. ``asker`` "": it was found in a file."""
+
+    message_id: str
+    config: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    asker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command was answered, and whom; ``asker`` "": nobody waited for it."""
+
+    asker: str
+    result: CommandResult | None = None
+    submitted: SubmitResult | None = None
+
+    @property
+    def message(self) -> CommandResult | SubmitResult | None:
+        """Return the answer as it was sent."""
+        return self.result or self.submitted
+
+    @property
+    def size(self) -> int:
+        """Return how many things the answer names, and one for itself."""
+        submitted = self.submitted
+        return 1 + (len(submitted.accepted) + len(submitted.refused) if submitted else 0)
 
 
 @dataclass(slots=True)

@@ -286,7 +286,10 @@ class UpdateConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationResult:
-    """Whether a queue configuration holds now; a refused one has changed nothing."""
+    """Whether a queue configuration holds now; a refused one has changed nothing.
+
+    ``checksum`` is that of the text that was judged, whatever holds.
+    """
 
     accepted: bool
     checksum: str

@@ -27,10 +27,15 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncBegin:
-    """The resource manager's answer starts; what follows until SyncEnd is of this epoch."""
+    """The resource manager's answer starts; what follows until SyncEnd is of this epoch.
+
+    ``last_good`` is a queue configuration that held before ("": none is known), for the case that
+    ``config`` is refused.
+    """
 
     config: str
     scheduler: tuple[tuple[str, str], ...] = ()
+    last_good: str = ""
 
 
 @dataclass(frozen=True, slots=True)

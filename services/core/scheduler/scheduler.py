@@ -54,6 +54,7 @@ from shared.messages.protocol import (
     TimerSyncRequest,
 )
 from shared.messages.state import ApplicationSummary, SnapshotRequest, StateDelta
+from shared.model.checksum import checksum_of
 from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
@@ -140,7 +141,7 @@ class Scheduler:
         self.is_synced = False
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
         self.partition.settings = settings_from(begin.scheduler)
-        self._configure(begin.config)
+        self._configure_anew(begin)
 
     def _on_sync_end(self, _: Envelope) -> None:
         if not self._is_syncing:
@@ -176,9 +177,22 @@ class Scheduler:
         assert isinstance(update, UpdateConfiguration)
         if not self.is_synced:
             return
-        error = self._configure(update.config)
-        checksum = self.partition.config_checksum
-        result = ConfigurationResult(not error, checksum, error)
+        self._judged(update.config, self._configure(update.config))
+
+    def _configure_anew(self, begin: SyncBegin) -> None:
+        """Apply the configuration that a recovery brings, or the last good one where it is bad.
+
+        The verdict is said as for a reload, so that the resource manager knows which one holds.
+        """
+        error = self._configure(begin.config)
+        if error and begin.last_good and not self._configure(begin.last_good):
+            error = f"{error} (the last good configuration holds in its place)"
+            self._refuse_configuration(error)
+        self._judged(begin.config, error)
+
+    def _judged(self, text: str, error: str) -> None:
+        """Say whether a configuration holds now, by the checksum of its text."""
+        result = ConfigurationResult(not error, checksum_of(text), error)
         self._answers.append(Outgoing(SHIM_ADAPTER, result, epoch=self._epoch))
 
     def _configure(self, text: str) -> str:
@@ -188,6 +202,7 @@ class Scheduler:
         except ConfigurationError as error:
             return self._refuse_configuration(str(error))
         if config.checksum == self.partition.config_checksum:
+            self.partition.outbox.partition_changed |= bool(self.partition.config_error)
             self.partition.config_error = ""
             return ""
         error_text = conflict(self.partition, config)

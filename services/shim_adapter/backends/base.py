@@ -47,8 +47,8 @@ class Playground(Protocol):
     ) -> list[News]:
         """Have another scheduler place pods on a node, or resize those that are there."""
 
-    def change_node(self, spec: NodeSpec, now_ns: int) -> list[News]:
-        """Add, update, drain, undrain or remove a node."""
+    def change_nodes(self, specs: tuple[NodeSpec, ...], now_ns: int) -> list[News]:
+        """Add, update, drain, undrain or remove nodes, all of them or none."""
 
     def hold_confirmations(self, *, held: bool, now_ns: int) -> list[News]:
         """Stop confirming what the core released, or let what was held go."""

@@ -30,7 +30,9 @@ FORCE_TAG = "application.create.force"
 
 def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[object]:
     """Yield SyncBegin, the world in update requests, and SyncEnd."""
-    yield SyncBegin(world.config, tuple(sorted(world.scheduler_settings.items())))
+    yield SyncBegin(
+        world.config, tuple(sorted(world.scheduler_settings.items())), world.last_good_config
+    )
     nodes = tuple(
         node_info(node, NodeAction.CREATE_DRAIN if node.is_cordoned else NodeAction.CREATE, rm_id)
         for node in world.nodes.values()

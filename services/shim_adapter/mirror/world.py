@@ -3,12 +3,20 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
+from services.shim_adapter.records import (
+    Answer,
+    ApplicationRecord,
+    NodeRecord,
+    PodRecord,
+    Proposal,
+)
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
+MAX_ANSWERS = 2_000  # remembered: several times what a reader can have before it acknowledges
+MAX_ANSWERED = 50_000  # things that they name in all
 MAX_APPLICATIONS = 20_000  # beyond it the ended ones go, the oldest first
 
 
@@ -20,11 +28,19 @@ class World:
         self.pods: dict[str, PodRecord] = {}
         self.applications: dict[str, ApplicationRecord] = {}
         self.epoch = 0
-        self.config = ""
+        self.config = ""  # what the next recovery brings
+        self.last_good_config = ""  # one that held before it ("": none is known)
+        self.is_config_good = False  # whether a core has said that ``config`` holds
+        self.proposals: list[Proposal] = []  # not judged yet
+        self.held_back: Proposal | None = None
         self.scheduler_settings: dict[str, str] = {}
+        self.are_confirmations_held = False  # of releases, as somebody commanded
         self.namespace_tags: dict[str, Mapping[str, str]] = {}  # what a namespace says of its queue
         self.submissions = 0
         self.pods_made = 0
+        self.answers: dict[str, Answer] = {}  # by the message that was answered, the oldest first
+        self.answered = 0
+        self.changed_answers: dict[str, None] = {}
         self.changed_nodes: dict[str, None] = {}
         self.changed_pods: dict[str, None] = {}
         self.changed_applications: dict[str, None] = {}
@@ -83,17 +99,49 @@ class World:
         self.epoch += 1
         self.is_meta_changed = True
 
-    def set_config(self, config: str) -> None:
-        """Keep a queue configuration that the core has accepted, or the first one."""
-        self.config = config
+    def set_config(self, config: str, last_good: str = "") -> None:
+        """Begin with a queue configuration that no core has judged."""
+        self.config, self.last_good_config = config, last_good
+        self.is_config_good = False
         self.is_meta_changed = True
+
+    def accept_config(self, config: str) -> None:
+        """Keep a queue configuration that the core has accepted, the good one before beside it."""
+        if config != self.config:
+            if self.is_config_good:
+                self.last_good_config = self.config
+            self.config = config
+        self.is_config_good = True
+        self.is_meta_changed = True
+
+    def remember(self, message_id: str, answer: Answer) -> None:
+        """Keep what a message was answered, so that it is answered the same when it comes again."""
+        before = self.answers.pop(message_id, None)
+        self.answers[message_id] = answer
+        self.answered += answer.size - (before.size if before is not None else 0)
+        self.changed_answers[message_id] = None
+        while len(self.answers) > MAX_ANSWERS or self.answered > MAX_ANSWERED:
+            oldest = next(iter(self.answers))
+            self.answered -= self.answers.pop(oldest).size
+            self.changed_answers[oldest] = None
+
+    @property
+    def good_config(self) -> str:
+        """Return the newest queue configuration that held ("": none is known)."""
+        return self.config if self.is_config_good else self.last_good_config
 
     def forget_changes(self) -> None:
         """Forget what has changed: it has been saved, or nobody saves it."""
         self.changed_nodes.clear()
         self.changed_pods.clear()
         self.changed_applications.clear()
+        self.changed_answers.clear()
         self.is_meta_changed = False
+
+    def hold_confirmations(self, *, held: bool) -> None:
+        """Keep whether the releases of pods are confirmed when they are gone."""
+        self.are_confirmations_held = held
+        self.is_meta_changed = True
 
     def set_namespace(self, name: str, tags: Mapping[str, str]) -> None:
         """Keep what a namespace says of the queues of its applications to come."""

@@ -184,3 +184,27 @@ async def test_a_foreign_pod_that_takes_the_room_first_is_no_accident(server, mu
         await server.kubectl.delete("sneak", gracePeriodSeconds=0)
     await until(lambda: "mine" in muster.kubelets.ran, "it runs")
     assert [e for e in muster.model.events.read(0, 1000) if "Preempted" in e.message] == []
+
+
+@pytest.mark.parametrize("victim", ["core", "shim"])
+async def test_a_restart_with_a_bad_config_map_has_the_last_good_queues_and_says_so(
+    server, muster, victim
+):
+    await muster.kubectl.config(QUEUES.replace("{name: a}", "{name: a}, {name: b}"))
+    await until(lambda: "root.b" in muster.model.queues, "the good one")
+    await muster.kubectl.config(QUEUES.replace("{name: a}", "{name: 'no name'}"))
+    await until(lambda: "invalid queue name" in muster.model.partition.config_error, "the bad one")
+    if victim == "core":
+        await muster.kill_core()
+    else:
+        await until(lambda: "{name: b}" in muster.kubernetes.session.turn.last_good, "it is kept")
+        await muster.kill_shim()
+    await until(muster.is_ready, "it is back")
+    assert "root.b" in muster.cluster.core.partition.queues
+    if victim == "shim":
+        await until(lambda: "holds in its place" in muster.model.partition.config_error, "its text")
+    await muster.kubectl.pod(a_pod("p", labels={"applicationId": "app", "queue": "root.b"}))
+    await until(lambda: "p" in muster.kubelets.ran, "it runs in the queue that held")
+    await muster.kubectl.config(QUEUES.replace("{name: a}", "{name: c}"))
+    await until(lambda: "root.c" in muster.model.queues, "a better one")
+    assert muster.model.partition.config_error == ""

@@ -120,11 +120,14 @@ class KubernetesCluster:
         """Return whether all that was seen has been taken in."""
         return not self._seen
 
-    def begin(self, turn: int, now_ns: int) -> None:
-        """Begin a turn: everything is known, and what it comes to may be said."""
+    def begin(self, turn: int, now_ns: int, last_good: str = "") -> None:
+        """Begin a turn: everything is known, and what it comes to may be said.
+
+        ``last_good`` is the queue configuration that held last, should today's be bad.
+        """
         recover.applications(self.world, self.configuration, now_ns)
         self.world.epoch = turn * EPOCHS_A_TURN
-        self.world.set_config(self.configuration.queues)
+        self.world.set_config(self.configuration.queues, last_good)
         self.world.scheduler_settings = self.configuration.scheduler_settings
         self.is_ready = True
 

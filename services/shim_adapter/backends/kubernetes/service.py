@@ -30,7 +30,8 @@ class KubernetesService:
         self.session = Session(self._client, instance=self._instance, is_warm=self._made == 1)
         self._is_new.set()
         cluster = self.session.cluster
-        return ShimMachine(cluster.world, cluster, rm_id=self._rm_id)
+        save = self.session.note_saved
+        return ShimMachine(cluster.world, cluster, rm_id=self._rm_id, save=save)
 
     async def run(self, host_of: Callable[[], Host | None]) -> None:
         """Run the present session, and the next one when there is one, until cancelled."""

@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -38,6 +36,7 @@ from services.shim_adapter.backends.kubernetes.reflector import (
     Reflector,
     Source,
 )
+from services.shim_adapter.backends.kubernetes.turn import Turn, now_text
 from services.shim_adapter.backends.kubernetes.volumes import (
     claim_of,
     storage_class,
@@ -52,7 +51,6 @@ from shared.messages.interface import UpdateConfiguration
 from shared.messages.protocol import Tick
 from shared.runtime.host import Host
 
-LEASE = "muster-shim-adapter"
 _RETRY_SECONDS = 1.0
 log = structlog.get_logger("muster.kubernetes")
 
@@ -65,9 +63,11 @@ class Session:
         self.is_warm = is_warm
         self.classes: dict[str, PriorityClass] = {}
         self.cluster = KubernetesCluster(
-            World(), operate=self._operate, now_text=_now_text, instance=instance
+            World(), operate=self._operate, now_text=now_text, instance=instance
         )
         self.operations = Operations(client, self.cluster.report)
+        self.turn = Turn(client, instance)
+        self._has_good = asyncio.Event()
         self._client = client
         self._reading = Reading(SCHEDULER_NAMES, 0, self.classes)
         namespace = client.access.namespace
@@ -100,6 +100,7 @@ class Session:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.operations.run())
             group.create_task(self._serve(host_of))
+            group.create_task(self._keep_good())
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
                 # What a pod means hangs on the objects that are listed before it.
@@ -113,12 +114,12 @@ class Session:
             await self._absorb()
         world = cluster.world
         log.info("the cluster is listed", nodes=len(world.nodes), pods=len(world.pods))
-        turn = await self._take_turn()
+        await self._take_turn()
         while not cluster.is_quiet:
             await self._absorb()
         cluster.configuration.take_changed()
-        cluster.begin(turn, time.time_ns())
-        log.info("the turn is ours", turn=turn, instance=self.instance)
+        cluster.begin(self.turn.number, time.time_ns(), self.turn.last_good)
+        log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:
             host = host_of()
             if host is None:
@@ -149,37 +150,32 @@ class Session:
 
     # --- the turn -------------------------------------------------------------------------------
 
-    async def _take_turn(self) -> int:
-        """Return the next turn's number, taken with a compare-and-swap, however long it takes."""
+    async def _take_turn(self) -> None:
+        """Take the next turn, however long it takes."""
         while True:
             try:
-                return await self._try_turn()
+                return await self.turn.take()
             except ApiServerError as error:
                 log.warning("the turn could not be taken yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _try_turn(self) -> int:
-        namespace = self._client.access.namespace
-        leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        now = _now_text()
-        spec = {"holderIdentity": self.instance, "acquireTime": now, "renewTime": now}
-        try:
-            lease = await self._client.request("GET", f"{leases}/{LEASE}")
-        except ApiServerError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
-                raise
-            body = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": LEASE, "namespace": namespace},
-                "spec": {**spec, "leaseTransitions": 1},
-            }
-            await self._client.request("POST", leases, body)
-            return 1
-        turn = int(lease.get("spec", {}).get("leaseTransitions") or 0) + 1
-        lease["spec"] = {**lease.get("spec", {}), **spec, "leaseTransitions": turn}
-        await self._client.request("PUT", f"{leases}/{LEASE}", lease)
-        return turn
+    async def _keep_good(self) -> None:
+        """Keep the last good queue configuration, however long it takes."""
+        while True:
+            await self._has_good.wait()
+            self._has_good.clear()
+            try:
+                await self.turn.keep(self.cluster.world.good_config)
+            except ApiServerError as error:
+                log.warning("the last good configuration could not be kept yet", error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._has_good.set()
+
+    def note_saved(self, world: World) -> None:
+        """Take in that a batch was handled: a configuration may have been found to be good."""
+        if world.is_meta_changed and world.good_config:
+            self._has_good.set()
+        world.forget_changes()
 
     # --- what reflectors report -----------------------------------------------------------------
 
@@ -232,7 +228,3 @@ class Session:
         if is_unique != self._reading.is_unique:
             self._reading = replace(self._reading, is_unique=is_unique)
         await self.cluster.see(PodSeen(pod_view(item, self._reading, self.cluster.knows)))
-
-
-def _now_text() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -37,6 +37,7 @@ from shared.model.ids import derived_id
 MAX_ENDED_PODS = 20_000
 MAX_REMEMBERED = 20_000
 MAX_PODS = 200_000
+_NODE_ACTIONS = ("add", "update", "drain", "undrain", "remove")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,6 @@ class SimulatedCluster:
         self.world = world
         self.start_delay_ns = start_delay_ns
         self.confirm_delay_ns = confirm_delay_ns
-        self.are_confirmations_held = False
         self.gone: dict[tuple[str, str], GonePod] = {}
         self._held: dict[str, None] = {}
         self._due: list[tuple[int, int, str, str]] = []
@@ -131,30 +131,44 @@ class SimulatedCluster:
             pods.append(pod)
         return [news for pod in pods for news in self._delete(pod, "", "", now_ns)]
 
-    def change_node(self, spec: NodeSpec, now_ns: int) -> list[News]:
-        """Add, update, drain, undrain or remove a node. Raises CommandRefusedError."""
-        node = self.world.nodes.get(spec.name)
-        if spec.action == "add":
-            return self._add_node(spec, node)
-        if node is None:
-            raise CommandRefusedError(f'nodes "{spec.name}" not found')
+    def change_nodes(self, specs: tuple[NodeSpec, ...], now_ns: int) -> list[News]:
+        """Add, update, drain, undrain or remove nodes, in order.
+
+        Raises CommandRefusedError when one of the changes cannot be made; then none is.
+        """
+        there: dict[str, bool] = {}  # what the changes before make of the nodes that they name
+        for spec in specs:
+            is_there = there.get(spec.name, spec.name in self.world.nodes)
+            if spec.action not in _NODE_ACTIONS:
+                raise CommandRefusedError(f"no such action on a node: {spec.action!r}")
+            if is_there == (spec.action == "add"):
+                raise CommandRefusedError(
+                    f'nodes "{spec.name}" {"already exists" if is_there else "not found"}'
+                )
+            there[spec.name] = spec.action != "remove"
+        return [news for spec in specs for news in self._change_node(spec, now_ns)]
+
+    def _change_node(self, spec: NodeSpec, now_ns: int) -> list[News]:
         self.world.touch_node(spec.name)
+        if spec.action == "add":
+            node = NodeRecord(spec.name, spec.capacity, spec.labels, spec.taints)
+            self.world.nodes[spec.name] = node
+            return [NodeNews(node, "add")]
+        node = self.world.nodes[spec.name]
         if spec.action in ("drain", "undrain"):
             node.is_cordoned = spec.action == "drain"
         elif spec.action == "update":
             node.capacity = spec.capacity or node.capacity
             node.labels = spec.labels or node.labels
             node.taints = spec.taints or node.taints
-        elif spec.action == "remove":
+        else:
             del self.world.nodes[spec.name]
             return [NodeNews(node, "remove"), *self._lose_pods_on(spec.name, now_ns)]
-        else:
-            raise CommandRefusedError(f"no such action on a node: {spec.action!r}")
         return [NodeNews(node, spec.action)]
 
     def hold_confirmations(self, *, held: bool, now_ns: int) -> list[News]:
         """Stop confirming what the core released, or let what was held go."""
-        self.are_confirmations_held = held
+        self.world.hold_confirmations(held=held)
         if not held:
             for uid in self._held:
                 self._schedule(now_ns, "gone", uid)
@@ -258,7 +272,7 @@ class SimulatedCluster:
         if pod.deletion_ns:
             return []
         pod.deletion_ns = now_ns or 1
-        if release and self.are_confirmations_held:
+        if release and self.world.are_confirmations_held:
             self._held[pod.uid] = None
             return []
         if release and self.confirm_delay_ns:
@@ -297,20 +311,14 @@ class SimulatedCluster:
         """Take up a pod that was read from a file where it stood."""
         if pod.has_ended:
             self._ended.append(pod.uid)
+        elif pod.deletion_ns and pod.release and self.world.are_confirmations_held:
+            self._held[pod.uid] = None
         elif pod.deletion_ns:
             self._schedule(pod.deletion_ns + self.confirm_delay_ns, "gone", pod.uid)
         elif pod.phase is PodPhase.RUNNING and pod.spec.run_ns:
             self._schedule(pod.started_ns + pod.spec.run_ns, "end", pod.uid)
         elif pod.node and pod.phase is PodPhase.PENDING:
             self._schedule(0, "start", pod.uid)
-
-    def _add_node(self, spec: NodeSpec, existing: NodeRecord | None) -> list[News]:
-        if existing is not None:
-            raise CommandRefusedError(f'nodes "{spec.name}" already exists')
-        node = NodeRecord(spec.name, spec.capacity, spec.labels, spec.taints)
-        self.world.nodes[spec.name] = node
-        self.world.touch_node(spec.name)
-        return [NodeNews(node, "add")]
 
     def _schedule(self, due_ns: int, what: str, uid: str) -> None:
         self._entered += 1

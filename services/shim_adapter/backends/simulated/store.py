@@ -11,13 +11,20 @@ from typing import Any
 import msgpack
 
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
+from services.shim_adapter.records import (
+    Answer,
+    ApplicationRecord,
+    NodeRecord,
+    PodRecord,
+    Proposal,
+)
 from shared.bus.codec import record_from_plain, record_to_plain
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS nodes (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS pods (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS applications (id TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS meta (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 """
 
@@ -31,6 +38,7 @@ class ClusterStore:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_SCHEMA)
+        self._meta: dict[str, bytes] = {}  # as it was written last
 
     def load(self) -> World:
         """Return the world as it was last saved; an empty file is an empty world."""
@@ -38,6 +46,12 @@ class ClusterStore:
         meta = dict(self._rows("meta"))
         world.epoch = int(meta.get("epoch", 0))
         world.config = str(meta.get("config", ""))
+        world.last_good_config = str(meta.get("lastGoodConfig", ""))
+        world.is_config_good = bool(meta.get("isConfigGood", False))
+        world.are_confirmations_held = bool(meta.get("areConfirmationsHeld", False))
+        waiting = [record_from_plain(Proposal, item) for item in meta.get("proposals", [])]
+        world.proposals, held_back = waiting, meta.get("heldBack")
+        world.held_back = record_from_plain(Proposal, held_back) if held_back else None
         world.submissions = int(meta.get("submissions", 0))
         world.pods_made = int(meta.get("podsMade", 0))
         world.namespace_tags = {
@@ -53,6 +67,8 @@ class ClusterStore:
         pods = [record_from_plain(PodRecord, value) for _, value in self._rows("pods")]
         for pod in sorted(pods, key=lambda pod: pod.sequence):
             world.add_pod(pod)
+        for message_id, value in self._rows("answers"):
+            world.remember(message_id, record_from_plain(Answer, value))
         world.forget_changes()
         return world
 
@@ -62,6 +78,7 @@ class ClusterStore:
             world.changed_nodes
             or world.changed_pods
             or world.changed_applications
+            or world.changed_answers
             or world.is_meta_changed
         ):
             return
@@ -69,16 +86,24 @@ class ClusterStore:
         self._write("nodes", world.changed_nodes, world.nodes)
         self._write("pods", world.changed_pods, world.pods)
         self._write("applications", world.changed_applications, world.applications)
+        self._write("answers", world.changed_answers, world.answers)
         meta = {
             "epoch": world.epoch,
             "config": world.config,
+            "lastGoodConfig": world.last_good_config,
+            "isConfigGood": world.is_config_good,
+            "areConfirmationsHeld": world.are_confirmations_held,
+            "proposals": [record_to_plain(item) for item in world.proposals],
+            "heldBack": record_to_plain(world.held_back) if world.held_back else None,
             "submissions": world.submissions,
             "podsMade": world.pods_made,
             "namespaceTags": {name: dict(tags) for name, tags in world.namespace_tags.items()},
             "schedulerSettings": world.scheduler_settings,
         }
-        self._put("meta", [(key, msgpack.packb(value)) for key, value in meta.items()])
+        packed = {key: msgpack.packb(value) for key, value in meta.items()}
+        self._put("meta", [row for row in packed.items() if self._meta.get(row[0]) != row[1]])
         self._db.execute("COMMIT")
+        self._meta = packed
         world.forget_changes()
 
     def close(self) -> None:
@@ -86,7 +111,7 @@ class ClusterStore:
         self._db.close()
 
     def _rows(self, table: str) -> list[tuple[str, Any]]:
-        rows = self._db.execute(f"SELECT id, record FROM {table}").fetchall()  # noqa: S608
+        rows = self._db.execute(f"SELECT id, record FROM {table} ORDER BY rowid").fetchall()  # noqa: S608
         return [(name, msgpack.unpackb(blob)) for name, blob in rows]
 
     def _write(self, table: str, changed: dict[str, None], records: Any) -> None:

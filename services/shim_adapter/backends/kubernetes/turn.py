@@ -1,0 +1,106 @@
+"""The turn: a number in a Lease that only grows, and beside it the last good queue configuration.
+
+The ConfigMap has whatever people last wrote, good or bad. What the core accepted last is kept in
+an annotation of the Lease, compressed, so that a restart with a bad ConfigMap has something to
+fall back to, and no right is needed for it that the turn does not need. Source: architecture
+section 4.
+
+Limit: MAX_KEPT characters; a larger configuration is not kept, which is said.
+"""
+
+import binascii
+import gzip
+import zlib
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+
+LEASE = "muster-shim-adapter"
+LAST_GOOD = "muster.io/last-good-queues"
+MAX_KEPT = 200_000  # of the 256 KiB that an object's annotations may have
+MAX_UNPACKED = 3 * 1024 * 1024
+log = structlog.get_logger("muster.kubernetes")
+
+
+class Turn:
+    """The right to speak, of one session. ``instance`` is who holds it."""
+
+    def __init__(self, client: ApiClient, instance: str) -> None:
+        self.number = 0
+        self.last_good = ""
+        self._client = client
+        self._instance = instance
+        namespace = client.access.namespace
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+    async def take(self) -> None:
+        """Take the next turn with a compare-and-swap. Raises ApiServerError: not yet."""
+        now = now_text()
+        spec = {"holderIdentity": self._instance, "acquireTime": now, "renewTime": now}
+        try:
+            lease = await self._client.request("GET", f"{self._leases}/{LEASE}")
+        except ApiServerError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": LEASE, "namespace": self._client.access.namespace},
+                "spec": {**spec, "leaseTransitions": 1},
+            }
+            await self._client.request("POST", self._leases, body)
+            self.number = 1
+            return
+        turn = int(lease.get("spec", {}).get("leaseTransitions") or 0) + 1
+        lease["spec"] = {**lease.get("spec", {}), **spec, "leaseTransitions": turn}
+        await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
+        self.number = turn
+        self.last_good = _unpack(_annotations(lease).get(LAST_GOOD, ""))
+
+    async def keep(self, text: str) -> None:
+        """Keep a queue configuration as the last good one. Raises ApiServerError: not yet.
+
+        A turn that is over keeps nothing: the next one does.
+        """
+        if text == self.last_good:
+            return
+        packed = b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+        if len(packed) > MAX_KEPT:
+            log.error(
+                "the queue configuration is too large to be kept as the last good one",
+                characters=len(packed),
+                most=MAX_KEPT,
+            )
+            self.last_good = text
+            return
+        lease = await self._client.request("GET", f"{self._leases}/{LEASE}")
+        if int(lease.get("spec", {}).get("leaseTransitions") or 0) == self.number:
+            lease["metadata"]["annotations"] = {**_annotations(lease), LAST_GOOD: packed}
+            await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
+        self.last_good = text
+
+
+def now_text() -> str:
+    """Return the time as Kubernetes writes it, to the microsecond."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _annotations(lease: dict[str, Any]) -> dict[str, str]:
+    return lease.get("metadata", {}).get("annotations") or {}
+
+
+def _unpack(packed: str) -> str:
+    """Return a kept configuration; one that cannot be read is as if there were none."""
+    if not packed:
+        return ""
+    try:
+        data = zlib.decompressobj(wbits=31).decompress(b64decode(packed), MAX_UNPACKED)
+        return data.decode()
+    except (binascii.Error, zlib.error, ValueError) as error:
+        log.warning("the last good queue configuration cannot be read", error=str(error))
+        return ""
