@@ -20,7 +20,8 @@ def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
         "applicationID": summary.application_id,
         "queueName": summary.queue_name,
         "state": summary.state,
-        "message": summary.rejected_message or summary.message,
+        "message": summary.rejected_message or summary.message or "; ".join(summary.notes),
+        "notes": list(summary.notes),
         "placeholders": {
             "wanted": sum(group.count for group in summary.placeholders),
             "held": held,

@@ -230,5 +230,6 @@ def application_lines(out: Console, detail: dict[str, Any]) -> None:
             f"waiting  {item['asks']} asks: {item['reason']}: {item['message']}"
             for item in detail["waiting"]
         ),
+        *(f"note     {note}" for note in detail["notes"]),
     ]
     out.print(Text("\n".join(lines)))

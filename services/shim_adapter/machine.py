@@ -241,6 +241,7 @@ class ShimMachine:
             execution_timeout_seconds=wanted.execution_timeout_seconds,
             task_groups=wanted.task_groups,
             created_ns=now_ns,
+            is_announced=True,
         )
         self.world.add_application(application)
         return self._react(self.mirror.on_application(application), now_ns)
@@ -264,12 +265,14 @@ class ShimMachine:
         return self._settle(self.cluster.delete_pods(wanted.pods, now_ns), now_ns)
 
     def _delete_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Delete every pod of an application; the core then lets it complete."""
+        """Delete every pod of an application; the core then lets it complete, or forgets it."""
         wanted = envelope.message
         assert isinstance(wanted, DeleteApplication)
         application = self.world.applications.get(wanted.application_id)
         if application is None or not application.is_live:
             raise CommandRefusedError(f"Application {wanted.application_id} not found")
+        application.is_announced = False
+        self.world.touch_application(application)
         pods = [
             PodName(pod.spec.name, pod.spec.namespace)
             for pod in self.world.pods_of(wanted.application_id)

@@ -32,6 +32,7 @@ class ApplicationPhase(StrEnum):
     RUNNING = "Running"
     RESUMING = "Resuming"
     FAILING = "Failing"
+    ENDING = "Ending"  # its pods were deleted before they were asked for; what it made is going
     REJECTED = "Rejected"
     ENDED = "Ended"
 
@@ -42,6 +43,12 @@ LIVE_PHASES = (
     ApplicationPhase.RUNNING,
     ApplicationPhase.RESUMING,
     ApplicationPhase.FAILING,
+    ApplicationPhase.ENDING,
+)
+BEFORE_ITS_PODS = (
+    ApplicationPhase.NEW,
+    ApplicationPhase.RESERVING,
+    ApplicationPhase.RESUMING,
 )
 
 
@@ -117,7 +124,10 @@ class PodRecord:
 
 @dataclass(slots=True)
 class ApplicationRecord:
-    """An application as the resource manager keeps it, with what the mirror must not forget."""
+    """An application as the resource manager keeps it, with what the mirror must not forget.
+
+    One that ``is_announced`` was made by itself and waits for pods; any other ends with its pods.
+    """
 
     application_id: str
     submission: int
@@ -133,6 +143,7 @@ class ApplicationRecord:
     created_ns: int = 0
     priority: int = 0
     priority_class: str = ""
+    is_announced: bool = False
     gang_annotations: Mapping[str, str] = field(default_factory=dict)
     phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below
     core_state: str = ""

@@ -69,6 +69,9 @@ class AddApplicationRequest:
     The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
     allocated, so that the placeholder timeout keeps its first start (0: not yet); ``state`` is
     the state that the resource manager was last told ("": none), ``state_since_ns`` since when.
+
+    ``submission`` tells two submissions of one id apart: whatever is said of the application as a
+    whole repeats it, so that news of one that has gone is not taken for the next one's (0: unsaid).
     """
 
     application_id: str
@@ -83,6 +86,7 @@ class AddApplicationRequest:
     submission_time_ns: int = 0
     state: str = ""
     state_since_ns: int = 0
+    submission: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,19 @@ class AllocationAskRelease:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationNote:
+    """What the people of an application should know, that the resource manager has found out.
+
+    ``allocation_key`` is the pod that it was found at. The same again changes nothing.
+    """
+
+    application_id: str
+    reason: str
+    message: str
+    allocation_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateRequest:
     """Resource manager to scheduler, applied section by section in this order."""
 
@@ -185,6 +202,7 @@ class UpdateRequest:
     ask_releases: tuple[AllocationAskRelease, ...] = ()
     releases: tuple[AllocationRelease, ...] = ()
     remove_applications: tuple[RemoveApplicationRequest, ...] = ()
+    notes: tuple[ApplicationNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +226,7 @@ class AcceptedApplication:
 
     application_id: str
     queue_name: str = ""
+    submission: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +235,7 @@ class RejectedApplication:
 
     application_id: str
     reason: str
+    submission: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +246,7 @@ class UpdatedApplication:
     state: str
     state_transition_timestamp_ns: int
     message: str = ""
+    submission: int = 0
 
 
 @dataclass(frozen=True, slots=True)

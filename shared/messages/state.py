@@ -181,6 +181,7 @@ class ApplicationSummary:
     reservations: tuple[str, ...] = ()  # "node/ask key"
     backoff_until_ns: int = 0
     history: tuple[UsedResource, ...] = ()
+    notes: tuple[str, ...] = ()  # what the resource manager has found out about its pods
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ accept. All four services; what is sent at once is sent without waiting for an a
 import asyncio
 import uuid
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,14 @@ from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.factory import bus_factory
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.messages.commands import PodSpec, SubmitPods
+from shared.messages.commands import (
+    DeleteApplication,
+    DeletePods,
+    PodName,
+    PodSpec,
+    SubmitPods,
+    TaskGroupSpec,
+)
 from shared.messages.interface import UpdateConfiguration
 from shared.runtime.clock import SystemClock
 from tests.builders import config_of
@@ -125,3 +133,71 @@ async def test_a_crash_between_save_and_publish_answers_what_was_done(make_bus, 
         armed["yes"] = True
         answer = await cluster.ask(command)
         assert (answer.done, answer.message, armed) == (True, "", {})
+
+
+GANG = tuple(
+    PodSpec(
+        f"m{at}",
+        "gang",
+        ONE,
+        queue_name="root.a",
+        task_group_name="tg",
+        task_groups=(TaskGroupSpec("tg", 2, {"vcore": 1_000}),),
+    )
+    for at in range(2)
+)
+
+
+def summary(cluster):
+    view = cluster.api.projection.model.application("gang")
+    return view.summary if view is not None else None
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["gang", "plain"])
+@pytest.mark.parametrize("by", ["pods", "application"])
+async def test_an_application_deleted_before_it_is_accepted_ends_everywhere(make_bus, by, plain):
+    pods = tuple(replace(pod, task_groups=()) for pod in GANG) if plain else GANG
+    names = tuple(PodName(pod.name) for pod in pods)
+    delete = DeletePods(names) if by == "pods" else DeleteApplication("gang")
+    async with running(make_bus, config=BETTER) as cluster:
+        answers = await asyncio.gather(cluster.ask(SubmitPods(pods)), cluster.ask(delete))
+        assert all(answer.done for answer in answers), answers
+        world, core = cluster.shim_machine.world, cluster.core
+        await until(lambda: summary(cluster) is not None, "it is known")
+        await until(lambda: summary(cluster).state in ("Failed", "Completed"), "it has ended")
+        assert "gang" not in core.partition.applications
+        assert not world.applications["gang"].is_live
+        assert not world.pods
+        again = tuple(replace(pod, queue_name="root.b") for pod in pods)
+        assert (await cluster.ask(SubmitPods(again))).done
+        await until(lambda: summary(cluster).state == "Running", "the resubmission runs")
+        await until(lambda: len(real_pods(world)) == 2, "both of its pods")
+        assert summary(cluster).queue_name == "root.b"
+        assert core.partition.queues["root.a"].allocated.get("vcore", 0) == 0
+        assert len(world.pods) == 2
+
+
+def real_pods(world):
+    return [pod for pod in world.all_pods() if pod.node and not pod.spec.placeholder]
+
+
+async def test_submitted_and_deleted_again_and_again_at_once_nothing_is_left(make_bus):
+    """The last word is a submission: it runs, and nothing of those before it does."""
+    async with running(make_bus, config=BETTER) as cluster:
+        asked = []
+        for at in range(6):
+            pods = tuple(replace(p, queue_name=f"root.{'ab'[at % 2]}") for p in GANG)
+            asked.append(cluster.ask(SubmitPods(pods)))
+            if at < 5:
+                asked.append(cluster.ask(DeletePods(tuple(PodName(pod.name) for pod in pods))))
+        assert all(answer.done for answer in await asyncio.gather(*asked))
+        world, core = cluster.shim_machine.world, cluster.core
+        await until(lambda: len(real_pods(world)) == 2, "its pods run")
+        await until(lambda: len(world.pods) == 2, "and nothing else")
+        assert summary(cluster).queue_name == "root.b"
+        assert list(core.partition.applications) == ["gang"]
+        used = {
+            path: queue.allocated.get("vcore", 0) for path, queue in core.partition.queues.items()
+        }
+        assert used["root.a"] == 0
+        assert used["root.b"] == 2_000

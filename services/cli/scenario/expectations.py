@@ -14,6 +14,11 @@ from services.shim_adapter.records import ApplicationPhase, PodRecord
 from shared.bus.codec import record_to_plain
 from shared.model.reasons import Reason
 
+_ON_THEIR_WAY_OUT = (
+    ApplicationPhase.RESUMING,
+    ApplicationPhase.FAILING,
+    ApplicationPhase.ENDING,
+)
 if TYPE_CHECKING:
     from services.cli.scenario.runner import Observed
     from services.cli.scenario.schema import CountEntry, ExpectStep, PodExpectation
@@ -115,7 +120,7 @@ def _application(model: Model, name: str, wanted: Mapping[str, Any] | None) -> l
     if isinstance(fields.get("pending"), Mapping):
         answer["pending"] = view.summary.pending
     failed = _entry("applications", lambda _: answer, name, fields)
-    texts = (view.summary.message, view.summary.rejected_message)
+    texts = (view.summary.message, view.summary.rejected_message, *view.summary.notes)
     if not any(reason in text for text in texts):
         found = " ".join(texts)
         failed.append(f"applications.{name}.reason: expected {reason!r}, found {found!r}")
@@ -209,6 +214,8 @@ def _reason(cluster: LocalCluster, pod: PodRecord | GonePod) -> str:
         return waiting.reason if waiting is not None else ""
     if application is not None and application.phase is ApplicationPhase.RESERVING:
         return Reason.GANG_PLACEHOLDERS_PENDING.value
+    if application is not None and application.phase in _ON_THEIR_WAY_OUT:
+        return Reason.APPLICATION_ENDING.value
     return ""
 
 

@@ -33,6 +33,7 @@ from shared.model.resources import Resource, ResourceView, add_into, is_zero, su
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI
 
+MAX_NOTES = 8  # sentences about an application; more say nothing new
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
 _SCHEDULING_STATES = (
     ApplicationState.ACCEPTED,
@@ -68,6 +69,7 @@ class Application:
     placeholder_used: set[str] = field(default_factory=set)
     placed_ns: dict[str, int] = field(default_factory=dict)  # since when allocations run, by key
     history: History = field(default_factory=dict)  # of what it has used, when that ended
+    notes: dict[tuple[str, str], None] = field(default_factory=dict)  # (reason, sentence)
     released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
@@ -143,6 +145,17 @@ class Application:
             timeout = max(1, timeout - max(0, elapsed_ms))
         return timeout
 
+    def note(self, reason: str, message: str) -> bool:
+        """Keep a sentence for the application's people; return whether it is a new one.
+
+        The first MAX_NOTES stay; what the application waits for goes with its state.
+        """
+        key = (reason, message)
+        if key in self.notes or len(self.notes) >= MAX_NOTES:
+            return False
+        self.notes[key] = None
+        return True
+
     def fire(self, event: ApplicationEvent, now_ns: int, message: str = "") -> bool:
         """Move to the next state; return whether it differs. Raises IllegalTransitionError."""
         state = next_state(self.state, event)
@@ -150,6 +163,8 @@ class Application:
             return False
         self.state = state
         self.message = message
+        for key in [key for key in self.notes if key[0] == Reason.APPLICATION_ENDING]:
+            del self.notes[key]
         self.state_log.append((now_ns, state.value))
         if state is ApplicationState.RUNNING and not self.start_time_ns:
             self.start_time_ns = now_ns

@@ -9,7 +9,12 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import Ask
-from shared.messages.interface import Allocation, ContainerSchedulingState, SchedulingState
+from shared.messages.interface import (
+    Allocation,
+    ApplicationNote,
+    ContainerSchedulingState,
+    SchedulingState,
+)
 from shared.messages.state import EventState
 from shared.model.names import FOREIGN_TAG, ROOT
 from shared.model.resources import ResourceView, go_map
@@ -95,6 +100,14 @@ def not_matching(
     _say_request(partition, application, ask, text)
     state = ContainerSchedulingState(application.id, ask.key, SchedulingState.SKIPPED, text)
     partition.outbox.say("scheduling_states", state)
+
+
+def noted(partition: Partition, note: ApplicationNote) -> None:
+    """Say at a pod what the resource manager has found out about it."""
+    text = f"{note.reason}: {note.message}"
+    key = note.allocation_key or note.application_id
+    event = EventState(REQUEST, key, text, partition.now_ns, reference_id=note.application_id)
+    partition.outbox.say_event(event)
 
 
 def node_allocation(partition: Partition, allocation: Allocation, *, is_added: bool) -> None:

@@ -5,7 +5,14 @@ The order of the sections is UpdateRequest's. Nothing here schedules: the cycle 
 
 from dataclasses import replace
 
-from services.core.scheduler import allocations, foreign, lifecycle, live_actions, replacement
+from services.core.scheduler import (
+    allocations,
+    events,
+    foreign,
+    lifecycle,
+    live_actions,
+    replacement,
+)
 from services.core.scheduler.application import Application
 from services.core.scheduler.dynamic_queues import (
     QueueCreationError,
@@ -25,6 +32,7 @@ from shared.messages.interface import (
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
+    ApplicationNote,
     RejectedApplication,
     RemoveApplicationRequest,
     TerminationType,
@@ -32,10 +40,12 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import TimerKind
 from shared.model.names import USER
+from shared.model.reasons import Reason
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
 _ENDING = (ApplicationState.FAILING,)
+_GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
 def applications(partition: Partition, request: UpdateRequest) -> None:
@@ -53,6 +63,8 @@ def applications(partition: Partition, request: UpdateRequest) -> None:
         release_allocation(partition, release)
     for gone in request.remove_applications:
         remove_application(partition, gone)
+    for note in request.notes:
+        take_note(partition, note)
 
 
 def _enter_all(partition: Partition, request: UpdateRequest) -> None:
@@ -73,7 +85,8 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     is_known = request.application_id in partition.applications
     if queue is None or reason:
         partition.outbox.say(
-            "rejected_applications", RejectedApplication(request.application_id, reason)
+            "rejected_applications",
+            RejectedApplication(request.application_id, reason, request.submission),
         )
         if not is_known:
             _tell_rejected(partition, request, queue, reason)
@@ -86,7 +99,10 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     queue.applications[application.id] = application
     partition.users.link(application)
     partition.outbox.touch(application)
-    partition.outbox.say("accepted_applications", AcceptedApplication(application.id, queue.path))
+    partition.outbox.say(
+        "accepted_applications",
+        AcceptedApplication(application.id, queue.path, request.submission),
+    )
 
 
 def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
@@ -185,6 +201,20 @@ def remove_application(partition: Partition, request: RemoveApplicationRequest) 
     application = partition.applications.get(request.application_id)
     if application is not None:
         lifecycle.remove(partition, application)
+
+
+def take_note(partition: Partition, note: ApplicationNote) -> None:
+    """Let an application's people know what the resource manager has found out.
+
+    That a pod waits for its application's end is news only while that is going on.
+    """
+    events.noted(partition, note)
+    application = partition.applications.get(note.application_id)
+    if application is None:
+        return
+    is_over = note.reason == Reason.APPLICATION_ENDING and application.state not in _GIVEN_UP
+    if not is_over and application.note(note.reason, note.message):
+        partition.outbox.touch(application)
 
 
 # --- asks ---------------------------------------------------------------------------------------

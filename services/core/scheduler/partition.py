@@ -358,7 +358,13 @@ class Partition:
         self.outbox.touch(application)
         self.outbox.say(
             "updated_applications",
-            UpdatedApplication(application.id, after.value, self.now_ns, message or event.value),
+            UpdatedApplication(
+                application.id,
+                after.value,
+                self.now_ns,
+                message or event.value,
+                application.request.submission,
+            ),
         )
         application.enter()
 

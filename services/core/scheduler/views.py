@@ -197,6 +197,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         max_request_priority=application.max_priority,
         rejected_message="",
         message=application.message,
+        notes=tuple(f"{reason}: {message}" for reason, message in application.notes),
         tags=request.tags,
         state_log=tuple(StateChange(time_ns, state) for time_ns, state in application.state_log),
         placeholders=_placeholder_counts(application),

@@ -62,6 +62,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         submission_time_ns=application.created_ns,
         state=application.core_state,
         state_since_ns=application.core_state_ns,
+        submission=application.submission,
     )
 
 

@@ -48,7 +48,7 @@ def missing_placeholders(world: World, application: ApplicationRecord) -> list[C
     name = application.application_id
     existing: dict[str, int] = {}
     for pod in world.pods_of(name):
-        if pod.spec.placeholder and not pod.has_ended:
+        if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
             made = pod.spec.task_group_name
             existing[made] = existing.get(made, 0) + 1
     calls: list[CreatePod] = []

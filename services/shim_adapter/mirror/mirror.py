@@ -4,7 +4,10 @@ Rule 1: an application with task groups gets its placeholders first; its real po
         until every group's placeholders are bound (contract section 3.3, steps 2 and 5).
 Rule 2: a pod whose deletion the core decided is confirmed with the core's own termination type
         once it is gone, and a confirmation is never confirmed.
-Rule 3: the resource manager is the truth: ``sync`` says all of it under a new epoch, and decisions
+Rule 3: an application that came with its pods ends with them. Deleted before they were asked for it
+        is removed from the core, once nothing that was made for it holds a place; a pod that comes
+        while its application is on its way out is told so, and starts it anew after its end.
+Rule 4: the resource manager is the truth: ``sync`` says all of it under a new epoch, and decisions
         of a lower epoch are refused.
 """
 
@@ -38,6 +41,7 @@ from services.shim_adapter.mirror.moves import Moves, Reaction
 from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
+    BEFORE_ITS_PODS,
     ApplicationPhase,
     ApplicationRecord,
     PodRecord,
@@ -149,9 +153,16 @@ class ClusterMirror(Moves):
         if pod.gates:
             return
         application = self.world.applications.get(pod.spec.application_id)
-        if application is None or not application.is_live:
+        if application is not None and not application.is_live:
+            application = None
+        is_over = application is None or application.phase is ApplicationPhase.ENDING
+        if pod.spec.placeholder and is_over:
+            self._calls.append(DeletePod(pod.uid, "", "its application has gone"))
+            return
+        if application is None:
             application = self.world.application_of(pod)
             self._send(new_applications=(application_request(application),))
+        self._note(application, pod)
         if is_to_be_asked(application, pod):
             self._send(asks=(self._ask(pod),))
 
@@ -180,6 +191,7 @@ class ClusterMirror(Moves):
             self._release(pod, TerminationType.STOPPED_BY_RM, "task completed")
         else:
             self._release_ask(pod)
+        self._after_pod(pod)
 
     def _on_pod_gone(self, pod: PodRecord) -> None:
         if pod.has_ended and not pod.release:
@@ -192,6 +204,7 @@ class ClusterMirror(Moves):
             self._release(pod, why, "pod terminated")
         else:
             self._release_ask(pod)
+        self._after_pod(pod)
 
     def _on_bind_refused(self, news: BindRefused) -> None:
         """Give an allocation back: it waits again, at the place that it had."""
@@ -220,9 +233,14 @@ class ClusterMirror(Moves):
     # --- from the core --------------------------------------------------------------------------
 
     def _on_accepted(self, accepted: AcceptedApplication) -> None:
-        application = self.world.applications.get(accepted.application_id)
+        application = self._meant(accepted)
         if application is None or application.phase is not ApplicationPhase.NEW:
             return
+        if self._is_deserted(application):
+            self._end(application)
+            return
+        for pod in self.world.pods_of(application.application_id):
+            self._note(application, pod)
         is_gang = bool(application.task_groups) and not application.is_gang_over
         reserves = is_gang and not self._bound.has_started(application)
         application.phase = ApplicationPhase.RESERVING if reserves else ApplicationPhase.RUNNING
@@ -235,12 +253,14 @@ class ClusterMirror(Moves):
             self._ask_for_pods(application)
 
     def _on_rejected(self, rejected: RejectedApplication) -> None:
-        application = self.world.applications.get(rejected.application_id)
+        application = self._meant(rejected)
         if application is None or application.phase is not ApplicationPhase.NEW:
             return
         application.phase = ApplicationPhase.REJECTED
         application.message = rejected.reason
         self.world.touch_application(application)
+        for pod in self.world.pods_of(application.application_id):
+            self._note(application, pod)
         self._fail_unbound(application, "ApplicationRejected", rejected.reason)
 
     def _on_ask_rejected(self, rejected: RejectedAllocation) -> None:
@@ -264,7 +284,7 @@ class ClusterMirror(Moves):
     def _on_bound(self, pod: PodRecord) -> None:
         """Take in that a pod was bound; the last placeholder of a gang lets its real pods go."""
         application = self.world.applications.get(pod.spec.application_id)
-        if application is not None and pod.spec.placeholder:
+        if application is not None and pod.spec.placeholder and not pod.deletion_ns:
             self._bound.note(pod)
             if not application.reservation_start_ns:
                 application.reservation_start_ns = pod.bound_ns
@@ -298,12 +318,19 @@ class ClusterMirror(Moves):
             self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
 
     def _on_updated(self, updated: UpdatedApplication) -> None:
-        application = self.world.applications.get(updated.application_id)
+        application = self._meant(updated)
         if application is None or not application.is_live:
             return
         application.core_state = updated.state
         application.core_state_ns = updated.state_transition_timestamp_ns
         self.world.touch_application(application)
+        if updated.state in (ApplicationState.COMPLETED, ApplicationState.FAILED):
+            self._on_core_ended(application)
+        elif application.phase is not ApplicationPhase.ENDING:
+            self._follow(application, updated)
+
+    def _follow(self, application: ApplicationRecord, updated: UpdatedApplication) -> None:
+        """Do what an application's state asks for: let its pods wait, go on, or fail."""
         if updated.state == ApplicationState.RESUMING:
             application.phase = ApplicationPhase.RESUMING
             application.is_gang_over = True
@@ -315,6 +342,8 @@ class ClusterMirror(Moves):
             if application.phase is ApplicationPhase.RESUMING:
                 application.phase = ApplicationPhase.RUNNING
                 self._ask_for_pods(application)
+                if self._is_deserted(application):
+                    self._end(application)
         elif updated.state == ApplicationState.FAILING:
             application.phase = ApplicationPhase.FAILING
             application.message = updated.message
@@ -323,8 +352,6 @@ class ClusterMirror(Moves):
                 updated.message,
                 "Scheduling has timed out due to insufficient resources",
             )
-        elif updated.state in (ApplicationState.COMPLETED, ApplicationState.FAILED):
-            self._on_core_ended(application)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
         """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people."""
@@ -338,12 +365,62 @@ class ClusterMirror(Moves):
     def _on_core_ended(self, application: ApplicationRecord) -> None:
         """End an application, unless a pod has come since: then it is submitted anew."""
         application.phase = ApplicationPhase.ENDED
-        left = [pod for pod in self.world.pods_of(application.application_id) if _is_waiting(pod)]
+        left = [
+            pod
+            for pod in self.world.pods_of(application.application_id)
+            if _is_waiting(pod) and pod.uid not in self._failed
+        ]
         for pod in left:
             self._asked.pop(pod.uid, None)
-        if left and application.core_state == ApplicationState.COMPLETED:
+        if left:
             again = self.world.application_of(left[0])
             self._send(new_applications=(application_request(again),))
+
+    # --- deleted before its pods were asked for -------------------------------------------------
+
+    def _meant(
+        self, news: AcceptedApplication | RejectedApplication | UpdatedApplication
+    ) -> ApplicationRecord | None:
+        """Return the application that news is about; of an earlier submission it is nobody's."""
+        application = self.world.applications.get(news.application_id)
+        if application is None or news.submission not in (0, application.submission):
+            return None
+        return application
+
+    def _is_deserted(self, application: ApplicationRecord) -> bool:
+        """Return whether every real pod that an application came with has gone."""
+        name = application.application_id
+        return not (application.is_announced or self.world.has_waiting_pod(name))
+
+    def _after_pod(self, pod: PodRecord) -> None:
+        """Follow up on a pod that has ended or gone: its application may have gone with it."""
+        self._noted.pop(pod.uid, None)
+        application = self.world.applications.get(pod.spec.application_id)
+        if application is None:
+            return
+        if application.phase in BEFORE_ITS_PODS and self._is_deserted(application):
+            self._end(application)
+        elif application.phase is ApplicationPhase.ENDING:
+            self._finish(application)
+
+    def _end(self, application: ApplicationRecord) -> None:
+        """Have done with an application whose pods have gone, and with what was made for it."""
+        application.phase = ApplicationPhase.ENDING
+        self.world.touch_application(application)
+        for pod in self.world.pods_of(application.application_id):
+            if pod.spec.placeholder and not pod.has_ended:
+                if not pod.node:
+                    self._release_ask(pod)
+                self._calls.append(DeletePod(pod.uid, "", "its application was deleted"))
+        self._finish(application)
+
+    def _finish(self, application: ApplicationRecord) -> None:
+        """Remove an application from the core once nothing of it holds a place on a node."""
+        if self.world.holds_a_place(application.application_id):
+            return
+        self._send(remove_applications=(RemoveApplicationRequest(application.application_id),))
+        self.world.touch_application(application)
+        self._on_core_ended(application)
 
 
 def _is_waiting(pod: PodRecord) -> bool:

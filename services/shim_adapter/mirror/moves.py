@@ -8,6 +8,7 @@ from typing import Any
 from services.shim_adapter.mirror.asks import ask_of
 from services.shim_adapter.mirror.calls import Call, DeletePod, FailPod, TellPod
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
+from services.shim_adapter.mirror.notes import notes_of
 from services.shim_adapter.mirror.recovery import is_to_be_asked
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, PodPhase, PodRecord
@@ -31,6 +32,8 @@ class Moves:
         self.rm_id = rm_id
         self._asked: dict[str, None] = {}  # pods that the core has an ask for
         self._bound = BoundPlaceholders(world)
+        self._noted: dict[str, None] = {}  # pods whose people have been told what is wrong
+        self._failed: dict[str, None] = {}  # pods that are being failed at this moment
         self._calls: list[Call] = []
         self._outgoing: list[Outgoing] = []
 
@@ -63,6 +66,7 @@ class Moves:
                 if pod.spec.placeholder:
                     self._calls.append(DeletePod(pod.uid, "", reason))
                 else:
+                    self._failed[pod.uid] = None
                     self._calls.append(FailPod(pod.uid, reason, message))
 
     def _release(self, pod: PodRecord, why: TerminationType, message: str) -> None:
@@ -89,6 +93,16 @@ class Moves:
         if pod is not None:
             self._calls.append(TellPod(pod.uid, reason, text, is_warning))
 
+    def _note(self, application: ApplicationRecord, pod: PodRecord) -> None:
+        """Say what is wrong with a pod, or why it waits, at the pod and to the core, once."""
+        notes = () if pod.uid in self._noted else tuple(notes_of(application, pod))
+        if not notes:
+            return
+        self._noted[pod.uid] = None
+        for note in notes:
+            self._calls.append(TellPod(pod.uid, note.reason, note.message, is_warning=True))
+        self._send(notes=notes)
+
     # --- sending --------------------------------------------------------------------------------
 
     def _to_core(self, message: object) -> Outgoing:
@@ -100,4 +114,5 @@ class Moves:
     def _taken(self) -> Reaction:
         calls, self._calls = self._calls, []
         outgoing, self._outgoing = self._outgoing, []
+        self._failed.clear()
         return calls, outgoing

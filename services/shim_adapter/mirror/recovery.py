@@ -14,6 +14,7 @@ from services.shim_adapter.mirror.asks import (
     foreign_allocation,
     node_info,
 )
+from services.shim_adapter.mirror.notes import all_notes
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from shared.messages.interface import (
@@ -55,7 +56,7 @@ def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[o
     )
     yield UpdateRequest(rm_id, allocations=allocations + foreign)
     asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
-    yield UpdateRequest(rm_id, asks=asks)
+    yield UpdateRequest(rm_id, asks=asks, notes=tuple(all_notes(world)))
     yield SyncEnd(len(nodes), len(allocations), len(asks))
 
 

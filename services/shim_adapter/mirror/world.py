@@ -92,6 +92,16 @@ class World:
         """Return whether a pod is its application's first real one."""
         return self._originators.get(pod.spec.application_id) == pod.uid
 
+    def has_waiting_pod(self, application_id: str) -> bool:
+        """Return whether an application has a real pod that has not ended and is to stay."""
+        pods = self._by_application.get(application_id, {}).values()
+        return any(not (pod.spec.placeholder or pod.has_ended or pod.deletion_ns) for pod in pods)
+
+    def holds_a_place(self, application_id: str) -> bool:
+        """Return whether a pod of an application is on a node and has not ended."""
+        pods = self._by_application.get(application_id, {}).values()
+        return any(pod.node and not pod.has_ended for pod in pods)
+
     # --- writing --------------------------------------------------------------------------------
 
     def next_epoch(self) -> None:

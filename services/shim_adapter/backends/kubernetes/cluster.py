@@ -253,8 +253,6 @@ class KubernetesCluster:
         )
         self.world.add_pod(pod)
         self._notes.taken_in(view)
-        if view.spec.task_groups_error:
-            self._notes.tell(pod, "TaskGroupsError", view.spec.task_groups_error, is_warning=True)
         if view.gates:
             gates = ",".join(view.gates)
             self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")

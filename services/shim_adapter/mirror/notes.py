@@ -1,0 +1,67 @@
+"""What the people of an application should know of it: what is wrong with a pod, why one waits.
+
+A note follows from the world alone, so that a core which recovers can be told all of them again.
+"""
+
+from collections.abc import Iterator
+
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
+from shared.messages.interface import ApplicationNote
+from shared.model.reasons import Reason
+
+TASK_GROUPS_ERROR = "TaskGroupsError"  # contract section 2.5: the reason of the event at the pod
+_MOST_NAMED = 10
+_ON_ITS_WAY_OUT = {
+    ApplicationPhase.FAILING: "is failing: its pods start it anew once it has failed",
+    ApplicationPhase.ENDING: "was deleted: its pods start it anew once its placeholders have gone",
+    ApplicationPhase.RESUMING: "goes on without its gang: its pods wait for the last placeholders "
+    "to go",
+}
+
+
+def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[ApplicationNote]:
+    """Yield what is to be known of a pod: its task groups or its group's name, and its wait."""
+    if pod.spec.placeholder or pod.has_ended:
+        return
+    name = application.application_id
+    wrong = pod.spec.task_groups_error or _unknown_group(application, pod)
+    if wrong:
+        yield ApplicationNote(name, TASK_GROUPS_ERROR, wrong, pod.uid)
+    waits = _ON_ITS_WAY_OUT.get(application.phase)
+    if waits is not None and not pod.node:
+        yield ApplicationNote(
+            name, Reason.APPLICATION_ENDING, f"application {name} {waits}", pod.uid
+        )
+
+
+def all_notes(world: World) -> Iterator[ApplicationNote]:
+    """Yield the notes of everything that exists, each sentence of an application once."""
+    for application in world.applications.values():
+        if not application.is_live:
+            continue
+        said: dict[tuple[str, str], None] = {}
+        for pod in world.pods_of(application.application_id):
+            for note in notes_of(application, pod):
+                if (note.reason, note.message) not in said:
+                    said[note.reason, note.message] = None
+                    yield note
+
+
+def _unknown_group(application: ApplicationRecord, pod: PodRecord) -> str:
+    """Return in a sentence that a pod's task group is none of its application's ("": it is)."""
+    wanted = pod.spec.task_group_name
+    groups = [group.name for group in application.task_groups]
+    if not wanted or wanted in groups or (application.message and not groups):
+        return ""
+    name = application.application_id
+    if not groups:
+        known = "it has none"
+    else:
+        more = len(groups) - _MOST_NAMED
+        named = ", ".join(groups[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        known = f"it has {named}"
+    return (
+        f"task group {wanted!r} is none of application {name} ({known}): the pod takes no "
+        "placeholder's place and is scheduled by itself"
+    )
