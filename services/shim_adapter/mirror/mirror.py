@@ -345,6 +345,8 @@ class ClusterMirror(Moves):
                 if self._is_deserted(application):
                     self._end(application)
         elif updated.state == ApplicationState.FAILING:
+            if application.phase is ApplicationPhase.FAILING:
+                return  # a core that has recovered says it again; what has come since waits
             application.phase = ApplicationPhase.FAILING
             application.message = updated.message
             self._fail_unbound(

@@ -30,7 +30,7 @@ FORCE_TAG = "application.create.force"
 
 
 def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[object]:
-    """Yield SyncBegin, the world in update requests, and SyncEnd."""
+    """Yield SyncBegin, the world in update requests, SyncEnd, and what people should know."""
     yield SyncBegin(
         world.config, tuple(sorted(world.scheduler_settings.items())), world.last_good_config
     )
@@ -56,8 +56,11 @@ def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[o
     )
     yield UpdateRequest(rm_id, allocations=allocations + foreign)
     asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
-    yield UpdateRequest(rm_id, asks=asks, notes=tuple(all_notes(world)))
+    yield UpdateRequest(rm_id, asks=asks)
     yield SyncEnd(len(nodes), len(allocations), len(asks))
+    notes = tuple(all_notes(world))  # by then every application is in its state again
+    if notes:
+        yield UpdateRequest(rm_id, notes=notes)
 
 
 def _request(world: World, application: ApplicationRecord) -> AddApplicationRequest:
