@@ -16,6 +16,15 @@ DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000  # contract section 3.3
 class TerminationType(StrEnum):
     """Why an allocation or an ask ends; both directions use the same words."""
 
+    @property
+    def is_schedulers(self) -> bool:
+        """Return whether only the scheduler starts such an end, so that a RM confirms with it."""
+        return self in (
+            TerminationType.TIMEOUT,
+            TerminationType.PREEMPTED_BY_SCHEDULER,
+            TerminationType.PLACEHOLDER_REPLACED,
+        )
+
     UNKNOWN_TERMINATION_TYPE = "UNKNOWN_TERMINATION_TYPE"
     STOPPED_BY_RM = "STOPPED_BY_RM"
     TIMEOUT = "TIMEOUT"
@@ -168,7 +177,12 @@ class AllocationRelease:
 
 @dataclass(frozen=True, slots=True)
 class AllocationAskRelease:
-    """An ask that was not allocated ends; an empty key is every ask of the application."""
+    """An ask that was not allocated ends; an empty key is every ask of the application.
+
+    The side that did not start it confirms it with the same type. What the scheduler starts is a
+    TIMEOUT, PREEMPTED_BY_SCHEDULER or PLACEHOLDER_REPLACED; any other type the resource manager
+    started, and is confirmed whether or not there was such an ask. Nobody confirms a confirmation.
+    """
 
     application_id: str
     allocation_key: str

@@ -263,12 +263,23 @@ def _ask_rejection(
 
 
 def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
-    """Drop an ask, or with an empty key every ask of the application; unknown is no error."""
-    application = partition.applications.get(request.application_id)
-    if application is None:
+    """Drop an ask, or with an empty key every ask of the application, and confirm that.
+
+    One that is not known is confirmed too: it may have been dropped before. A confirmation of what
+    we dropped ourselves changes nothing: the key may be asked for anew since (contract section 4).
+    """
+    if request.termination_type.is_schedulers:
         return
-    keys = [request.allocation_key]
-    if not request.allocation_key:
+    partition.outbox.say("released_asks", request)
+    application = partition.applications.get(request.application_id)
+    if application is not None:
+        _drop_asks(partition, application, request.allocation_key)
+
+
+def _drop_asks(partition: Partition, application: Application, only: str = "") -> None:
+    """Drop every ask of an application, or the ``only`` one."""
+    keys = [only]
+    if not only:
         keys = [ask.key for ask in application.asks()] + list(application.replacing_ask)
     for key in keys:
         if not drop_ask(partition, application, key) and key in application.allocations:
@@ -301,7 +312,7 @@ def release_allocation(partition: Partition, request: AllocationRelease) -> None
     keys = [request.allocation_key]
     if not request.allocation_key:
         keys = list(application.allocations)
-        release_ask(partition, AllocationAskRelease(application.id, "", request.termination_type))
+        _drop_asks(partition, application)
     for key in keys:
         _release_one(partition, application, key, request)
 

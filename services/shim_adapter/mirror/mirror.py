@@ -3,7 +3,7 @@
 Rule 1: an application with task groups gets its placeholders first; its real pods are held back
         until every group's placeholders are bound (contract section 3.3, steps 2 and 5).
 Rule 2: a pod whose deletion the core decided is confirmed with the core's own termination type
-        once it is gone, and a confirmation is never confirmed.
+        once it is gone, be it an allocation or an ask; a confirmation is never confirmed.
 Rule 3: an application that came with its pods ends with them. Deleted before they were asked for it
         is removed from the core, once nothing that was made for it holds a place; a pod that comes
         while its application is on its way out is told so, and starts it anew after its end.
@@ -11,7 +11,7 @@ Rule 4: the resource manager is the truth: ``sync`` says all of it under a new e
         of a lower epoch are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from services.shim_adapter.mirror.asks import (
@@ -130,7 +130,10 @@ class ClusterMirror(Moves):
         self._bound = BoundPlaceholders(world)
         waiting = waiting_pods(world)
         self._asked.update(dict.fromkeys(pod.uid for pod in waiting))
-        return [self._to_core(message) for message in everything(world, self.rm_id, waiting)]
+        return [self._to_core(message) for message in self._everything(waiting)]
+
+    def _everything(self, waiting: list[PodRecord]) -> Iterator[object]:
+        return everything(self.world, self.rm_id, waiting, tuple(self._unconfirmed.values()))
 
     # --- from the resource manager --------------------------------------------------------------
 
@@ -297,12 +300,17 @@ class ClusterMirror(Moves):
                 self._ask_for_pods(application)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
+        """Take in that the core has dropped an ask: confirm it, a placeholder's once it is gone."""
+        self._unconfirmed.pop(release.allocation_key, None)
+        if not release.termination_type.is_schedulers:
+            return  # it confirms what we took back
         pod = self.world.pods.get(release.allocation_key)
-        if pod is None or pod.node:
-            return
-        self._asked.pop(pod.uid, None)
-        if pod.spec.placeholder:
-            self._calls.append(DeletePod(pod.uid, "", release.message))
+        if pod is None or pod.node or not pod.spec.placeholder:
+            self._asked.pop(release.allocation_key, None)
+            self._send(ask_releases=(release,))
+        else:
+            self._asked.pop(pod.uid, None)
+            self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
 
     def _on_released(self, release: AllocationRelease) -> None:
         """Delete a pod because the core decided so; what we stopped ourselves is only echoed."""
@@ -410,7 +418,7 @@ class ClusterMirror(Moves):
         application.phase = ApplicationPhase.ENDING
         self.world.touch_application(application)
         for pod in self.world.pods_of(application.application_id):
-            if pod.spec.placeholder and not pod.has_ended:
+            if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
                 if not pod.node:
                     self._release_ask(pod)
                 self._calls.append(DeletePod(pod.uid, "", "its application was deleted"))

@@ -21,6 +21,7 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 
+MAX_UNCONFIRMED = 200_000  # ask releases; of those before them no confirmation is awaited
 Reaction = tuple[list[Call], list[Outgoing]]
 
 
@@ -32,6 +33,7 @@ class Moves:
         self.rm_id = rm_id
         self._asked: dict[str, None] = {}  # pods that the core has an ask for
         self._bound = BoundPlaceholders(world)
+        self._unconfirmed: dict[str, AllocationAskRelease] = {}  # that we started, by pod
         self._noted: dict[str, None] = {}  # pods whose people have been told what is wrong
         self._failed: dict[str, None] = {}  # pods that are being failed at this moment
         self._calls: list[Call] = []
@@ -81,9 +83,17 @@ class Moves:
         self._send(releases=(release,))
 
     def _release_ask(self, pod: PodRecord) -> None:
-        if self._asked.pop(pod.uid, pod) is None:
-            why = TerminationType.STOPPED_BY_RM
-            self._send(ask_releases=(AllocationAskRelease(pod.spec.application_id, pod.uid, why),))
+        """Take an ask back, or confirm that the core has done so: its pod is gone now."""
+        why = TerminationType(pod.release) if pod.release else TerminationType.STOPPED_BY_RM
+        is_asked = self._asked.pop(pod.uid, pod) is None
+        if not (is_asked or pod.release):
+            return
+        release = AllocationAskRelease(pod.spec.application_id, pod.uid, why)
+        if not why.is_schedulers:
+            self._unconfirmed[pod.uid] = release
+            if len(self._unconfirmed) > MAX_UNCONFIRMED:
+                del self._unconfirmed[next(iter(self._unconfirmed))]
+        self._send(ask_releases=(release,))
 
     def _tell(
         self, application: ApplicationRecord, reason: str, text: str, *, is_warning: bool = False

@@ -20,6 +20,7 @@ from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, P
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
+    AllocationAskRelease,
     NodeAction,
     TerminationType,
     UpdateRequest,
@@ -29,7 +30,12 @@ from shared.messages.protocol import SyncBegin, SyncEnd
 FORCE_TAG = "application.create.force"
 
 
-def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[object]:
+def everything(
+    world: World,
+    rm_id: str,
+    waiting: list[PodRecord],
+    unconfirmed: tuple[AllocationAskRelease, ...],
+) -> Iterator[object]:
     """Yield SyncBegin, the world in update requests, SyncEnd, and what people should know."""
     yield SyncBegin(
         world.config, tuple(sorted(world.scheduler_settings.items())), world.last_good_config
@@ -56,7 +62,7 @@ def everything(world: World, rm_id: str, waiting: list[PodRecord]) -> Iterator[o
     )
     yield UpdateRequest(rm_id, allocations=allocations + foreign)
     asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
-    yield UpdateRequest(rm_id, asks=asks)
+    yield UpdateRequest(rm_id, asks=asks, ask_releases=unconfirmed)
     yield SyncEnd(len(nodes), len(allocations), len(asks))
     notes = tuple(all_notes(world))  # by then every application is in its state again
     if notes:

@@ -17,6 +17,7 @@ from shared.messages.commands import (
 from shared.messages.interface import (
     AcceptedApplication,
     Allocation,
+    AllocationAskRelease,
     AllocationRelease,
     RejectedApplication,
     TerminationType,
@@ -206,3 +207,47 @@ def test_task_groups_that_do_not_hold_are_said_with_their_sentence():
     (note,) = sent(messages, "notes")
     assert (note.reason, note.message) == ("TaskGroupsError", wrong)
     assert sent(accepted(shim), "notes") == []
+
+
+# --- releases of asks ---------------------------------------------------------------------------
+
+
+def ask_released(shim, key, why):
+    release = AllocationAskRelease("app", key, why, message="m")
+    return shim.send(UpdateResponse(released_asks=(release,)))
+
+
+def test_the_release_of_a_placeholders_ask_is_confirmed_with_its_type_once_the_pod_is_gone():
+    shim = Shim()
+    shim.send(SubmitPods((gang_pod("a"),)))
+    keys = shim.asks(accepted(shim))
+    shim.send(HoldConfirmations(held=True))
+    assert sent(ask_released(shim, keys[0], TerminationType.TIMEOUT), "ask_releases") == []
+    assert keys[0] in shim.world.pods
+    assert sent(shim.send(SyncRequest("core")), "ask_releases") == []
+    messages = shim.send(HoldConfirmations(held=False))
+    (confirmed,) = sent(messages, "ask_releases")
+    assert (confirmed.allocation_key, confirmed.termination_type) == (keys[0], "TIMEOUT")
+    assert keys[0] not in shim.world.pods
+
+
+def test_the_release_of_a_real_pods_ask_or_of_nobodys_is_confirmed_at_once():
+    shim = Shim()
+    shim.send(SubmitPods((pod("a"),)))
+    (key,) = shim.asks(accepted(shim))
+    for which in (key, "nobody"):
+        (confirmed,) = sent(ask_released(shim, which, TerminationType.TIMEOUT), "ask_releases")
+        assert (confirmed.allocation_key, confirmed.termination_type) == (which, "TIMEOUT")
+    assert key in shim.world.pods
+
+
+def test_an_ask_that_was_taken_back_is_said_at_every_recovery_until_it_is_confirmed():
+    shim = Shim()
+    shim.send(SubmitPods((pod("a"), pod("b"))))
+    key, _ = shim.asks(accepted(shim))
+    (release,) = sent(shim.send(DeletePods((PodName("a"),))), "ask_releases")
+    assert (release.allocation_key, release.termination_type) == (key, "STOPPED_BY_RM")
+    for _ in range(2):
+        assert sent(shim.send(SyncRequest("core")), "ask_releases") == [release]
+    assert sent(ask_released(shim, key, TerminationType.STOPPED_BY_RM), "ask_releases") == []
+    assert sent(shim.send(SyncRequest("core")), "ask_releases") == []
