@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
+from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS
 
 
 class PodPhase(StrEnum):
@@ -126,6 +127,9 @@ class PodRecord:
 class ApplicationRecord:
     """An application as the resource manager keeps it, with what the mirror must not forget.
 
+    ``execution_timeout_seconds`` is how long the application itself may run (0: for ever); a pod's
+    own, and how long placeholders may wait, are other facts.
+
     One that ``is_announced`` was made by itself and waits for pods; any other ends with its pods.
     """
 
@@ -149,6 +153,7 @@ class ApplicationRecord:
     core_state: str = ""
     core_state_ns: int = 0
     reservation_start_ns: int = 0
+    execution_start_ns: int = 0
     is_gang_over: bool = False
     message: str = ""
     placeholders_made: int = 0
@@ -157,3 +162,8 @@ class ApplicationRecord:
     def is_live(self) -> bool:
         """Return whether the core is to know of the application."""
         return self.phase in LIVE_PHASES
+
+    @property
+    def placeholder_timeout_ms(self) -> int:
+        """Return how long the placeholders may wait for each other."""
+        return self.placeholder_timeout_seconds * 1000 or DEFAULT_PLACEHOLDER_TIMEOUT_MS

@@ -75,9 +75,14 @@ class NodeInfo:
 class AddApplicationRequest:
     """A new application; ``placeholder_ask`` is the sum over all members of all task groups.
 
+    ``placeholder_timeout_milli_seconds`` is how long its placeholders may wait for each other,
+    ``execution_timeout_milli_seconds`` how long the application may run (0: for ever). A resource
+    manager that says only the latter means the former by it, as YuniKorn's does (contract 3.3).
+
     The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
-    allocated, so that the placeholder timeout keeps its first start (0: not yet); ``state`` is
-    the state that the resource manager was last told ("": none), ``state_since_ns`` since when.
+    allocated, so that the placeholder timeout keeps its first start (0: not yet), and
+    ``execution_start_ns`` when the application ran first; ``state`` is the state that the resource
+    manager was last told ("": none), ``state_since_ns`` since when.
 
     ``submission`` tells two submissions of one id apart: whatever is said of the application as a
     whole repeats it, so that news of one that has gone is not taken for the next one's (0: unsaid).
@@ -89,12 +94,14 @@ class AddApplicationRequest:
     ugi: UserGroupInformation = field(default_factory=UserGroupInformation)
     tags: Mapping[str, str] = field(default_factory=dict)
     execution_timeout_milli_seconds: int = 0
+    placeholder_timeout_milli_seconds: int = 0
     placeholder_ask: Mapping[str, int] = field(default_factory=dict)
     gang_scheduling_style: str = GangSchedulingStyle.SOFT
     reservation_start_ns: int = 0
     submission_time_ns: int = 0
     state: str = ""
     state_since_ns: int = 0
+    execution_start_ns: int = 0
     submission: int = 0
 
 

@@ -35,6 +35,7 @@ def application(step: SubmitStep) -> SubmitApplication:
         tags=step.tags,
         style=step.style,
         placeholder_timeout_seconds=step.placeholderTimeoutInSeconds,
+        execution_timeout_seconds=step.executionTimeoutInSeconds,
         task_groups=tuple(_task_group(group) for group in step.taskGroups),
     )
 

@@ -142,6 +142,7 @@ class SubmitStep(_Strict):
     tags: dict[str, str] = {}
     style: str = "Soft"
     placeholderTimeoutInSeconds: int = 0  # noqa: N815
+    executionTimeoutInSeconds: int = 0  # noqa: N815
     taskGroups: list[TaskGroupEntry] = []  # noqa: N815
 
 

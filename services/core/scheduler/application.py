@@ -95,6 +95,7 @@ class Application:
     succeeded: int = 0  # pods that ran to their end, and well
     stale_since_ns: int = 0  # since when a gang that ran is below its minimum; 0: it is not
     reservation_start_ns: int = 0
+    execution_start_ns: int = 0  # when it ran first, in whichever core; 0: not yet
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     order: tuple[object, ...] = ()
 
@@ -137,13 +138,25 @@ class Application:
         A creation time in the tags (contract section 3.3) has the time since then taken off, so
         that a resource manager without a better memory does not start the clock anew.
         """
-        timeout = self.request.execution_timeout_milli_seconds
+        request = self.request
+        timeout = request.placeholder_timeout_milli_seconds
+        timeout = timeout if timeout > 0 else request.execution_timeout_milli_seconds
         timeout = timeout if timeout > 0 else DEFAULT_PLACEHOLDER_TIMEOUT_MS
         created = self.request.tags.get(CREATION_TIME_TAG, "")
         if created.isdecimal():
             elapsed_ms = now_ns // NANOS_PER_MILLI - int(created) * 1000
             timeout = max(1, timeout - max(0, elapsed_ms))
         return timeout
+
+    @property
+    def execution_timeout_ms(self) -> int:
+        """Return how long the application may run from its first start on; 0: for ever.
+
+        Without a placeholder timeout of its own what is said is that one (contract section 3.3).
+        """
+        request = self.request
+        is_own = request.placeholder_timeout_milli_seconds > 0
+        return max(0, request.execution_timeout_milli_seconds) if is_own else 0
 
     def note(self, reason: str, message: str) -> bool:
         """Keep a sentence for the application's people; return whether it is a new one.

@@ -26,6 +26,7 @@ from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
+EXECUTION_TIMEOUT = "ExecutionTimeout"
 
 
 # --- admission ----------------------------------------------------------------------------------
@@ -146,14 +147,31 @@ def placeholder_timeout(partition: Partition, application: Application) -> None:
 
 def _give_up(partition: Partition, application: Application) -> None:
     """Drop every ask and release every allocation: the gang could not be had in time."""
+    event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
+    _stop(
+        partition, application, event, RESERVATION_TIMEOUT, "releasing placeholders on app timeout"
+    )
+
+
+def execution_timeout(partition: Partition, application: Application) -> None:
+    """Fail an application that has run for as long as it may; one that is ending anyway is let."""
+    if application.state is ApplicationState.RUNNING:
+        _stop(partition, application, ApplicationEvent.FAIL, EXECUTION_TIMEOUT, "execution timeout")
+
+
+def _stop(
+    partition: Partition,
+    application: Application,
+    event: ApplicationEvent,
+    reason: str,
+    message: str,
+) -> None:
+    """Drop every ask and release every allocation of an application because its time is up."""
     drop_asks(partition, application, only_placeholders=False)
     for key in list(application.allocations):
         if key not in application.released:
-            partition.release(
-                application, key, TerminationType.TIMEOUT, "releasing placeholders on app timeout"
-            )
-    event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
-    partition.fire(application, event, RESERVATION_TIMEOUT)
+            partition.release(application, key, TerminationType.TIMEOUT, message)
+    partition.fire(application, event, reason)
     after_placeholders_changed(partition, application)
 
 

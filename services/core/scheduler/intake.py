@@ -95,6 +95,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         request, queue, partition.next_sequence(), request.submission_time_ns or partition.now_ns
     )
     application.reservation_start_ns = request.reservation_start_ns
+    application.execution_start_ns = request.execution_start_ns
     partition.applications[application.id] = application
     queue.applications[application.id] = application
     partition.users.link(application)

@@ -351,10 +351,7 @@ class Partition:
             for gate in application.gates():
                 gate.open()
         application.keep_promise()
-        if before is ApplicationState.COMPLETING:
-            self.cancel_timer(application, TimerKind.COMPLETING)
-        if after is ApplicationState.COMPLETING:
-            self.arm_timer(application, TimerKind.COMPLETING, COMPLETING_TIMEOUT_MS)
+        self._time(application, before)
         self.outbox.touch(application)
         self.outbox.say(
             "updated_applications",
@@ -367,6 +364,22 @@ class Partition:
             ),
         )
         application.enter()
+
+    def _time(self, application: Application, before: ApplicationState) -> None:
+        """Start and stop the timers that hang on an application's state.
+
+        Its own execution timeout runs from when it ran first, whatever it has been since.
+        """
+        if before is ApplicationState.COMPLETING:
+            self.cancel_timer(application, TimerKind.COMPLETING)
+        if application.state is ApplicationState.COMPLETING:
+            self.arm_timer(application, TimerKind.COMPLETING, COMPLETING_TIMEOUT_MS)
+        elif application.state is ApplicationState.RUNNING and application.execution_timeout_ms:
+            start_ns = application.execution_start_ns = (
+                application.execution_start_ns or self.now_ns
+            )
+            due_ns = start_ns + milliseconds(application.execution_timeout_ms)
+            self.arm_timer_at(application, TimerKind.EXECUTION, due_ns)
 
     def arm_timer(
         self, application: Application, kind: TimerKind, timeout_ms: int, detail: str = ""

@@ -23,7 +23,7 @@ from services.core.scheduler import (
     quota_preemption,
 )
 from services.core.scheduler.application import Application
-from services.core.scheduler.partition import COMPLETING_TIMEOUT_MS, Partition
+from services.core.scheduler.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
 from services.core.scheduler.settings import settings_from
 from services.core.scheduler.tree import PartitionConfig, configure, conflict
 from services.core.scheduler.views import (
@@ -264,6 +264,10 @@ class Scheduler:
                 gang.completing_timeout(self.partition, application)
             case TimerKind.BACKOFF:
                 backoff.end(self.partition, application)
+            case TimerKind.EXECUTION if fired.timer_id == timer_name(
+                application, TimerKind.EXECUTION
+            ):
+                gang.execution_timeout(self.partition, application)
             case TimerKind.EXECUTION:
                 key = fired.timer_id.removeprefix(f"{fired.kind}/{application.id}/")
                 if key in application.allocations and key not in application.released:

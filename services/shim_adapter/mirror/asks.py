@@ -55,13 +55,15 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         queue_name=application.queue_name,
         ugi=UserGroupInformation(application.user, application.groups),
         tags={"namespace": application.namespace, **application.tags},
-        execution_timeout_milli_seconds=application.placeholder_timeout_seconds * 1000,
+        execution_timeout_milli_seconds=application.execution_timeout_seconds * 1000,
+        placeholder_timeout_milli_seconds=application.placeholder_timeout_ms,
         placeholder_ask=placeholder_ask(groups),
         gang_scheduling_style=application.style,
         reservation_start_ns=application.reservation_start_ns,
         submission_time_ns=application.created_ns,
         state=application.core_state,
         state_since_ns=application.core_state_ns,
+        execution_start_ns=application.execution_start_ns,
         submission=application.submission,
     )
 

@@ -64,6 +64,11 @@ from shared.messages.interface import (
 )
 from shared.model.states import ApplicationState
 
+_WHY_FAILED = {
+    "ResourceReservationTimeout": "Scheduling has timed out due to insufficient resources",
+    "ExecutionTimeout": "its application has run for as long as it may",
+}
+
 
 class ClusterMirror(Moves):
     """One resource manager's mirror. ``world`` is the resource manager's truth."""
@@ -331,6 +336,8 @@ class ClusterMirror(Moves):
             return
         application.core_state = updated.state
         application.core_state_ns = updated.state_transition_timestamp_ns
+        if updated.state == ApplicationState.RUNNING and not application.execution_start_ns:
+            application.execution_start_ns = updated.state_transition_timestamp_ns
         self.world.touch_application(application)
         if updated.state in (ApplicationState.COMPLETED, ApplicationState.FAILED):
             self._on_core_ended(application)
@@ -357,11 +364,8 @@ class ClusterMirror(Moves):
                 return  # a core that has recovered says it again; what has come since waits
             application.phase = ApplicationPhase.FAILING
             application.message = updated.message
-            self._fail_unbound(
-                application,
-                updated.message,
-                "Scheduling has timed out due to insufficient resources",
-            )
+            text = _WHY_FAILED.get(updated.message, f"its application failed: {updated.message}")
+            self._fail_unbound(application, updated.message, text)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
         """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people."""

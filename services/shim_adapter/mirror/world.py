@@ -271,7 +271,6 @@ def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> App
         groups=spec.groups,
         style=spec.style,
         placeholder_timeout_seconds=spec.placeholder_timeout_seconds,
-        execution_timeout_seconds=spec.execution_timeout_seconds,
         task_groups=spec.task_groups,
         created_ns=created_ns,
         priority=spec.priority,

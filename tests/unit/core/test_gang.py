@@ -218,3 +218,46 @@ def test_timers_keep_their_start_through_a_recovery():
     apps = core.partition.applications
     assert [due for _, due in apps["done"].timers.values()] == [ago + 30 * 10**9]
     assert [due for _, due in apps["busy"].timers.values()] == [ago + 60 * 10**9]
+
+
+def timers_of(core, name):
+    app = core.partition.applications[name]
+    return {
+        timer.split("/")[0]: (due - core.now_ns) // 10**9 for timer, (_, due) in app.timers.items()
+    }
+
+
+def test_the_placeholder_timeout_and_the_execution_timeout_are_two():
+    core = Core()
+    core.node("n1", **NODE)
+    both = {"placeholder_timeout_milli_seconds": 20_000, "execution_timeout_milli_seconds": 60_000}
+    core.gang("both", 2, ONE, **both)
+    assert timers_of(core, "both") == {"placeholder": 20, "execution": 60}
+    core.gang("interface", 2, ONE, execution_timeout_milli_seconds=60_000)
+    assert timers_of(core, "interface") == {"placeholder": 60}  # as YuniKorn's shim means it
+    core.application("plain", **both)
+    assert timers_of(core, "plain") == {}
+    core.asks("plain", ["a"], ONE)
+    assert timers_of(core, "plain") == {"execution": 60}
+
+
+def test_an_execution_timeout_that_fires_while_it_completes_fires_when_it_runs_again():
+    core = Core()
+    core.node("n1", **NODE)
+    core.application(
+        "app", placeholder_timeout_milli_seconds=1, execution_timeout_milli_seconds=10_000
+    )
+    core.asks("app", ["a"], ONE)
+    stop = AllocationRelease("app", "a", TerminationType.STOPPED_BY_RM)
+    core.now_ns += 9_000_000_000
+    core.update(releases=(stop,))
+    core.fire("app", "execution")
+    assert core.partition.applications["app"].state == "Completing"
+    core.asks("app", ["b"], ONE)
+    responses = core.fire("app", "execution")
+    (release,) = section(responses, "released_allocations")
+    assert (release.allocation_key, release.termination_type) == ("b", TerminationType.TIMEOUT)
+    assert core.partition.applications["app"].state == "Failing"
+    core.update(releases=(release,))
+    assert "app" not in core.partition.applications
+    core.check()

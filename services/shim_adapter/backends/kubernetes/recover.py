@@ -8,7 +8,6 @@ the core has accepted it (``BoundPlaceholders.has_started``). Source: contract s
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, PodRecord
-from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS
 from shared.model.units import milliseconds
 
 
@@ -33,8 +32,7 @@ def _take_up(world: World, application: ApplicationRecord, now_ns: int) -> None:
     pods = world.pods_of(application.application_id)
     bound = [pod.bound_ns or pod.created_ns for pod in pods if pod.spec.placeholder and pod.node]
     application.reservation_start_ns = min(bound, default=0)
-    timeout_ms = application.placeholder_timeout_seconds * 1000 or DEFAULT_PLACEHOLDER_TIMEOUT_MS
-    is_late = now_ns > application.created_ns + milliseconds(timeout_ms)
+    is_late = now_ns > application.created_ns + milliseconds(application.placeholder_timeout_ms)
     has_placeholders = any(pod.spec.placeholder for pod in pods)
     runs = any(pod.node and not pod.spec.placeholder for pod in pods)
     if application.task_groups and is_late and not has_placeholders and not runs:
