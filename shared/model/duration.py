@@ -2,6 +2,7 @@
 
 import re
 
+from shared.model.numbers import INT64_MAX
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
@@ -18,7 +19,6 @@ _UNITS_NS = {
 }
 _LONGEST = 1_000
 _MOST_DIGITS = 19  # of 2^63; digits of a fraction beyond it are left out, as Go does
-_MAX_NS = 2**63 - 1
 
 
 def parse_go_duration(text: str) -> int | None:
@@ -34,7 +34,7 @@ def parse_go_duration(text: str) -> int | None:
     if not _TEXT.fullmatch(rest):
         return None
     total = sum(_part_ns(*part) for part in _PART.findall(rest))
-    is_one = total <= _MAX_NS and (sign != "-" or not total)
+    is_one = total <= INT64_MAX and (sign != "-" or not total)
     return total if is_one else None
 
 
@@ -42,7 +42,7 @@ def _part_ns(whole: str, fraction: str, unit: str) -> int:
     """Return a number with its unit in nanoseconds; too large a one, or none, is too much."""
     digits = whole.lstrip("0")
     if len(digits) > _MOST_DIGITS or not whole + fraction:
-        return _MAX_NS + 1
+        return INT64_MAX + 1
     part = fraction[:_MOST_DIGITS]
     unit_ns, scale = _UNITS_NS[unit], int("1" + "0" * len(part))
     return int(digits or 0) * unit_ns + int(part or 0) * unit_ns // scale

@@ -3,6 +3,7 @@
 import re
 
 ROOT = "root"
+MAX_APPLICATION_ID_BYTES = 255  # it goes as a property of its messages, and AMQP's are no longer
 FOREIGN_TAG = "foreign"  # on the allocation of a pod that another scheduler placed
 FOREIGN_DEFAULT, FOREIGN_STATIC = "default", "static"
 USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?\Z")

@@ -1,23 +1,29 @@
-"""Numbers as Go reads them from text: queues.yaml's properties and tags use them.
+"""Whole numbers at the border: how Go reads them from text, and how large they may be.
 
 Decimal digits, with no blanks, dots or underscores; leading zeros mean nothing. What is not such a
 number, or is out of range, is None: what that means is the reader's to say (contract section 1.5).
+Inside a service numbers are Python's own and never overflow; where one goes out on a wire it is an
+int64 (docs/adr/0021).
 """
 
 import re
 
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+INT32 = range(-(2**31), 2**31)
 _SIGNED = re.compile(r"([+-]?)([0-9]+)")
 _MOST_DIGITS = 20  # of 2^64; a longer text is out of every range, whatever its length
 
 
 def parse_int32(text: str) -> int | None:
     """Return a number with or without a sign, as strconv.ParseInt(text, 10, 32) does, or None."""
-    match = _SIGNED.fullmatch(text)
-    value = None if match is None else _magnitude(match.group(2))
-    if match is None or value is None:
-        return None
-    value = -value if match.group(1) == "-" else value
-    return value if -(2**31) <= value < 2**31 else None
+    value = _signed(text)
+    return value if value is not None and value in INT32 else None
+
+
+def parse_int64(text: str) -> int | None:
+    """Return a number with or without a sign, as strconv.ParseInt(text, 10, 64) does, or None."""
+    value = _signed(text)
+    return value if value is not None and INT64_MIN <= value <= INT64_MAX else None
 
 
 def parse_uint64(text: str) -> int | None:
@@ -25,6 +31,17 @@ def parse_uint64(text: str) -> int | None:
     is_number = text.isascii() and text.isdecimal()
     value = _magnitude(text) if is_number else None
     return value if value is not None and value < 2**64 else None
+
+
+def saturated(value: int) -> int:
+    """Return a number, or the int64 that is nearest to it."""
+    return max(INT64_MIN, min(INT64_MAX, value))
+
+
+def _signed(text: str) -> int | None:
+    match = _SIGNED.fullmatch(text)
+    value = None if match is None else _magnitude(match.group(2))
+    return -value if value is not None and match is not None and match.group(1) == "-" else value
 
 
 def _magnitude(digits: str) -> int | None:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
-from shared.model.resources import INT64_MAX, VCORE, Resource
+from shared.model.numbers import INT64_MAX, INT64_MIN
+from shared.model.resources import VCORE, Resource
 
 _CONFIG_PATTERN = re.compile(r"^([0-9]+)\s*([mkKMGTPE]i?)?$")
 _CONFIG_MULTIPLIERS = {
@@ -47,7 +48,9 @@ def parse_config_quantity(name: str, text: str) -> int:
     match = _CONFIG_PATTERN.match(text.strip())
     if match is None:
         raise QuantityError("invalid quantity")
-    digits, suffix = match.group(1), match.group(2) or ""
+    digits, suffix = match.group(1).lstrip("0") or "0", match.group(2) or ""
+    if len(digits) > _LONGEST_QUANTITY:
+        raise QuantityError("invalid quantity: overflow")
     if name == VCORE and suffix == "m":
         value = int(digits)
     elif suffix in _CONFIG_MULTIPLIERS:
@@ -75,7 +78,7 @@ def parse_pod_quantity(name: str, value: object) -> int:
         1000 if name in ("cpu", VCORE) else 1
     )
     whole = int(amount.to_integral_value(rounding="ROUND_UP"))
-    if not -INT64_MAX - 1 <= whole <= INT64_MAX:
+    if not INT64_MIN <= whole <= INT64_MAX:
         raise QuantityError(f"{text!r} does not fit a signed 64-bit integer")
     return whole
 

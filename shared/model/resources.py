@@ -7,10 +7,14 @@ two ``*_into`` functions change their first argument, which is then a ledger.
 Rule 1: no floats.
 Rule 2: a type that is absent is 0 in an amount, and unlimited in a limit (unless said otherwise).
 Rule 3: a ledger keeps no zero: a type that falls to 0 is dropped, so equal ledgers compare equal.
+Rule 4: a single amount fits an int64; a sum may not, and is exact all the same. It is ``bounded``
+        where it leaves the ledgers: for a message, an answer, an array.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
+
+from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 
 Resource: TypeAlias = dict[str, int]
 ResourceView: TypeAlias = Mapping[str, int]
@@ -18,7 +22,6 @@ ResourceView: TypeAlias = Mapping[str, int]
 VCORE = "vcore"
 MEMORY = "memory"
 PODS = "pods"
-INT64_MAX = 2**63 - 1
 
 
 def add(left: ResourceView, right: ResourceView) -> Resource:
@@ -108,9 +111,16 @@ def is_negative(resource: ResourceView) -> bool:
 def overflows(resource: ResourceView) -> str | None:
     """Return the first type that does not fit a signed 64-bit integer, or None."""
     for name, value in resource.items():
-        if not -INT64_MAX - 1 <= value <= INT64_MAX:
+        if not INT64_MIN <= value <= INT64_MAX:
             return name
     return None
+
+
+def bounded(resource: ResourceView) -> Resource:
+    """Return a sum as it goes out: what is beyond int64 is the int64 nearest to it (ADR 21)."""
+    if overflows(resource) is None:
+        return dict(resource)
+    return {name: saturated(value) for name, value in resource.items()}
 
 
 def without_zeros(resource: ResourceView) -> Resource:

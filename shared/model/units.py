@@ -12,3 +12,12 @@ def seconds(count: int) -> int:
 def milliseconds(count: int) -> int:
     """Return milliseconds in nanoseconds."""
     return count * NANOS_PER_MILLI
+
+
+MAX_DURATION_NS = 100 * 365 * 24 * 3600 * NANOS_PER_SECOND
+"""What is longer than 100 years is as long: a moment that far from now is still an int64."""
+
+
+def bounded_ns(duration_ns: int) -> int:
+    """Return a duration, or the longest that there is: MAX_DURATION_NS."""
+    return min(duration_ns, MAX_DURATION_NS)

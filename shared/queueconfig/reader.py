@@ -18,6 +18,7 @@ import yaml
 
 from shared.model.memo import once_per_class
 from shared.model.numbers import parse_uint64
+from shared.model.texts import is_writable
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import GO_NAMES, SchedulerConfig
 
@@ -27,6 +28,7 @@ MAX_RECORDS = 200_000
 MAX_ERRORS = 1_000
 _LONGEST_VALUE = 10  # of a scalar in a message; a longer one is cut to 7 and "...", as Go does
 _BOOLS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
+_BAD_ESCAPE = "found invalid Unicode character escape code"
 # PyYAML's words for what is wrong, and libyaml's, which YuniKorn's users see.
 _PROBLEMS = (
     (
@@ -55,14 +57,33 @@ def read_configuration(text: str) -> SchedulerConfig:
         raise _syntax_error(error) from error
     except RecursionError:
         raise QueueConfigError(f"nested deeper than {MAX_DEPTH}") from None
+    except ValueError as error:  # \U with a number that is no character's
+        raise QueueConfigError(f"yaml: {_BAD_ESCAPE}") from error
     if root is None:
         return SchedulerConfig()
+    _check_texts(root)
     decoder = _Decoder()
     config = decoder.record(SchedulerConfig, root, 0)
     if decoder.errors:
         text = "".join(f"\n  line {line}: {message}" for line, message in decoder.errors)
         raise QueueConfigError(f"yaml: unmarshal errors:{text}", decoder.errors[0][0])
     return cast(SchedulerConfig, config)
+
+
+def _check_texts(root: yaml.Node) -> None:
+    """Refuse half a character, which an escape can write: nothing could tell of it again."""
+    nodes, seen = [root], {id(root)}
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.ScalarNode) and not is_writable(node.value):
+            line = node.start_mark.line + 1
+            raise QueueConfigError(f"yaml: line {line}: {_BAD_ESCAPE}", line)
+        below = node.value if isinstance(node, yaml.CollectionNode) else []
+        for item in below:
+            for child in item if isinstance(item, tuple) else (item,):
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    nodes.append(child)
 
 
 def _syntax_error(error: yaml.YAMLError) -> QueueConfigError:

@@ -28,6 +28,7 @@ from shared.messages.interface import (
     GangSchedulingStyle,
     TerminationType,
 )
+from shared.model.numbers import parse_int64
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
@@ -142,9 +143,9 @@ class Application:
         timeout = request.placeholder_timeout_milli_seconds
         timeout = timeout if timeout > 0 else request.execution_timeout_milli_seconds
         timeout = timeout if timeout > 0 else DEFAULT_PLACEHOLDER_TIMEOUT_MS
-        created = self.request.tags.get(CREATION_TIME_TAG, "")
-        if created.isdecimal():
-            elapsed_ms = now_ns // NANOS_PER_MILLI - int(created) * 1000
+        created = parse_int64(self.request.tags.get(CREATION_TIME_TAG, ""))
+        if created is not None and created >= 0:
+            elapsed_ms = now_ns // NANOS_PER_MILLI - created * 1000
             timeout = max(1, timeout - max(0, elapsed_ms))
         return timeout
 

@@ -5,7 +5,6 @@ cleaned up CLEANER_INTERVAL_MS after they were left, as are configured ones that
 Source: contract sections 1.5, 1.10 and 2.7; cases P-13, Q-22, N-08, N-13.
 """
 
-import json
 from collections.abc import Mapping
 
 from services.core.scheduler.partition import CLEANER_INTERVAL_MS, Partition
@@ -14,8 +13,9 @@ from services.core.scheduler.queue_settings import Template, settings_of
 from services.core.scheduler.queues import DRAINING, Queue, depth_first
 from services.core.scheduler.views import queue_state
 from shared.messages.protocol import TimerKind
-from shared.model.numbers import parse_uint64
-from shared.model.resources import INT64_MAX, Resource, is_zero
+from shared.model.numbers import INT64_MAX, parse_uint64
+from shared.model.resources import Resource, is_zero
+from shared.model.texts import load_json
 from shared.model.units import milliseconds
 
 MAX_TAG_TEXT = 64 * 1024
@@ -86,9 +86,9 @@ def _tag_resource(text: str) -> Resource | None:
     if not text or len(text) > MAX_TAG_TEXT:
         return None
     try:
-        entries = json.loads(text)["resources"]
+        entries = load_json(text)["resources"]
         resource = {str(name): entry.get("value", 0) for name, entry in entries.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not all(type(value) is int and 0 <= value <= INT64_MAX for value in resource.values()):
         return None

@@ -8,7 +8,8 @@ Source: contract sections 5.3 and 2.7; case X-01.
 """
 
 from shared.messages.interface import Allocation
-from shared.model.resources import INT64_MAX, Resource
+from shared.model.numbers import INT64_MAX
+from shared.model.resources import Resource
 from shared.model.units import NANOS_PER_SECOND
 
 USED, PREEMPTED, PLACEHOLDER = "resourceUsage", "preemptedResource", "placeholderResource"

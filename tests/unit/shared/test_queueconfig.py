@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.queueconfig import QueueConfigError, load_configuration
+from shared.queueconfig.warnings import warnings_of
 
 
 def partition(queues="[{name: root}]", **more):
@@ -253,3 +254,36 @@ def test_a_bomb_and_a_tower_are_refused():
 def test_no_text_fails_otherwise_than_with_a_configuration_error(text):
     with suppress(QueueConfigError):
         load_configuration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('partitions: [{name: "\\ud800"}]', "found invalid Unicode character escape code"),
+        ('partitions: []\n"\\udfff": 1', "yaml: line 2: found invalid Unicode"),
+        ('a: "\\U00110000"', "found invalid Unicode character escape code"),
+        ("maxapplications: " + "9" * 5000, "cannot unmarshal"),
+        ("maxapplications: 18446744073709551616", "cannot unmarshal"),
+        ("maxapplications: ''", "cannot unmarshal"),
+        ("resources: {max: {memory: '" + "9" * 5000 + "'}}", "invalid quantity: overflow"),
+        ("properties: {priority.offset: '" + "9" * 5000 + "'}", ""),
+    ],
+)
+def test_a_text_or_number_that_cannot_be_told_again_is_refused_with_its_line(text, error):
+    if not text.startswith(("partitions", "a:")):
+        queue = f"{{name: a, {text}}}"
+        text = f"partitions: [{{name: default, queues: [{{name: root, queues: [{queue}]}}]}}]"
+    if not error:
+        assert warnings_of(load_configuration(text)) is not None
+        return
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(text)
+    assert error in caught.value.message
+    assert caught.value.message.encode()
+
+
+@pytest.mark.parametrize("weight", [".inf", "nan", "-.inf", "1e400", ".NaN"])
+def test_a_weight_is_a_number_that_can_be_counted_with(weight):
+    sort = f"nodesortpolicy: {{type: fair, resourceweights: {{vcore: {weight}}}}}"
+    with pytest.raises(QueueConfigError, match="cannot unmarshal"):
+        load_configuration(f"partitions: [{{name: default, {sort}, queues: [{{name: root}}]}}]")

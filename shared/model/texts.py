@@ -1,0 +1,53 @@
+"""Text that people send: JSON that is to be read, and characters that cannot be written again."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_HALF = "\ud800", "\udfff"  # a surrogate: half a character, in no encoding by itself
+
+
+class JsonError(ValueError):
+    """A text is not JSON that can be passed on; the message says why."""
+
+
+def load_json(text: str) -> Any:
+    """Return what is written in a JSON text. Raises JsonError, whatever is wrong with it.
+
+    A text in it that holds half a character, as the escape of a surrogate by itself does, is
+    refused: it could be read, and never be written to any wire or file again.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise JsonError(str(error) or type(error).__name__) from error
+    if "\\u" in text or not text.isascii():
+        where = unwritable_text(value)
+        if where is not None:
+            raise JsonError(f"{where}: the text holds half a character (a lone surrogate)")
+    return value
+
+
+def is_writable(text: str) -> bool:
+    """Return whether a text can be encoded."""
+    return text.isascii() or not any(_HALF[0] <= character <= _HALF[1] for character in text)
+
+
+def unwritable_text(value: Any) -> str | None:
+    """Return the path of the first text, or key, that cannot be encoded; None: there is none."""
+    return next(_unwritable(value, ""), None)
+
+
+def _unwritable(value: Any, where: str) -> Iterator[str]:
+    if isinstance(value, str):
+        if not is_writable(value):
+            yield where or "value"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(key, str) and not is_writable(key):
+                yield f"{where}[{key!a}]"
+            else:
+                yield from _unwritable(item, f"{where}.{key}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _unwritable(item, f"{where}[{at}]")
