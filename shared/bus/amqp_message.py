@@ -8,6 +8,7 @@ from shared.bus.errors import PoisonError
 from shared.messages.envelope import SCHEMA_VERSION, Address, Envelope
 
 _BEAT_EXPIRES_SECONDS = 30
+_PROPERTY_BYTES = 255
 
 
 def message_of(envelope: Envelope) -> aio_pika.Message:
@@ -17,7 +18,7 @@ def message_of(envelope: Envelope) -> aio_pika.Message:
         codec.encode(envelope.message),
         content_type="application/msgpack",
         message_id=envelope.message_id,
-        correlation_id=envelope.correlation_id or None,
+        correlation_id=_short(envelope.correlation_id) or None,
         type=envelope.kind,
         reply_to=envelope.reply_to or None,
         app_id=envelope.source,
@@ -33,6 +34,11 @@ def message_of(envelope: Envelope) -> aio_pika.Message:
             "schema_version": envelope.schema_version,
         },
     )
+
+
+def _short(text: str) -> str:
+    """Return a text as far as a property of AMQP holds it; it names a story, and finds nothing."""
+    return text.encode(errors="replace")[:_PROPERTY_BYTES].decode(errors="ignore")
 
 
 def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:

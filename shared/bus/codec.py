@@ -8,7 +8,8 @@
 A column is a list; or ``{"c": value}`` where all are equal; or a table of distinct values with an
 index list, used for maps and nested records. A column that is absent takes the field's default.
 Values are validated by pydantic, a column at a time, strictly: no text for a number, no float for
-an integer, no integer beyond 64 bits, no empty identity. Everything wrong raises PoisonError.
+an integer, no integer beyond 64 bits, no empty identity. Everything wrong raises PoisonError, on
+the way out as on the way in: what the reader would refuse is not sent.
 Source: architecture section 3; measured there against row-by-row encoding.
 """
 
@@ -21,18 +22,23 @@ from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
-from shared.bus.errors import PoisonError
+from shared.bus.errors import PoisonError, TooLargeError
 from shared.messages.registry import KINDS
 from shared.messages.sections import scalars_of, sections_of
 from shared.model.memo import once_per_class
+from shared.model.numbers import INT64_MAX, INT64_MIN
 
 T = TypeVar("T")
 MAX_MESSAGE_BYTES = 12 * 1024 * 1024  # below RabbitMQ 4's default of 16 MiB
 MAX_ITEMS_PER_SECTION = 100_000
-_INT64 = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
-_NAME = Annotated[str, Field(strict=True, min_length=1, max_length=512)]
-# Names that are never empty. Of others, such as a foreign pod's application, the reader judges.
-_IDENTITIES = {"allocation_key", "timer_id"}
+_INT64 = Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX)]
+# Names that are never empty, and how long they may be: a timer's has an application and a key in
+# it. Of others, such as a foreign pod's application, the reader judges.
+_IDENTITIES = {"allocation_key": 512, "timer_id": 1024}
+
+
+_MOST_BITS_SHOWN = 256
+_MOST_SHOWN = 300
 
 
 @lru_cache(maxsize=1024)
@@ -43,7 +49,26 @@ def wire_name(name: str) -> str:
 
 
 def encode(message: object) -> bytes:
-    """Return the bytes of a message. Raises PoisonError when it is too large for any broker."""
+    """Return the bytes of a message.
+
+    Raises TooLargeError when they are more than any broker takes, PoisonError for everything else:
+    a number beyond int64, a text that cannot be written, a value of no type that travels.
+    """
+    kind = type(message).__name__
+    try:
+        data = _packed(message)
+    except PoisonError as error:
+        raise PoisonError(f"{kind}: {error}") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+        reason = reason.encode("ascii", "backslashreplace").decode()
+        raise PoisonError(f"{kind} cannot be written: {reason}") from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise TooLargeError(kind, len(data), MAX_MESSAGE_BYTES)
+    return data
+
+
+def _packed(message: object) -> bytes:
     cls = type(message)
     body: dict[str, Any] = {
         wire_name(name): _plain(getattr(message, name)) for name in scalars_of(cls)
@@ -52,19 +77,21 @@ def encode(message: object) -> bytes:
         items = getattr(message, name)
         if items:
             body[wire_name(name)] = _encode_section(item_class, items)
-    data = cast(bytes, msgpack.packb(body, use_bin_type=True))
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise PoisonError(f"{cls.__name__} has {len(data)} bytes, at most {MAX_MESSAGE_BYTES}")
-    return data
+    return cast(bytes, msgpack.packb(body, use_bin_type=True))
 
 
 def _plain(value: Any) -> Any:
     """Return a value in the types that msgpack knows."""
-    if value is None or type(value) in (str, int, bool, float):
+    if type(value) is int:
+        return _int64(value)
+    if value is None or type(value) in (str, bool, float):
         return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
+        for amount in value.values():
+            if type(amount) is int:
+                _int64(amount)
         return dict(value)
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
@@ -74,12 +101,29 @@ def _plain(value: Any) -> Any:
     }
 
 
+def _int64(value: int) -> int:
+    if not INT64_MIN <= value <= INT64_MAX:
+        digits = str(value) if value.bit_length() <= _MOST_BITS_SHOWN else "a number"
+        raise PoisonError(f"{digits} does not fit a signed 64-bit integer")
+    return value
+
+
 def _encode_section(item_class: type[Any], items: tuple[Any, ...]) -> dict[str, Any]:
+    if len(items) > MAX_ITEMS_PER_SECTION:
+        raise PoisonError(f"{len(items)} items, at most {MAX_ITEMS_PER_SECTION}")
     columns = {}
     for item in dataclasses.fields(item_class):
         values = [getattr(row, item.name) for row in items]
+        if item.name in _IDENTITIES:
+            _check_identities(item.name, values)
         columns[wire_name(item.name)] = _encode_column(values)
     return {"n": len(items), "cols": columns}
+
+
+def _check_identities(name: str, values: list[str]) -> None:
+    longest = _IDENTITIES[name]
+    if not (min(map(len, values)) and max(map(len, values)) <= longest):
+        raise PoisonError(f"{wire_name(name)} must have 1 to {longest} characters")
 
 
 def _encode_column(values: list[Any]) -> Any:
@@ -262,7 +306,8 @@ def _strict(name: str, hint: Any) -> Any:
     if hint is int:
         return _INT64
     if hint is str and name in _IDENTITIES:
-        return _NAME
+        longest = _IDENTITIES[name]
+        return Annotated[str, Field(strict=True, min_length=1, max_length=longest)]
     if hint in (str, bool):
         return Annotated[hint, Field(strict=True)]
     if get_origin(hint) in (Mapping, dict) and get_args(hint) == (str, int):

@@ -5,6 +5,14 @@ class PoisonError(ValueError):
     """A message can never be handled: dead-letter it with this reason, do not retry."""
 
 
+class TooLargeError(PoisonError):
+    """A message is larger than any broker takes; ``size`` says by how much to split it."""
+
+    def __init__(self, kind: str, size: int, most: int) -> None:
+        super().__init__(f"{kind} has {size} bytes, at most {most}")
+        self.size = size
+
+
 class BusUnavailableError(ConnectionError):
     """The broker does not answer now: try the same call again later."""
 

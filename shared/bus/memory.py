@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from shared.bus import codec
 from shared.bus.base import DeadLetter, Delivery
+from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, PoisonError
 from shared.messages.envelope import Address, Envelope
 
@@ -147,6 +148,7 @@ class MemorySubscription:
             self._inbox.name, stored.envelope.kind, stored.envelope.message_id, reason, stored.body
         )
         self._broker.dead_letters.append(letter)
+        count_dead_letter(stored.envelope.to.service)
 
     async def close(self) -> None:
         """Give back what was not acknowledged, in its old order, and let the next reader read."""

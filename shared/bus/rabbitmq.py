@@ -6,7 +6,7 @@ topology anew. Traps and figures: contract, rabbitmq.md.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import aio_pika
@@ -25,11 +25,13 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_expo
 from shared.bus import topology
 from shared.bus.amqp_message import envelope_in, message_of
 from shared.bus.base import Delivery
+from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
 from shared.messages.envelope import Address, Envelope
 
 PREFETCH = 400
 MAX_IN_FLIGHT = 100
+MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
 HEARTBEAT_SECONDS = 5
@@ -82,7 +84,7 @@ class RabbitBus:
         return subscription
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish in order, MAX_IN_FLIGHT at a time, and return once all are confirmed.
+        """Publish in order, as many at a time as are in flight, and return once all are confirmed.
 
         Raises PoisonError, having published nothing, when one cannot be encoded.
         """
@@ -91,8 +93,7 @@ class RabbitBus:
         assert self._exchange is not None
         connections = self._connections
         try:
-            for at in range(0, len(messages), MAX_IN_FLIGHT):
-                batch = messages[at : at + MAX_IN_FLIGHT]
+            for batch in _batches(messages):
                 async with asyncio.timeout(CONFIRM_SECONDS):
                     await asyncio.gather(*(self._publish_one(*item) for item in batch))
         except TimeoutError:
@@ -121,6 +122,7 @@ class RabbitBus:
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         )
         await self._dead.publish(copy, routing_key=service, timeout=CONFIRM_SECONDS)
+        count_dead_letter(service)
         log.warning("dead-lettered", service=service, kind=message.type, reason=reason)
 
     # --- connecting -----------------------------------------------------------------------------
@@ -220,6 +222,22 @@ class RabbitBus:
         await channel.exchange_delete(topology.exchange_name(self._prefix))
         await channel.exchange_delete(topology.dead_exchange_name(self._prefix))
         await channel.close()
+
+
+def _batches(
+    messages: list[tuple[aio_pika.Message, Address]],
+) -> Iterator[list[tuple[aio_pika.Message, Address]]]:
+    """Yield messages as they may be in flight together: neither too many nor too large."""
+    batch: list[tuple[aio_pika.Message, Address]] = []
+    size = 0
+    for message in messages:
+        size += len(message[0].body)
+        if batch and (len(batch) == MAX_IN_FLIGHT or size > MAX_BYTES_IN_FLIGHT):
+            yield batch
+            batch, size = [], len(message[0].body)
+        batch.append(message)
+    if batch:
+        yield batch
 
 
 async def _declare_queue(

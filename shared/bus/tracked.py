@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shared.bus.base import Bus, Delivery, Subscription
+from shared.bus.errors import PoisonError
 from shared.messages.envelope import Address, Envelope
 
 
@@ -43,6 +44,13 @@ class Traffic:
         for key in self.reached_by(envelope.to):
             self.waiting.setdefault(key, set()).add(envelope.message_id)
 
+    def not_sent(self, envelopes: Sequence[Envelope]) -> None:
+        """Forget messages of which one cannot be sent as it is: none of them was."""
+        for envelope in envelopes:
+            self.published[envelope.kind] -= 1
+            for waiting in self.waiting.values():
+                waiting.discard(envelope.message_id)
+
     def done(self, inbox: Address, deliveries: Sequence[Delivery]) -> None:
         """Note messages as handled."""
         waiting = self.waiting.get(inbox.routing_key, set())
@@ -74,7 +82,11 @@ class TrackedBus:
         """Publish."""
         for envelope in envelopes:
             self._traffic.sent(envelope)
-        await self._bus.publish(envelopes)
+        try:
+            await self._bus.publish(envelopes)
+        except PoisonError:
+            self._traffic.not_sent(envelopes)
+            raise
 
 
 class TrackedSubscription:

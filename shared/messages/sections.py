@@ -14,7 +14,7 @@ from shared.messages.envelope import Outgoing
 from shared.messages.registry import STREAMED
 from shared.model.memo import once_per_class
 
-MAX_ITEMS_PER_MESSAGE = 1_000  # of at most some 9 KiB: labels are bounded at the door
+MAX_ITEMS_PER_MESSAGE = 1_000  # what is too large all the same is taken apart by the bus
 _MOST_APPLICATIONS_PER_RECORD = 64
 
 
@@ -79,19 +79,19 @@ def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
     return [part for item in result for part in split(item)]
 
 
-def split(outgoing: Outgoing) -> list[Outgoing]:
-    """Return the message in parts of at most MAX_ITEMS_PER_MESSAGE items, in order.
+def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoing]:
+    """Return the message in parts of at most ``most`` items, in order.
 
     Commands stay whole. Where a message starts something anew (``reset``), its first part does.
     """
     message: Any = outgoing.message
-    if item_count(message) <= MAX_ITEMS_PER_MESSAGE or type(message) not in STREAMED:
+    if item_count(message) <= most or type(message) not in STREAMED:
         return [outgoing]
     names = [name for name, _ in sections_of(type(message))]
     empty = replace(message, **dict.fromkeys(names, ()))
     parts: list[Outgoing] = []
     current: dict[str, tuple[Any, ...]] = {}
-    room = MAX_ITEMS_PER_MESSAGE
+    room = most
     for name in names:
         items = getattr(message, name)
         while items:
@@ -100,7 +100,7 @@ def split(outgoing: Outgoing) -> list[Outgoing]:
             room -= len(taken)
             if room == 0:
                 parts.append(replace(outgoing, message=replace(empty, **current)))
-                current, room = {}, MAX_ITEMS_PER_MESSAGE
+                current, room = {}, most
     if current:
         parts.append(replace(outgoing, message=replace(empty, **current)))
     if getattr(message, "reset", False):

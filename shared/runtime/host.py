@@ -7,8 +7,12 @@ Rule 2: a message that has been handled is not handled again; it is acknowledged
 Rule 3: an instance that lost its connection has lost its place: it starts over with a new machine,
         which recovers like any other (architecture section 4).
 Rule 4: an exception from a machine is a bug, and stops the host, which starts over. A message that
-        did so MAX_CRASHES times, in handling, in the cycle after it, or by an answer that cannot be
-        sent, is dead-lettered with the reason: one message cannot keep a service down.
+        did so MAX_CRASHES times, in handling, in the cycle after it, or by an answer of one piece
+        that cannot be sent, is dead-lettered with the reason: one message cannot keep a service
+        down.
+Rule 5: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
+        machine hears of it (``set_aside``) and tells whoever the item came from. So it does of a
+        command or an answer that somebody waits for.
 """
 
 import asyncio
@@ -18,9 +22,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from shared.bus.base import Bus, Delivery, Subscription
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
+from shared.bus.fitting import SetAside, fitting
 from shared.messages.envelope import API_ALL, Address, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import Heartbeat, Tick
 from shared.messages.sections import coalesced, story_of
@@ -35,13 +41,20 @@ from shared.runtime.telemetry import Tap
 MAX_BATCH = 200
 MAX_CRASHES = 3
 MAX_INJECTED = 1_000
+_MOST_SHOWN = 300
 _RETRY_FIRST_SECONDS = 0.1
 _RETRY_LONGEST_SECONDS = 2.0
+_PAUSE = wait_exponential(multiplier=_RETRY_FIRST_SECONDS, max=_RETRY_LONGEST_SECONDS)
+_IS_AWAY = retry_if_exception_type(BusUnavailableError)
 log = structlog.get_logger("muster.host")
 
 
 class Machine(Protocol):
-    """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch."""
+    """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch.
+
+    One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
+    returns what is to be said of it; ``item`` is None for the whole message.
+    """
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take a message in and return the answers."""
@@ -97,24 +110,25 @@ class Host:
 
     async def run(self) -> None:
         """Run until cancelled, starting over whenever the connection is lost."""
-        delay = _RETRY_FIRST_SECONDS
-        while True:
-            try:
-                await self._run_connected()
-            except BusUnavailableError as error:
-                if self._has_read or delay == _RETRY_FIRST_SECONDS:
-                    delay = _RETRY_FIRST_SECONDS
-                    log.warning(
-                        "the bus is away; starting over when it answers",
-                        service=self.inbox.service,
-                        error=str(error),
-                    )
-                self.is_active = self._has_read = False
-                self.machine = self._make_machine()
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, _RETRY_LONGEST_SECONDS)
-            except BusClosedError:
-                return
+        with suppress(BusClosedError):
+            again = AsyncRetrying(retry=_IS_AWAY, wait=self._pause, before_sleep=self._start_over)
+            await again(self._run_connected)
+
+    def _pause(self, attempts: RetryCallState) -> float:
+        """Return the seconds until the next attempt; those before an inbox was read are over."""
+        if self._has_read:
+            attempts.attempt_number = 1
+        return _PAUSE(attempts)
+
+    def _start_over(self, attempts: RetryCallState) -> None:
+        if attempts.attempt_number == 1:
+            log.warning(
+                "the bus is away; starting over when it answers",
+                service=self.inbox.service,
+                error=_why(attempts),
+            )
+        self.is_active = self._has_read = False
+        self.machine = self._make_machine()
 
     @property
     def is_connected(self) -> bool:
@@ -238,7 +252,6 @@ class Host:
             if delivery.delivery_count >= MAX_CRASHES:
                 reason = f"crashed its reader {delivery.delivery_count} times: {error!r}"
                 await subscription.dead_letter(delivery, reason)
-                self.metrics.dead_lettered()
             raise
 
     async def _handle_batch(
@@ -262,7 +275,7 @@ class Host:
         if causes:
             answers += self._flush(causes[-1], now_ns)
         answers += self._tap_records(now_ns)
-        await self._publish(answers)
+        await self._send(answers, now_ns)
         for message_id in handled:
             self._handled.add(message_id)
         if deliveries:
@@ -277,7 +290,6 @@ class Host:
             outgoing = coalesced(self.machine.handle(envelope, now_ns))
         except PoisonError as error:
             await subscription.dead_letter(delivery, str(error))
-            self.metrics.dead_lettered()
             return []
         answers = self._answers(outgoing, envelope, now_ns)
         spent_ns = self.metrics.handled(envelope.kind, started)
@@ -322,18 +334,71 @@ class Host:
             )
         ]  # fmt: skip
 
-    async def _publish(self, envelopes: list[Envelope]) -> None:
-        """Publish, and try again until it is confirmed: the identities stay the same."""
-        delay = _RETRY_FIRST_SECONDS
-        while envelopes:
+    async def _send(self, envelopes: list[Envelope], now_ns: int) -> None:
+        """Publish answers; where one cannot be sent as it is, each as it can be."""
+        try:
+            await self._publish(envelopes)
+        except PoisonError:
+            aside = await self._send_what_fits(envelopes)
+            told = self._tell_set_aside(aside, now_ns)
             try:
-                await self._bus.publish(envelopes)
-                self.metrics.published(len(envelopes))
-                return
-            except BusUnavailableError as error:
-                log.warning("publishing again", service=self.inbox.service, error=str(error))
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, _RETRY_LONGEST_SECONDS)
+                await self._publish(told)
+            except PoisonError:
+                log.exception("what was set aside cannot be told", service=self.inbox.service)
+
+    async def _send_what_fits(self, envelopes: list[Envelope]) -> list[SetAside]:
+        """Publish in parts, message by message; return what was set aside.
+
+        Raises PoisonError, having published nothing, for a message of one piece that nobody waits
+        for an answer to: there is nobody to tell.
+        """
+        fitted: list[list[Envelope]] = []
+        aside: list[SetAside] = []
+        for envelope in envelopes:
+            parts, refused = fitting(envelope)
+            for item in refused:
+                if item.item is None and not envelope.reply_to:
+                    raise PoisonError(item.reason)
+            fitted.append(parts)
+            aside += refused
+            await asyncio.sleep(0)  # this takes its time: heartbeats have to go on
+        for parts in fitted:
+            await self._publish(parts)
+        return aside
+
+    def _tell_set_aside(self, aside: list[SetAside], now_ns: int) -> list[Envelope]:
+        """Let the machine tell whoever is concerned by what was not sent."""
+        answers: list[Envelope] = []
+        for at, item in enumerate(aside):
+            self.metrics.set_aside()
+            log.error(
+                "an item could not be sent and was set aside",
+                service=self.inbox.service,
+                kind=item.envelope.kind,
+                item=ascii(item.item)[:_MOST_SHOWN],
+                reason=item.reason,
+            )
+            hear = getattr(self.machine, "set_aside", None)
+            if hear is not None:
+                said: list[Outgoing] = hear(item.envelope, item.item, item.reason, now_ns)
+                outgoing = coalesced(said)
+                answers += self._answers(outgoing, item.envelope, now_ns, offset=1_000 * (at + 1))
+        if aside:
+            answers += self._flush(aside[-1].envelope, now_ns)
+        return answers
+
+    async def _publish(self, envelopes: list[Envelope]) -> None:
+        """Publish, and try again until it is confirmed: the identities stay the same.
+
+        Raises PoisonError, having published nothing, when one cannot be sent as it is.
+        """
+        if envelopes:
+            again = AsyncRetrying(retry=_IS_AWAY, wait=_PAUSE, before_sleep=self._say_again)
+            await again(self._bus.publish, envelopes)
+            self.metrics.published(len(envelopes))
+
+    def _say_again(self, attempts: RetryCallState) -> None:
+        log.warning("publishing again", service=self.inbox.service, error=_why(attempts))
 
     async def _beat(self) -> None:
         """Put a heartbeat into the own inbox: whoever is active sees that it is."""
@@ -353,3 +418,8 @@ class Host:
             if not self._options.heartbeat_ns:
                 return
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)
+
+
+def _why(attempts: RetryCallState) -> str:
+    """Return what the last attempt failed with."""
+    return str(attempts.outcome.exception()) if attempts.outcome is not None else ""

@@ -12,7 +12,7 @@ _HANDLED = Histogram(
 )
 _PUBLISHED = Counter("muster_messages_published", "Messages published", ["service"])
 _REPEATED = Counter("muster_messages_repeated", "Messages that came again", ["service"])
-_DEAD = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
+_SET_ASIDE = Counter("muster_items_set_aside", "Items that could not be sent", ["service"])
 
 
 class HostMetrics:
@@ -43,6 +43,6 @@ class HostMetrics:
         """Count a message that came again."""
         _REPEATED.labels(self._service).inc()
 
-    def dead_lettered(self) -> None:
-        """Count a message that was put aside."""
-        _DEAD.labels(self._service).inc()
+    def set_aside(self) -> None:
+        """Count an item that could not be sent."""
+        _SET_ASIDE.labels(self._service).inc()

@@ -1,14 +1,22 @@
 """The host: confirm before acknowledging, handle once, crash on bugs, put a killer aside."""
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 
 import pytest
+from prometheus_client import REGISTRY
 
 from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.envelope import CORE, TIMERS, Envelope, Outgoing
-from shared.messages.protocol import ContinueCycle, Heartbeat, TimerSyncRequest
+from shared.messages.protocol import (
+    ContinueCycle,
+    Heartbeat,
+    TimerOrders,
+    TimerSet,
+    TimerSyncRequest,
+)
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host, HostOptions
 
@@ -197,3 +205,94 @@ async def test_an_answer_s_identity_follows_from_its_cause():
         identities.append((await answers(broker, 1))[0].envelope.message_id)
         await stop(task)
     assert identities[0] == identities[1]
+
+
+class Teller(Echo):
+    """Answers with timers of which one cannot be sent, and hears of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def handle(self, envelope, now_ns):
+        if not isinstance(envelope.message, ContinueCycle):
+            return []
+        due = [envelope.message.cycle, 2**63, 2**70, 7]
+        armed = tuple(TimerSet(f"t{n}", "placeholder", "app", "1", d) for n, d in enumerate(due))
+        return [Outgoing(TIMERS, TimerOrders(armed=armed)), *super().handle(envelope, now_ns)]
+
+    def set_aside(self, envelope, item, reason, now_ns):
+        self.heard.append((envelope.kind, getattr(item, "timer_id", None), reason))
+        return [Outgoing(TIMERS, TimerSyncRequest(f"told of {getattr(item, 'timer_id', None)}"))]
+
+
+async def test_an_item_that_cannot_be_sent_is_set_aside_and_its_neighbours_go():
+    broker, machine = MemoryBroker(), Teller()
+    await MemoryBus(broker).publish([message(1)])
+    _, task = await hosted(machine, broker)
+    got = [delivery.envelope.message for delivery in await answers(broker, 5)]
+    await stop(task)
+    orders = [item for item in got if isinstance(item, TimerOrders)]
+    assert [timer.timer_id for item in orders for timer in item.armed] == ["t0", "t3"]
+    said = [item.instance for item in got if isinstance(item, TimerSyncRequest)]
+    assert said == ["echo-1", "told of t1", "told of t2"]
+    assert [(kind, timer_id) for kind, timer_id, _ in machine.heard] == [
+        ("TimerOrders", "t1"),
+        ("TimerOrders", "t2"),
+    ]
+    assert "9223372036854775808 does not fit" in machine.heard[0][2]
+    assert broker.dead_letters == deque(maxlen=1000)
+
+
+class Refuser(Teller):
+    """Answers whoever waits with what cannot be sent."""
+
+    def handle(self, envelope, now_ns):
+        if not isinstance(envelope.message, ContinueCycle):
+            return []
+        return [Outgoing(TIMERS, TimerSyncRequest("\ud800"), reply_to="api.x#1")]
+
+
+async def test_an_answer_that_cannot_be_sent_is_told_to_the_machine_and_stops_nothing():
+    broker, machine = MemoryBroker(), Refuser()
+    await MemoryBus(broker).publish([message(1)])
+    _, task = await hosted(machine, broker)
+    (got,) = await answers(broker, 1)
+    await stop(task)
+    assert got.envelope.message.instance == "told of None"
+
+
+async def test_a_machine_that_hears_nothing_is_no_trouble():
+    class Deaf(Teller):
+        set_aside = None
+
+    broker = MemoryBroker()
+    await MemoryBus(broker).publish([message(1)])
+    _, task = await hosted(Deaf(), broker)
+    got = await answers(broker, 3)
+    await stop(task)
+    assert len(got) == 3
+
+
+def dead_letters_counted():
+    return (
+        REGISTRY.get_sample_value("muster_messages_dead_lettered_total", {"service": "core"}) or 0
+    )
+
+
+@pytest.mark.parametrize("how", ["unreadable", "refused"])
+async def test_every_dead_letter_is_counted_also_one_that_no_machine_has_seen(how):
+    class Poisoned(Echo):
+        def handle(self, envelope, now_ns):
+            if getattr(envelope.message, "cycle", 0) == 5:
+                raise PoisonError("not this one")
+            return super().handle(envelope, now_ns)
+
+    broker, before = MemoryBroker(), dead_letters_counted()
+    if how == "unreadable":
+        broker.put_raw(CORE, "ContinueCycle", b"\xc1")
+    await MemoryBus(broker).publish([message(5 if how == "refused" else 1), message(2)])
+    _, task = await hosted(Poisoned(), broker)
+    await answers(broker, 1 if how == "refused" else 2)
+    await stop(task)
+    assert dead_letters_counted() == before + 1

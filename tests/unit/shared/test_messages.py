@@ -20,7 +20,7 @@ from shared.messages.interface import (
     TerminationType,
     UpdateRequest,
 )
-from shared.messages.protocol import Heartbeat, TimerOrders, TimerSet
+from shared.messages.protocol import Heartbeat, SyncEnd, TimerOrders, TimerSet
 from shared.messages.sections import (
     MAX_ITEMS_PER_MESSAGE,
     coalesced,
@@ -78,6 +78,62 @@ def test_a_resource_that_is_no_integer_of_64_bits_is_poison(value, text):
         codec.decode("UpdateRequest", body)
     assert text in str(caught.value)
     assert "asks.resourcePerAlloc" in str(caught.value)
+
+
+def too_deep():
+    value = ("x",)
+    for _ in range(5_000):
+        value = (value,)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("resource_per_alloc", {"vcore": 2**63}, "9223372036854775808 does not fit"),
+        ("resource_per_alloc", {"vcore": -(2**63) - 1}, "does not fit a signed 64-bit integer"),
+        ("resource_per_alloc", {"vcore": 10**5000}, "a number does not fit"),
+        ("create_time_ns", 2**63, "does not fit"),
+        ("create_time_ns", 2**64, "does not fit"),
+        ("create_time_ns", 10**30, "does not fit"),
+        ("priority", -(2**70), "does not fit"),
+        ("task_group_name", "\ud800", "surrogates not allowed"),
+        ("allocation_tags", {"\udfff": "x"}, "surrogates not allowed"),
+        ("allocation_tags", {"x": "a\ud800"}, "surrogates not allowed"),
+        ("allocation_tags", {"x": object()}, "can not serialize"),
+        ("constraints", Constraints(required_node="\ud800"), "surrogates not allowed"),
+        ("constraints", Constraints(node_terms=too_deep()), "recursion"),
+        ("task_group_name", {1, 2}, "dataclass"),
+        ("allocation_key", "", "1 to 512 characters"),
+        ("allocation_key", "k" * 513, "1 to 512 characters"),
+    ],
+)
+@pytest.mark.parametrize("beside", [0, 2])
+def test_whatever_cannot_be_written_is_poison_with_a_sentence_that_can(field, value, text, beside):
+    bad = AllocationAsk(**{"allocation_key": "k", "application_id": "a", "resource_per_alloc": {}, field: value})  # fmt: skip
+    message = UpdateRequest("rm", asks=(*(ask(f"b{n}") for n in range(beside)), bad))
+    with pytest.raises(PoisonError, match=text) as caught:
+        codec.encode(message)
+    assert str(caught.value).startswith("UpdateRequest")
+    assert len(str(caught.value).encode()) < 1000
+
+
+def test_what_is_no_message_is_poison_too():
+    with pytest.raises(PoisonError, match="cannot be written"):
+        codec.encode(object())
+    with pytest.raises(PoisonError, match="does not fit"):
+        codec.encode(SyncEnd(2**63, 0, 0))
+
+
+@given(st.integers(-(2**65), 2**65), st.integers(-(2**65), 2**65))
+def test_what_is_sent_can_be_read_and_what_is_not_is_poison(number, amount):
+    message = UpdateRequest("rm", asks=(AllocationAsk("k", "a", {"x": amount}, priority=number),))
+    try:
+        data = codec.encode(message)
+    except PoisonError:
+        assert not all(-(2**63) <= value < 2**63 for value in (number, amount))
+    else:
+        assert codec.decode("UpdateRequest", data) == message
 
 
 @given(st.binary(max_size=200))
@@ -192,6 +248,7 @@ OVERFLOW = "invalid quantity: overflow"
         ("memory", "500m", "invalid suffix"), ("memory", "-1", "invalid quantity"), ("memory", "1K", "invalid suffix"),
         ("vcore", "9223372036854776", OVERFLOW), ("vcore", "1000P", OVERFLOW), ("vcore", "7E", OVERFLOW), ("vcore", "-1", "invalid quantity"),
         ("memory", "1.5", "invalid quantity"), ("memory", "", "invalid quantity"), ("memory", "1ki", "invalid suffix"),
+        ("memory", "9" * 5_000, OVERFLOW),
     ],
 )  # fmt: skip
 def test_c01_c02_bad_config_quantities(name, text, error):

@@ -1,0 +1,84 @@
+"""Messages that cannot be sent as they are: in parts that can be, without the items that cannot.
+
+Rule 1: a message that is too large goes in parts, by its encoded size, in the order of its items.
+Rule 2: an item that cannot be written, or is too large by itself, is set aside; those beside it go.
+Rule 3: what is not made of items (commands, answers, a message whose own fields do not hold) cannot
+        be taken apart: it is set aside whole.
+All is derived from the message, so that a redelivery makes the same parts with the same identities.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shared.bus import codec
+from shared.bus.errors import PoisonError, TooLargeError
+from shared.messages.envelope import Envelope, Outgoing
+from shared.messages.registry import STREAMED
+from shared.messages.sections import item_count, items_of, sections_of, split
+from shared.model.ids import derived_id
+
+_FULL_BYTES = codec.MAX_MESSAGE_BYTES * 3 // 4  # of a part that is made by the size of the whole
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What was not sent, and why: an item of a message, or (None) the message itself."""
+
+    envelope: Envelope
+    item: object | None
+    reason: str
+
+
+def fitting(envelope: Envelope) -> tuple[list[Envelope], list[SetAside]]:
+    """Return a message in parts that can be sent, in order, and what cannot be."""
+    parts: list[Envelope] = []
+    aside: list[SetAside] = []
+    error = _error(envelope.message)
+    if error is None:
+        return [envelope], []
+    if type(envelope.message) in STREAMED:
+        error = _error(_without_items(envelope.message))
+    if error is not None:
+        return [], [SetAside(envelope, None, str(error))]
+    _fit(envelope, envelope, parts, aside)
+    return parts, aside
+
+
+def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[SetAside]) -> None:
+    """Sort a part, whose own fields can be written, into what fits and what does not."""
+    error = _error(part.message)
+    count = item_count(part.message)
+    if error is None:
+        parts.append(part)
+    elif count > 1:
+        size = error.size if isinstance(error, TooLargeError) else 0
+        for smaller in _smaller(part, count, max(2, -(-size // _FULL_BYTES))):
+            _fit(smaller, whole, parts, aside)
+    else:
+        ((_, item),) = items_of(part.message)
+        aside.append(SetAside(whole, item, str(error)))
+        if getattr(part.message, "reset", False):  # what it starts anew starts all the same
+            parts.append(replace(part, message=_without_items(part.message)))
+
+
+def _error(message: object) -> PoisonError | None:
+    try:
+        codec.encode(message)
+    except PoisonError as error:
+        return error
+    return None
+
+
+def _without_items(message: Any) -> object:
+    cls = type(message)
+    empty: object = replace(message, **dict.fromkeys((name for name, _ in sections_of(cls)), ()))
+    return empty
+
+
+def _smaller(part: Envelope, count: int, wanted: int) -> list[Envelope]:
+    """Return a message in so many parts, or as many as it has items."""
+    pieces = split(Outgoing(part.to, part.message), most=max(1, -(-count // wanted)))
+    return [
+        replace(part, message=piece.message, message_id=derived_id(part.message_id, at))
+        for at, piece in enumerate(pieces)
+    ]
