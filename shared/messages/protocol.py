@@ -67,7 +67,7 @@ class TimerKind(StrEnum):
     QUOTA = "quota"
 
 
-PARTITION_TIMER = "-"  # in place of an application id: the timer is the partition's own
+PARTITION_TIMER = ""  # in place of an application id, which is never empty: the partition's own
 
 
 @dataclass(frozen=True, slots=True)

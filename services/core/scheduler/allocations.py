@@ -22,6 +22,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import TimerKind
+from shared.model.numbers import INT32
 from shared.model.resources import ResourceView, add_into, is_negative, subtract_into, without_zeros
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
@@ -61,6 +62,8 @@ def _refusal(application: Application | None, node: Node | None, allocation: All
         return f"failed to find node {allocation.node_id}"
     if is_negative(allocation.resource_per_alloc):
         return "allocation contains negative resources"
+    if allocation.priority not in INT32:
+        return f"a priority is a 32-bit whole number, found {allocation.priority}"
     return ""
 
 

@@ -10,6 +10,7 @@ from services.core.scheduler.partition import Partition
 from services.core.scheduler.shapes import Bucket
 from shared.messages.protocol import TimerKind
 from shared.model.duration import go_duration
+from shared.model.numbers import saturated
 from shared.model.reasons import Reason, Refusal
 
 
@@ -36,7 +37,7 @@ def _unschedulable(application: Application) -> int:
 
 def _park(partition: Partition, application: Application, count: int) -> None:
     delay_ns = application.queue.settings.backoff_delay_ns
-    application.backoff_until_ns = partition.now_ns + delay_ns
+    application.backoff_until_ns = saturated(partition.now_ns + delay_ns)
     sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
     application.park(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
     partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)

@@ -155,6 +155,12 @@ def quota_enforced(
     partition.outbox.say_event(event)
 
 
+def not_sent(partition: Partition, name: str, reason: str) -> None:
+    """Say that something, of an application where it has one, could not be sent."""
+    text = f"it could not be sent, and was set aside: {reason}"
+    partition.outbox.say_event(EventState(APP, name, text, partition.now_ns))
+
+
 def configuration_refused(partition: Partition, error: str) -> None:
     """Say that a configuration was refused, and the one before it stands."""
     text = f"the queue configuration was refused, nothing has changed: {error}"

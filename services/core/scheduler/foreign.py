@@ -16,6 +16,7 @@ from services.core.scheduler.partition import Partition
 from services.core.scheduler.views import allocation_state
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.names import FOREIGN_TAG
+from shared.model.numbers import INT32
 from shared.model.resources import is_negative
 
 
@@ -35,6 +36,8 @@ def refusal(partition: Partition, item: Allocation | AllocationAsk) -> str:
         return f"failed to find node {item.node_id} for allocation {key}"
     if is_negative(item.resource_per_alloc):
         return f"allocation {key} contains negative resources"
+    if item.priority not in INT32:
+        return f"a priority is a 32-bit whole number, found {item.priority}"
     return ""
 
 

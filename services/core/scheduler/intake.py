@@ -39,7 +39,8 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.messages.protocol import TimerKind
-from shared.model.names import USER
+from shared.model.names import MAX_APPLICATION_ID_BYTES, USER
+from shared.model.numbers import INT32
 from shared.model.reasons import Reason
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
@@ -144,6 +145,9 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
     name = request.application_id
     if not name:
         return "an application needs an ID"
+    size = len(name.encode())
+    if size > MAX_APPLICATION_ID_BYTES:
+        return f"an application's ID has at most {MAX_APPLICATION_ID_BYTES} bytes, found {size}"
     if name in partition.applications:
         return (
             f"adding application {name} to partition {partition.name}, "
@@ -256,6 +260,8 @@ def _ask_rejection(
         return "allocation contains no resources"
     if is_negative(request.resource_per_alloc):
         return "allocation contains negative resources"
+    if request.priority not in INT32:
+        return f"a priority is a 32-bit whole number, found {request.priority}"
     if application.state in _ENDING:
         return f"application {application.id} is {application.state}"
     if partition.nodes.pods.is_too_many(request.constraints):

@@ -1,7 +1,8 @@
 """Nodes: their ledgers, and the choice of the best one for a shape.
 
 The ledgers are integer maps; beside them stands one int64 matrix of what is available (a row a
-node, a column a resource type), so that a shape is compared with all nodes in one step.
+node, a column a resource type), so that a shape is compared with all nodes in one step. What others
+placed may be more than int64 holds: there the matrix has its least number, and the ledger the sum.
 
 Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` scores the weighted
 share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
@@ -20,6 +21,7 @@ from services.core.scheduler.shapes import Shape
 from shared.messages.constraints import Constraints, Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT, is_tolerated, selects
+from shared.model.numbers import saturated
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
@@ -179,7 +181,7 @@ class NodeTable:
         self._know(available)
         self._available[row] = 0
         for name, value in available.items():
-            self._available[row, self._columns[name]] = value
+            self._available[row, self._columns[name]] = saturated(value)
         self._schedulable[row] = node.schedulable
         self._reserved[row] = bool(node.reservations)
         self._score[row] = self.score(node)

@@ -30,6 +30,7 @@ from shared.messages.interface import (
 from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, TimerSet
 from shared.messages.state import AskState
 from shared.model.names import ROOT
+from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
@@ -382,15 +383,18 @@ class Partition:
             self.arm_timer_at(application, TimerKind.EXECUTION, due_ns)
 
     def arm_timer(
-        self, application: Application, kind: TimerKind, timeout_ms: int, detail: str = ""
+        self, application: Application, kind: TimerKind, timeout_ms: int, detail: str | None = None
     ) -> None:
         """Arm a timer from now on."""
         self.arm_timer_at(application, kind, self.now_ns + milliseconds(timeout_ms), detail)
 
     def arm_timer_at(
-        self, application: Application, kind: TimerKind, due_ns: int, detail: str = ""
+        self, application: Application, kind: TimerKind, due_ns: int, detail: str | None = None
     ) -> None:
-        """Arm a timer for a moment; its generation tells it from every earlier one."""
+        """Arm a timer for a moment; its generation tells it from every earlier one.
+
+        A moment beyond int64, in the year 2262, is that year's.
+        """
         timer_id = timer_name(application, kind, detail)
         self._arm(application.timers, TimerSet(timer_id, kind, application.id, "", due_ns))
 
@@ -400,9 +404,9 @@ class Partition:
 
     def _arm(self, timers: dict[str, tuple[str, int]], timer: TimerSet) -> None:
         self._generation += 1
-        generation = f"{self.epoch}.{self._generation}"
-        timers[timer.timer_id] = (generation, timer.due_ns)
-        self.outbox.arm(replace(timer, generation=generation))
+        generation, due_ns = f"{self.epoch}.{self._generation}", saturated(timer.due_ns)
+        timers[timer.timer_id] = (generation, due_ns)
+        self.outbox.arm(replace(timer, generation=generation, due_ns=due_ns))
 
     def arm_execution(self, application: Application, allocation: Allocation) -> None:
         """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
@@ -412,7 +416,9 @@ class Partition:
             key = allocation.allocation_key
             self.arm_timer_at(application, TimerKind.EXECUTION, due_ns, key)
 
-    def cancel_timer(self, application: Application, kind: TimerKind, detail: str = "") -> None:
+    def cancel_timer(
+        self, application: Application, kind: TimerKind, detail: str | None = None
+    ) -> None:
         """Disarm a timer if it is armed."""
         timer_id = timer_name(application, kind, detail)
         armed = application.timers.pop(timer_id, None)
@@ -433,6 +439,11 @@ class Partition:
         return TimerOrders(reset=True, armed=armed)
 
 
-def timer_name(application: Application, kind: TimerKind, detail: str = "") -> str:
-    """Return the id of an application's timer."""
-    return f"{kind.value}/{application.id}" + (f"/{detail}" if detail else "")
+def timer_name(application: Application, kind: TimerKind, detail: str | None = None) -> str:
+    """Return the id of an application's timer; a kind has details, or it never has any.
+
+    No two timers have the same, whatever stands in the names: the length says where one ends. The
+    partition's own are named by their kind alone.
+    """
+    name = application.id
+    return f"{kind.value}/{name}" if detail is None else f"{kind.value}/{len(name)}/{name}/{detail}"

@@ -19,6 +19,7 @@ RECOVERY_QUEUE = "root.@recovery@"
 FORCE_TAG = "application.create.force"
 PROVIDED, USER, FIXED, TAG, RECOVERY = "provided", "user", "fixed", "tag", "recovery"
 RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
+MAX_PATH = 512  # characters: with it how deep queues may be made one below the other
 _DOT = "_dot_"
 
 
@@ -201,6 +202,8 @@ def _parent(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequ
 
 
 def _check_names(path: str) -> None:
+    if len(path) > MAX_PATH:
+        raise PlacementError(f"the path of a queue has at most {MAX_PATH}: {path[:MAX_PATH]}…")
     if not all(QUEUE.match(part) for part in path.split(".")):
         raise PlacementError(QUEUE_ERROR)
 

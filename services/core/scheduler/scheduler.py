@@ -43,6 +43,7 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.messages.protocol import (
+    PARTITION_TIMER,
     ContinueCycle,
     Heartbeat,
     SyncBegin,
@@ -82,6 +83,7 @@ class Scheduler:
         self._parse = parse
         self._epoch = 0
         self._is_syncing = False
+        self._heard = (0, 0, 0)  # nodes, allocations and asks, since the last SyncBegin
         self._asked_sync_ns = 0
         self._seq = 0
         self._answers: list[Outgoing] = []
@@ -131,6 +133,17 @@ class Scheduler:
         outgoing += self._state_events()
         return outgoing
 
+    def set_aside(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
+        """Say on an application that something about it could not be sent, and why."""
+        self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        name = getattr(item, "application_id", "")
+        application = self.partition.applications.get(name)
+        if application is not None:
+            application.message = reason
+            self.partition.outbox.touch(application)
+        events.not_sent(self.partition, name, reason)
+        return []
+
     # --- recovery -------------------------------------------------------------------------------
 
     def _on_sync_begin(self, envelope: Envelope) -> None:
@@ -138,15 +151,22 @@ class Scheduler:
         assert isinstance(begin, SyncBegin)
         self._epoch = envelope.epoch
         self._is_syncing = True
+        self._heard = (0, 0, 0)
         self.is_synced = False
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
         self.partition.settings = settings_from(begin.scheduler)
         self._configure_anew(begin)
 
-    def _on_sync_end(self, _: Envelope) -> None:
+    def _on_sync_end(self, envelope: Envelope) -> None:
+        """End a recovery. One of which a part was lost on the way is none: it is asked for anew."""
+        end = envelope.message
+        assert isinstance(end, SyncEnd)
         if not self._is_syncing:
             return
         self._is_syncing = False
+        told = (end.nodes, end.allocations, end.asks)
+        if any(heard < count for heard, count in zip(self._heard, told, strict=True)):
+            return
         self._asked_sync_ns = 0
         self.is_synced = True
         partition = self.partition
@@ -167,6 +187,10 @@ class Scheduler:
         assert isinstance(request, UpdateRequest)
         if not (self.is_synced or self._is_syncing) or envelope.epoch != self._epoch:
             return
+        if self._is_syncing:
+            own = sum(1 for item in request.allocations if item.application_id)
+            nodes, allocated, asks = self._heard
+            self._heard = nodes + len(request.nodes), allocated + own, asks + len(request.asks)
         self.partition.rm_id = request.rm_id
         for info in request.nodes:
             cluster.take_in(self.partition, info)
@@ -232,7 +256,12 @@ class Scheduler:
         """Act on a timer, unless its generation no longer stands: late ones are harmless."""
         partition = self.partition
         application = partition.applications.get(fired.application_id)
-        timers = partition.timers if application is None else application.timers
+        if fired.application_id == PARTITION_TIMER:
+            timers = partition.timers
+        elif application is not None:
+            timers = application.timers
+        else:
+            return
         armed = timers.get(fired.timer_id)
         if armed is None or armed[0] != fired.generation:
             return
@@ -269,7 +298,7 @@ class Scheduler:
             ):
                 gang.execution_timeout(self.partition, application)
             case TimerKind.EXECUTION:
-                key = fired.timer_id.removeprefix(f"{fired.kind}/{application.id}/")
+                key = fired.timer_id.removeprefix(timer_name(application, TimerKind.EXECUTION, ""))
                 if key in application.allocations and key not in application.released:
                     self.partition.release(
                         application, key, TerminationType.TIMEOUT, "execution timeout"

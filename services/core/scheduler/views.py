@@ -1,4 +1,4 @@
-"""The scheduler's values as the state events carry them."""
+"""The scheduler's values as the state events carry them: what is a sum is bounded to an int64."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,8 @@ from shared.messages.state import (
     Waiting,
 )
 from shared.model.names import ROOT
-from shared.model.resources import add
+from shared.model.numbers import saturated
+from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
@@ -48,8 +49,8 @@ def partition_state(partition: "Partition") -> PartitionState:
         name=partition.name,
         rm_id=partition.rm_id,
         state="Active",
-        capacity=dict(partition.nodes.total),
-        allocated=dict(partition.root.allocated),
+        capacity=bounded(partition.nodes.total),
+        allocated=bounded(partition.root.allocated),
         node_sort_policy=partition.nodes.policy,
         resource_weights=dict(partition.nodes.weights),
         preemption_enabled=partition.preemption_enabled,
@@ -97,20 +98,20 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         is_leaf=queue.is_leaf,
         is_managed=queue.is_managed,
         status=queue.status,
-        max_resource=None if queue.max_resource is None else dict(queue.max_resource),
+        max_resource=None if queue.max_resource is None else bounded(queue.max_resource),
         guaranteed_resource=(
-            None if queue.guaranteed_resource is None else dict(queue.guaranteed_resource)
+            None if queue.guaranteed_resource is None else bounded(queue.guaranteed_resource)
         ),
-        allocated=dict(queue.allocated),
-        pending=dict(queue.pending),
+        allocated=bounded(queue.allocated),
+        pending=bounded(queue.pending),
         properties=dict(queue.properties),
-        max_running_apps=queue.max_applications,
+        max_running_apps=saturated(queue.max_applications),
         running_apps=queue.running_apps,
         allocating_accepted_apps=tuple(queue.allocating_accepted),
         sort_policy=queue.settings.sort_policy,
         priority_sorting=queue.settings.priority_sorting,
         current_priority=queue.current_priority,
-        preempting=dict(queue.preempting),
+        preempting=bounded(queue.preempting),
         template=_template_state(queue.template),
         priority_fence=queue.settings.priority_fence,
         priority_offset=queue.settings.priority_offset,
@@ -137,7 +138,7 @@ def _template_state(template: Template | None) -> TemplateState | None:
     return TemplateState(
         max_resource=template.max_resource,
         guaranteed_resource=template.guaranteed_resource,
-        max_applications=template.max_applications,
+        max_applications=saturated(template.max_applications),
         properties=template.properties,
     )
 
@@ -151,10 +152,10 @@ def user_state(tracker: "Tracker") -> UserState:
         queues=tuple(
             UsageState(
                 path=path,
-                usage=dict(usage),
+                usage=bounded(usage),
                 running=tuple(tracker.running.get(path, ())),
                 max_resource=tracker.limit_at(path).max_resource,
-                max_applications=tracker.limit_at(path).max_applications,
+                max_applications=saturated(tracker.limit_at(path).max_applications),
             )
             for path, usage in tracker.usage.items()
         ),
@@ -167,10 +168,10 @@ def node_state(node: Node, *, removed: bool = False) -> NodeState:
     return NodeState(
         node_id=node.node_id,
         attributes=dict(node.attributes),
-        capacity=dict(node.capacity),
-        allocated=dict(node.allocated),
-        occupied=dict(node.occupied),
-        available=add(node.available, node.kept),
+        capacity=bounded(node.capacity),
+        allocated=bounded(node.allocated),
+        occupied=bounded(node.occupied),
+        available=bounded(add(node.available, node.kept)),
         schedulable=node.schedulable,
         removed=removed,
         reservations=tuple(node.reservations),
@@ -190,10 +191,10 @@ def application_summary(application: "Application") -> ApplicationSummary:
         submission_time_ns=application.submission_time_ns,
         start_time_ns=application.start_time_ns,
         finished_time_ns=application.finished_time_ns,
-        allocated=dict(application.allocated),
-        allocated_placeholder=dict(application.allocated_placeholder),
-        max_allocated=dict(application.max_allocated),
-        pending=dict(application.pending),
+        allocated=bounded(application.allocated),
+        allocated_placeholder=bounded(application.allocated_placeholder),
+        max_allocated=bounded(application.max_allocated),
+        pending=bounded(application.pending),
         max_request_priority=application.max_priority,
         rejected_message="",
         message=application.message,
