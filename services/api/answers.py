@@ -45,7 +45,7 @@ def answer(
     text = json.dumps(value, separators=separators, ensure_ascii=False, indent=indent)
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
-    body = text.encode() + b"\n"
+    body = text.encode(errors="backslashreplace") + b"\n"  # half a character as JSON writes it
     headers = dict(_HEADERS)
     if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers):
         body = gzip.compress(body, compresslevel=1)

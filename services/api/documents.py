@@ -54,7 +54,9 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
                 raise DocumentsError(f"more than {MAX_DOCUMENTS} documents", index)
             if node is not None:
                 documents += _document(node, source, index)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, DocumentsError):
+            raise
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error)
@@ -66,7 +68,10 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
 
 def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument]:
     _check_size(node, index)
-    value = _Value().construct(node)
+    try:
+        value = _Value().construct(node)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise DocumentsError(f"a value cannot be read: {error}", index) from error
     if value is None:
         return []
     if not isinstance(value, dict):

@@ -21,6 +21,10 @@ class NoAnswerError(TimeoutError):
     """The service asked did not answer in time; what was asked may still be done."""
 
 
+class UnsendableError(ValueError):
+    """A request holds what no message can carry; the message says what."""
+
+
 class TooManyRequestsError(RuntimeError):
     """More requests wait for an answer than this replica takes."""
 
@@ -46,11 +50,18 @@ class ApiMachine:
             return [Outgoing(SHIM_ADAPTER, message, reply_to=envelope.reply_to)]
         return self.projection.handle(envelope, now_ns)
 
+    def set_aside(self, envelope: Envelope, item: object, reason: str, _: int) -> list[Outgoing]:
+        """Answer a request that could not be sent on."""
+        waiting = self._waiting.pop(envelope.reply_to, None) if item is None else None
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(UnsendableError(reason))
+        return []
+
     async def ask(self, host: Host, message: object, traceparent: str = "") -> object:
         """Send a command to the shim adapter and wait for its answer.
 
         Raises NoAnswerError when none comes in ANSWER_TIMEOUT_SECONDS, TooManyRequestsError when
-        too many already wait.
+        too many already wait, UnsendableError when it cannot be sent.
         """
         if len(self._waiting) >= MAX_WAITING_REQUESTS:
             raise TooManyRequestsError(f"{MAX_WAITING_REQUESTS} requests wait for an answer")

@@ -6,7 +6,12 @@ from fastapi import Request
 
 from services.api.answers import AnswerError
 from services.api.documents import MAX_BODY_BYTES
-from services.api.machine import ApiMachine, NoAnswerError, TooManyRequestsError
+from services.api.machine import (
+    ApiMachine,
+    NoAnswerError,
+    TooManyRequestsError,
+    UnsendableError,
+)
 from services.api.projection.model import Model
 from shared.runtime.host import Host
 
@@ -32,12 +37,14 @@ class Replica:
         return self._machine_of()
 
     async def ask(self, message: object, request: Request) -> object:
-        """Send a command and return its answer. Raises AnswerError 503 or 504."""
+        """Send a command and return its answer. Raises AnswerError 400, 503 or 504."""
         traceparent = request.headers.get("traceparent", "")
         try:
             return await self.machine.ask(self._host_of(), message, traceparent)
         except NoAnswerError as error:
             raise AnswerError(504, str(error)) from error
+        except UnsendableError as error:
+            raise AnswerError(400, str(error)) from error
         except TooManyRequestsError as error:
             raise AnswerError(503, str(error)) from error
 

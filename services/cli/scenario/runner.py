@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from services.api.documents import DocumentsError, read_documents
-from services.api.machine import NoAnswerError
+from services.api.machine import NoAnswerError, UnsendableError
 from services.cli.launcher import LocalCluster
 from services.cli.scenario import expectations, messages
 from services.cli.scenario.schema import (
@@ -240,7 +240,7 @@ class ScenarioRunner:
         asking = asyncio.create_task(self.cluster.ask(message))
         try:
             answer = await asking
-        except NoAnswerError as error:
+        except (NoAnswerError, UnsendableError) as error:
             raise StepError(str(error)) from error
         finally:
             with suppress(asyncio.CancelledError):
