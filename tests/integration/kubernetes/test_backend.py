@@ -147,7 +147,8 @@ async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_h
 
 
 async def test_k_04_without_a_priority_class_the_placeholders_have_none(muster):
-    await muster.kubectl.pod(member("first", "plain", members=2))
+    of_no_group = {GROUP: "another"}  # so that it takes no placeholder's place meanwhile
+    await muster.kubectl.pod(member("first", "plain", members=2, annotations=of_no_group))
     await until(lambda: sum(p.spec.placeholder for p in muster.world.all_pods()) == 2, "both")
     made = [pod for key, pod in (await muster.kubectl.pods()).items() if key.startswith("tg-")]
     assert [pod["spec"].get("priorityClassName", "") for pod in made] == ["", ""]
