@@ -173,9 +173,9 @@ class NodeTable:
     def refresh(self, node: Node) -> None:
         """Bring a node's row up to date with its ledgers."""
         available = dict(node.capacity)
-        subtract_into(available, node.allocated)
-        subtract_into(available, node.occupied)
-        subtract_into(available, node.kept)
+        for taken in (node.allocated, node.occupied, node.kept):
+            if taken:
+                subtract_into(available, taken)
         node.available = available
         row = node.row
         self._know(available)

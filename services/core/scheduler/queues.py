@@ -79,16 +79,15 @@ class Queue:
     quota_due_ns: int = 0  # when it is made to; 0: never
     starter: "Application | None" = None  # the one that is let start, where one at a time is
     path: str = ""
+    _lineage: tuple["Queue", ...] = ()  # a queue never moves
 
     def __post_init__(self) -> None:
+        self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
 
-    def lineage(self) -> Iterator["Queue"]:
-        """Yield this queue and every one above it, the root last."""
-        queue: Queue | None = self
-        while queue is not None:
-            yield queue
-            queue = queue.parent
+    def lineage(self) -> tuple["Queue", ...]:
+        """Return this queue and every one above it, the root last."""
+        return self._lineage
 
     # --- limits and ledgers ---------------------------------------------------------------------
 
