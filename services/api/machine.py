@@ -57,6 +57,10 @@ class ApiMachine:
             waiting.set_exception(UnsendableError(reason))
         return []
 
+    def next_due_ns(self) -> int | None:
+        """Return when the projection has something to do by itself, or None."""
+        return self.projection.next_due_ns()
+
     async def ask(self, host: Host, message: object, traceparent: str = "") -> object:
         """Send a command to the shim adapter and wait for its answer.
 

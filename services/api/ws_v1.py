@@ -21,7 +21,6 @@ from shared.messages.state import (
 from shared.model.duration import go_duration
 from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG
 from shared.model.resources import Resource, ResourceView, without_zeros
-from shared.model.states import ApplicationState
 from shared.model.units import NANOS_PER_SECOND
 from shared.queueconfig import QueueConfigError, load_configuration
 
@@ -335,9 +334,9 @@ def applications_in_state(model: Model, state: str, status: str = "") -> list[Ap
             for view in model.applications.values()
             if not status or view.summary.state.lower() == status
         ]
-    rejected = ApplicationState.REJECTED
+    wants_rejected = state == "rejected"
     return [
         view
         for view in model.ended.values()
-        if (view.summary.state == rejected) == (state == "rejected")
+        if bool(view.summary.rejected_message) is wants_rejected
     ]

@@ -82,7 +82,8 @@ def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
 def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoing]:
     """Return the message in parts of at most ``most`` items, in order.
 
-    Commands stay whole. Where a message starts something anew (``reset``), its first part does.
+    Commands stay whole. Where a message starts something anew (``reset``), its first part does;
+    where it can say that there is ``more`` of it, every part but the last does.
     """
     message: Any = outgoing.message
     if item_count(message) <= most or type(message) not in STREAMED:
@@ -105,6 +106,8 @@ def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoin
         parts.append(replace(outgoing, message=replace(empty, **current)))
     if getattr(message, "reset", False):
         parts[1:] = [replace(p, message=replace(_any(p.message), reset=False)) for p in parts[1:]]
+    if hasattr(message, "more"):
+        parts[:-1] = [replace(p, message=replace(_any(p.message), more=True)) for p in parts[:-1]]
     return parts
 
 

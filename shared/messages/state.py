@@ -133,10 +133,11 @@ class PlaceholderCount:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One entry of an application's state log."""
+    """One entry of an application's state log; ``message`` is why, where that was said."""
 
     time_ns: int
     state: str
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,8 @@ class UsedResource:
 class ApplicationSummary:
     """An application's own values; its asks and allocations are told one by one.
 
-    ``submission`` tells two submissions of one application id apart.
+    ``submission`` tells two submissions of one application id apart. ``group`` is the one of the
+    user's groups whose limits count for it, "" for none.
     """
 
     application_id: str
@@ -182,6 +184,7 @@ class ApplicationSummary:
     backoff_until_ns: int = 0
     history: tuple[UsedResource, ...] = ()
     notes: tuple[str, ...] = ()  # what the resource manager has found out about its pods
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,10 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class AskState:
-    """An ask that is not allocated; ``removed`` when it ended or was allocated."""
+    """An ask that is not allocated; ``removed`` when it ended or was allocated.
+
+    ``why`` it ended is a TerminationType, "" when it was allocated.
+    """
 
     allocation_key: str
     application_id: str
@@ -210,13 +216,15 @@ class AskState:
     removed: bool = False
     required_node: str = ""
     log: tuple[LogEntry, ...] = ()  # of what it was told when it was tried, the latest last
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationState:
     """An allocation, placeholders included; ``removed`` when it ended.
 
-    That of a foreign pod has no application.
+    That of a foreign pod has no application. ``why`` it ended is a TerminationType; the unknown
+    one says that its node has gone (contract section 7.2).
     """
 
     allocation_key: str
@@ -233,6 +241,7 @@ class AllocationState:
     tags: Mapping[str, str] = field(default_factory=dict)
     released: bool = False
     removed: bool = False
+    why: str = ""
 
     @property
     def is_foreign(self) -> bool:
@@ -278,9 +287,13 @@ class EventState:
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What changed, applied section by section in this order."""
+    """What changed, applied section by section in this order.
+
+    ``more``: further messages of the same ``seq`` belong to it, for it was split.
+    """
 
     reset: bool = False
+    more: bool = False
     time_ns: int = 0
     partitions: tuple[PartitionState, ...] = ()
     queues: tuple[QueueState, ...] = ()

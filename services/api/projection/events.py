@@ -1,29 +1,57 @@
-"""The newest events, numbered from 0 on; the oldest go when there are more than the ring holds."""
+"""The newest events, numbered from 0 on; the oldest go when there are more than the ring holds.
+
+Events that are made of the state (``projection.news``) are held as what they are made of, and
+written out when they are read: a burst of a thousand pods costs one entry an application.
+"""
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
+from typing import Protocol
 
 from shared.messages.state import EventState
 
 MAX_EVENTS = 100_000
 
 
+class Told(Protocol):
+    """Several events that are written out when they are read; always the same ones."""
+
+    @property
+    def count(self) -> int:
+        """Return how many they are."""
+
+    def events(self) -> Iterator[EventState]:
+        """Yield them in their order."""
+
+
 class EventRing:
     """Events with their numbers. Source: contract section 7.2, case W-17."""
 
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
-        self._events: deque[EventState] = deque(maxlen=capacity)
+        self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
+        self._capacity = capacity
         self._next = 0
 
     def add(self, event: EventState) -> None:
         """Take an event in."""
-        self._events.append(event)
-        self._next += 1
+        self._put(event, 1)
+
+    def add_all(self, told: Told) -> None:
+        """Take several events in."""
+        if told.count:
+            self._put(told, told.count)
+
+    def _put(self, entry: EventState | Told, count: int) -> None:
+        self._entries.append((self._next, entry))
+        self._next += count
+        while len(self._entries) > 1 and self._entries[1][0] <= self.lowest:
+            self._entries.popleft()
 
     @property
     def lowest(self) -> int:
         """Return the number of the oldest event that is held; 0 while there is none."""
-        return self._next - len(self._events)
+        return max(0, self._next - self._capacity)
 
     @property
     def highest(self) -> int:
@@ -34,5 +62,12 @@ class EventRing:
         """Return at most ``count`` events from a number on; none where it is not held."""
         if not self.lowest <= start < self._next:
             return []
-        at = start - self.lowest
-        return list(islice(self._events, at, at + count))
+        return list(islice(self._from(start), count))
+
+    def _from(self, start: int) -> Iterator[EventState]:
+        for first, entry in self._entries:
+            if isinstance(entry, EventState):
+                if first >= start:
+                    yield entry
+            elif first + entry.count > start:
+                yield from islice(entry.events(), max(0, start - first), None)

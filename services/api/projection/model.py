@@ -25,6 +25,7 @@ class ApplicationView:
     summary: ApplicationSummary
     asks: dict[str, AskState] = field(default_factory=dict)
     allocations: dict[str, AllocationState] = field(default_factory=dict)
+    swapping: dict[str, None] = field(default_factory=dict)  # asks that get a placeholder's place
 
     @property
     def has_ended(self) -> bool:

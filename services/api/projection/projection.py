@@ -3,37 +3,55 @@
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
         asked for, and until it comes the last good model stands.
 Rule 2: events of a lower epoch are refused; a higher epoch starts with a snapshot.
-Rule 3: ended applications outlive a snapshot: the core forgets them, people do not.
+Rule 3: ended applications outlive a snapshot: the core forgets them, people do not. They expire
+        after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time.
+Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
+        a snapshot says what is new since the last one, and at first everything.
 
 Limits: MAX_ENDED ended applications, MAX_STORY records an application, MAX_STORIES applications;
 the oldest go first.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from services.api.projection.model import ApplicationView, Model, NodeView
+from services.api.projection.news import (
+    RUNNABLE_DETAILS,
+    ApplicationNews,
+    foreign_event,
+    node_events,
+    queue_events,
+    state_event,
+)
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    EventState,
     NodeState,
     PartitionState,
     QueueState,
     SnapshotRequest,
+    StateChange,
     StateDelta,
     UserState,
 )
 from shared.messages.trace import TraceRecord, TraceRecords
-from shared.model.states import ENDED, ApplicationState
+from shared.model.event_codes import EventType
+from shared.model.states import ENDED, ApplicationEvent, ApplicationState, next_state
 from shared.model.units import seconds
 
 MAX_ENDED = 10_000
 MAX_STORIES = 2_000
 MAX_STORY = 2_000
 ASK_AGAIN_NS = seconds(10)
+RETENTION_NS = seconds(3 * 24 * 3600)  # contract section 3.1: terminatedTimeout
+SWEEP_NS = seconds(24 * 3600)
+Key = tuple[str, str]  # application id and submission
 
 
 _RESULTS = (("accepted", ApplicationState.ACCEPTED), ("rejected", ApplicationState.REJECTED))
@@ -50,9 +68,20 @@ class Projection:
         self.seq = 0
         self.stories: dict[str, deque[TraceRecord]] = {}
         self._asked_ns = 0
+        self._last: Model | None = None  # while a snapshot comes, what was known before it
+        self._news: dict[Key, ApplicationNews] = {}  # of the change that is coming in
+        self._said: list[EventState] = []
+        self._going: list[EventState] = []  # nodes and queues that go, after what was on them
+        self._nodes_gone: dict[str, NodeView] = {}
+        self._ended: list[ApplicationSummary] = []
+        self._superseded: dict[str, ApplicationView] = {}
+        self._returned: dict[str, None] = {}  # allocations that are asks again
+        self._expiring: deque[tuple[int, Key]] = deque()  # when each of ``model.ended`` expires
+        self._expired: deque[tuple[int, Key]] = deque()  # and, after that, is swept out
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask for a snapshot where one is needed."""
+        self._expire(now_ns)
         match envelope.message:
             case StateDelta() as delta:
                 self._on_delta(envelope, delta)
@@ -72,6 +101,8 @@ class Projection:
     def _on_delta(self, envelope: Envelope, delta: StateDelta) -> None:
         if envelope.epoch < self.epoch:
             return
+        if delta.reset or envelope.seq != self.seq:
+            self._complete()
         if delta.reset:
             self._start_over(envelope)
         elif envelope.epoch > self.epoch or envelope.seq > self.seq + 1:
@@ -84,6 +115,8 @@ class Projection:
         if not delta.reset:
             self._count_submissions(delta)
         self._apply(delta)
+        if not delta.more:
+            self._complete()
 
     def _start_over(self, envelope: Envelope) -> None:
         """Begin a snapshot; its later parts have the same epoch and seq, and go on with it."""
@@ -94,6 +127,7 @@ class Projection:
             submissions=last.submissions,
             ended_counts=last.ended_counts,
         )
+        self._last = last
         self.epoch = envelope.epoch
         self.is_ready = True
         self._asked_ns = 0
@@ -121,23 +155,55 @@ class Projection:
             (delta.asks, self._on_ask),
             (delta.allocations, self._on_allocation),
             (delta.users, self._on_user),
-            (delta.events, self.model.events.add),
+            (delta.events, self._on_event),
         )
         for items, handler in handlers:
             for item in items:
                 handler(item)
-        for summary in delta.applications:
-            if summary.state in ENDED:
-                self._retire(summary)
+        self._ended += [summary for summary in delta.applications if summary.state in ENDED]
+
+    def _complete(self) -> None:
+        """Follow up on a change that has come in whole: its events, and who has ended."""
+        for news in self._news.values():
+            self.model.events.add_all(news)
+        for event in (*self._said, *self._going):
+            self.model.events.add(event)
+        for summary in self._ended:
+            self._retire(summary)
+        self._news, self._said, self._going, self._ended = {}, [], [], []
+        self._nodes_gone, self._superseded, self._returned = {}, {}, {}
+        self._last = None
 
     def _on_partition(self, partition: PartitionState) -> None:
         self.model.partition = partition
 
     def _on_queue(self, queue: QueueState) -> None:
-        if queue.removed:
-            self.model.queues.pop(queue.path, None)
-        else:
+        before = self.model.queues.pop(queue.path, None)
+        if before is None and self._last is not None:
+            before = self._last.queues.get(queue.path)
+        if not queue.removed:
             self.model.queues[queue.path] = queue
+        self._tell(queue_events(before, queue, self.model.time_ns), is_gone=queue.removed)
+
+    def _tell(self, events: Iterator[EventState], *, is_gone: bool) -> None:
+        """Put events into the ring; of what goes, only when all that was on it is told."""
+        if is_gone:
+            self._going += events
+        else:
+            for event in events:
+                self.model.events.add(event)
+
+    def _on_event(self, event: EventState) -> None:
+        view = None
+        if event.type == EventType.USERGROUP:  # limits, before whom they concern from now on
+            self.model.events.add(event)
+            return
+        if event.type == EventType.APP and event.change_detail in RUNNABLE_DETAILS:
+            view = self.model.applications.get(event.object_id)
+        if view is not None:
+            self._news_of(view).said.append(event)
+        else:
+            self._said.append(event)
 
     def _on_user(self, user: UserState) -> None:
         table = self.model.groups if user.is_group else self.model.users
@@ -147,21 +213,59 @@ class Projection:
             table[user.name] = user
 
     def _on_node(self, node: NodeState) -> None:
-        if node.removed:
-            self.model.nodes.pop(node.node_id, None)
-        elif node.node_id in self.model.nodes:
-            self.model.nodes[node.node_id].state = node
-        else:
-            self.model.nodes[node.node_id] = NodeView(node)
+        name = node.node_id
+        view = self.model.nodes.get(name)
+        before = view if view is not None or self._last is None else self._last.nodes.get(name)
+        events = node_events(before.state if before else None, node, self.model.time_ns)
+        self._tell(events, is_gone=node.removed)
+        if node.removed and view is not None:
+            self._nodes_gone[name] = self.model.nodes.pop(name)
+        elif view is not None:
+            view.state = node
+        elif not node.removed:
+            self.model.nodes[name] = NodeView(node)
 
     def _on_application(self, summary: ApplicationSummary) -> None:
-        view = self.model.applications.get(summary.application_id)
+        name = summary.application_id
+        view = self.model.applications.get(name)
         if view is not None and view.summary.submission == summary.submission:
-            view.summary = summary
+            before, view.summary = view.summary, summary
+            self._note(view, before, len(before.state_log))
         elif view is None or int(summary.submission) > int(view.summary.submission):
             if view is not None:
+                self._superseded[name] = view
                 self._retire(view.summary)
-            self.model.applications[summary.application_id] = ApplicationView(summary)
+            last = self._last.applications.get(name) if self._last is not None else None
+            view = self.model.applications[name] = ApplicationView(summary)
+            if last is not None:  # known from before a snapshot: only where it stands is news
+                same = last.summary.state == summary.state
+                self._note(view, last.summary, len(summary.state_log) - (not same))
+            else:
+                self._note(view, None, 0)
+
+    def _note(self, view: ApplicationView, before: ApplicationSummary | None, known: int) -> None:
+        """Note what is new in an application's own values; ``known`` entries of its log are not."""
+        summary = view.summary
+        states = summary.state_log[known:]
+        group = before.group if before is not None else ""
+        if before is None or states or summary.group != group:
+            news = self._news_of(view)
+            news.is_new = before is None
+            news.states += states
+            news.group_before = group
+            if before is not None:
+                news.joined(before)
+            news.has_left = summary.state in ENDED
+
+    def _news_of(self, view: ApplicationView) -> ApplicationNews:
+        summary = view.summary
+        key = (summary.application_id, summary.submission)
+        news = self._news.get(key)
+        if news is None:
+            news = ApplicationNews(summary, self.model.time_ns, group_before=summary.group)
+            self._news[key] = news
+        news.summary = summary
+        return news
 
     def _retire(self, summary: ApplicationSummary) -> None:
         view = self.model.applications.get(summary.application_id)
@@ -171,24 +275,92 @@ class Projection:
         key = (summary.queue_name, summary.state)
         self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
         ended = self.model.ended
-        ended[summary.application_id, f"{self.epoch}.{summary.submission}"] = view
+        name = (summary.application_id, f"{self.epoch}.{summary.submission}")
+        ended[name] = view
+        finished_ns = summary.finished_time_ns or self.model.time_ns
+        self._expiring.append((finished_ns + RETENTION_NS, name))
         if len(ended) > MAX_ENDED:
-            del ended[next(iter(ended))]
+            oldest = next(iter(ended))
+            del ended[oldest]
+            for line in (self._expired, self._expiring):
+                if line and line[0][1] == oldest:
+                    line.popleft()
+
+    # --- the end of what has ended ------------------------------------------------------------
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next application expires or is swept out, or None."""
+        return min((line[0][0] for line in (self._expiring, self._expired) if line), default=None)
+
+    def _expire(self, now_ns: int) -> None:
+        """Let applications that ended long ago expire, and forget those that did before."""
+        while self._expiring and self._expiring[0][0] <= now_ns:
+            _, key = self._expiring.popleft()
+            self._expire_one(self.model.ended[key], now_ns)
+            self._expired.append(((now_ns // SWEEP_NS + 1) * SWEEP_NS, key))
+        while self._expired and self._expired[0][0] <= now_ns:
+            del self.model.ended[self._expired.popleft()[1]]
+
+    def _expire_one(self, view: ApplicationView, now_ns: int) -> None:
+        summary = view.summary
+        state = next_state(ApplicationState(summary.state), ApplicationEvent.EXPIRE)
+        change = StateChange(now_ns, state)
+        view.summary = replace(summary, state=state, state_log=(*summary.state_log, change))
+        self.model.events.add(state_event(view.summary, change))
+
+    # --- asks and allocations -----------------------------------------------------------------
+
+    def _view_of(self, item: AskState | AllocationState) -> ApplicationView | None:
+        """Return whose an ask or allocation is; of two submissions at once, the one that had it."""
+        view = self.model.applications.get(item.application_id)
+        older = self._superseded.get(item.application_id)
+        key = item.allocation_key
+        if older is not None and item.removed and (key in older.asks or key in older.allocations):
+            return older
+        return view
+
+    def _known(self, view: ApplicationView) -> ApplicationView:
+        """Return what was known of an application before the snapshot that is coming in, if any."""
+        last = self._last.applications.get(view.summary.application_id) if self._last else None
+        return last or view
 
     def _on_ask(self, ask: AskState) -> None:
-        view = self.model.applications.get(ask.application_id)
+        view = self._view_of(ask)
         if view is None:
             return
-        if ask.removed:
-            view.asks.pop(ask.allocation_key, None)
+        key, known = ask.allocation_key, self._known(view)
+        if key not in known.asks and key not in known.swapping:
+            self._note_return(view, key)
+            self._news_of(view).ask_came(ask)
+        view.swapping.pop(key, None)
+        if not ask.removed:
+            view.asks[key] = ask
+            return
+        view.asks.pop(key, None)
+        if ask.why:
+            self._news_of(view).ask_ended(ask)
         else:
-            view.asks[ask.allocation_key] = ask
+            view.swapping[key] = None
+
+    def _note_return(self, view: ApplicationView, key: str) -> None:
+        """Note that what was allocated waits again: it could not be bound."""
+        allocation = view.allocations.pop(key, None)
+        if allocation is not None:
+            node = self.model.nodes.get(allocation.node_id)
+            if node is not None:
+                node.allocations.pop(key, None)
+            self._returned[key] = None
+            self._news_of(view).allocation_returned(allocation)
 
     def _on_allocation(self, allocation: AllocationState) -> None:
         key = allocation.allocation_key
-        view = self.model.applications.get(allocation.application_id)
+        view = self._view_of(allocation)
         node = self.model.nodes.get(allocation.node_id)
         before = view.allocations.get(key) if view is not None else None
+        if view is not None:
+            self._note_allocation(view, allocation)
+        elif allocation.is_foreign:
+            self._note_foreign(allocation)
         if before is not None and before.node_id != allocation.node_id:
             moved_from = self.model.nodes.get(before.node_id)
             if moved_from is not None:
@@ -203,6 +375,31 @@ class Projection:
                 allocations.pop(key, None)
             else:
                 allocations[key] = allocation
+
+    def _note_allocation(self, view: ApplicationView, allocation: AllocationState) -> None:
+        """Note what is new of an allocation of an application."""
+        key = allocation.allocation_key
+        before = self._known(view).allocations.get(key)
+        view.swapping.pop(key, None)
+        if allocation.removed and key in self._returned:
+            return
+        if before is None:
+            self._news_of(view).allocation_came(allocation)
+        elif before.resource != allocation.resource and not allocation.removed:
+            self._news_of(view).resized(before, allocation)
+        if allocation.removed:
+            self._news_of(view).allocation_ended(allocation)
+
+    def _note_foreign(self, foreign: AllocationState) -> None:
+        """Tell what is new of a pod of another scheduler."""
+        key, name = foreign.allocation_key, foreign.node_id
+        nodes = self._last.nodes if self._last is not None else self.model.nodes
+        node = nodes.get(name) or self._nodes_gone.get(name)
+        time_ns = self.model.time_ns
+        if node is None or key not in node.foreign:
+            self._said.append(foreign_event(foreign, time_ns, is_added=True))
+        if foreign.removed:
+            self._said.append(foreign_event(foreign, time_ns, is_added=False))
 
     # --- stories --------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
 from shared.bus.codec import record_to_plain
+from shared.messages.state import EventState
+from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from shared.model.reasons import Reason
 
 _ON_THEIR_WAY_OUT = (
@@ -21,7 +23,12 @@ _ON_THEIR_WAY_OUT = (
 )
 if TYPE_CHECKING:
     from services.cli.scenario.runner import Observed
-    from services.cli.scenario.schema import CountEntry, ExpectStep, PodExpectation
+    from services.cli.scenario.schema import (
+        CountEntry,
+        EventEntry,
+        ExpectStep,
+        PodExpectation,
+    )
 
 
 def decision(item: object) -> dict[str, Any]:
@@ -50,6 +57,7 @@ def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -
     for fields in expected.decisions:
         failed += _decisions(observed, fields)
     observed.decisions.clear()
+    failed += _events(model, expected.events)
     if expected.invariants:
         failed += violations(cluster.core.partition)
     return failed
@@ -253,3 +261,38 @@ def _decisions(observed: "Observed", wanted: dict[str, Any]) -> list[str]:
     if found == wanted.get("is"):
         return []
     return [f"decisions {fields}: expected {wanted.get('is')}, found {found}"]
+
+
+def _events(model: Model, wanted: "list[EventEntry]") -> list[str]:
+    """Look for events: so many of a kind, or one after the other."""
+    if not wanted:
+        return []
+    ring = model.events
+    found = [_event(event) for event in ring.read(ring.lowest, ring.highest - ring.lowest + 1)]
+    at = 0
+    for entry in wanted:
+        fields = entry.model_dump(exclude_none=True, exclude={"number"})
+        matching = [n for n, event in enumerate(found) if not _compare("", fields, event)]
+        if entry.number is not None:
+            if len(matching) != entry.number:
+                return [f"events {fields}: expected {entry.number}, found {len(matching)}"]
+            continue
+        later = next((n for n in matching if n >= at), None)
+        if later is None:
+            where = "after those before it" if matching else "at all"
+            return [f"events {fields}: expected one {where}, found none"]
+        at = later + 1
+    return []
+
+
+def _event(event: EventState) -> dict[str, Any]:
+    """Return an event with YuniKorn's names for its numbers."""
+    return {
+        "type": EventType(event.type).name,
+        "objectID": event.object_id,
+        "message": event.message,
+        "eventChangeType": ChangeType(event.change_type).name,
+        "eventChangeDetail": ChangeDetail(event.change_detail).name,
+        "referenceID": event.reference_id,
+        "resource": dict(event.resource),
+    }

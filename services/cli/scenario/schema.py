@@ -14,6 +14,7 @@ from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints
 from shared.model.duration import parse_go_duration
+from shared.model.event_codes import ChangeDetail
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
@@ -210,6 +211,29 @@ class PodExpectation(_Strict):
     reason: str | None = None
 
 
+class EventEntry(_Strict):
+    """An event, by the fields of the REST answer; its numbers by YuniKorn's names for them.
+
+    With ``is`` so many are expected; without, one that comes after those listed before it.
+    """
+
+    type: Literal["REQUEST", "APP", "NODE", "QUEUE", "USERGROUP"] | None = None
+    eventChangeType: Literal["NONE", "SET", "ADD", "REMOVE"] | None = None  # noqa: N815
+    eventChangeDetail: str | None = None  # noqa: N815
+    objectID: str | None = None  # noqa: N815
+    referenceID: str | None = None  # noqa: N815
+    message: str | None = None
+    resource: dict[str, int] | None = None
+    number: int | None = Field(default=None, alias="is", ge=0)
+
+    @field_validator("eventChangeDetail")
+    @classmethod
+    def _detail(cls, value: str | None) -> str | None:
+        if value is not None and value not in ChangeDetail.__members__:
+            raise ValueError("a detail such as APP_NEW or DETAILS_NONE was expected")
+        return value
+
+
 class ExpectStep(_Strict):
     """What must be true now; what is not named is not compared, and null must not be there."""
 
@@ -222,6 +246,7 @@ class ExpectStep(_Strict):
     groups: dict[str, dict[str, Any] | None] = {}
     rejected: dict[str, str] = {}
     decisions: list[dict[str, Any]] = []
+    events: list[EventEntry] = []
     invariants: bool | None = None
 
 

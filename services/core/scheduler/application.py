@@ -61,6 +61,7 @@ class Application:
     submission_time_ns: int
     state: ApplicationState = ApplicationState.NEW
     state_log: list[tuple[int, str]] = field(default_factory=list)
+    state_messages: list[str] = field(default_factory=list)  # beside each of ``state_log``
     start_time_ns: int = 0
     finished_time_ns: int = 0
     message: str = ""
@@ -93,6 +94,7 @@ class Application:
     parked_since_ns: int = 0
     parked_at: Gate | None = None
     backoff_until_ns: int = 0
+    cannot_run: tuple[str, ...] = ()  # by whom people were told that it may not start yet
     succeeded: int = 0  # pods that ran to their end, and well
     stale_since_ns: int = 0  # since when a gang that ran is below its minimum; 0: it is not
     reservation_start_ns: int = 0
@@ -180,6 +182,7 @@ class Application:
         for key in [key for key in self.notes if key[0] == Reason.APPLICATION_ENDING]:
             del self.notes[key]
         self.state_log.append((now_ns, state.value))
+        self.state_messages.append(message)
         if state is ApplicationState.RUNNING and not self.start_time_ns:
             self.start_time_ns = now_ns
         return True

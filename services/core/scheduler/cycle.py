@@ -77,6 +77,8 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     group = entry[1]
     application = group.application
     kept_out = gang.kept_out(partition, application)
+    is_over = kept_out is not None and kept_out[0].reason is Reason.MAX_APPLICATIONS
+    events.runnable(partition, application, is_over=is_over)
     if kept_out is not None:
         _park(partition, application, *kept_out)
         return 0

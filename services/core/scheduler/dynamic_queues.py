@@ -7,6 +7,7 @@ Source: contract sections 1.5, 1.10 and 2.7; cases P-13, Q-22, N-08, N-13.
 
 from collections.abc import Mapping
 
+from services.core.scheduler import events
 from services.core.scheduler.partition import CLEANER_INTERVAL_MS, Partition
 from services.core.scheduler.placement import RECOVERY_QUEUE
 from services.core.scheduler.queue_settings import Template, settings_of
@@ -122,6 +123,9 @@ def _take_out(partition: Partition, queue: Queue) -> None:
     del queue.parent.children[queue.name]
     partition.queues.pop(queue.path, None)
     queue.deactivate()
+    users, groups = queue.user_limits, queue.group_limits
+    queue.user_limits, queue.group_limits = {}, {}
+    events.limits_changed(partition, queue, users, groups)
     partition.outbox.queues.pop(queue, None)
     partition.outbox.queues_gone.append(queue_state(queue, removed=True))
     partition.outbox.touch_queue(queue.parent)

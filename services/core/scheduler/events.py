@@ -1,14 +1,22 @@
 """Events: what people read to know why, in YuniKorn's own words and numbers.
 
+Here is what the state that the API is told does not say by itself. Events of what comes, changes
+and goes (applications, asks, allocations, nodes, queues, usage) the API makes of that state: they
+are not told twice (ADR 23).
+
 An ask that finds no headroom says so once, and once more when it has it again. Of asks that wait
 behind one another only the first speaks: there is never an event for every pod that waits.
 Source: contract sections 7.1 and 7.2; case U-07.
 """
 
+from collections.abc import Mapping
+
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
+from services.core.scheduler.queue_settings import Limit
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import Ask
+from services.core.scheduler.users import first_full
 from shared.messages.interface import (
     Allocation,
     ApplicationNote,
@@ -16,14 +24,19 @@ from shared.messages.interface import (
     SchedulingState,
 )
 from shared.messages.state import EventState
-from shared.model.names import FOREIGN_TAG, ROOT
+from shared.model.event_codes import ChangeDetail, ChangeType, EventType
+from shared.model.names import ROOT
 from shared.model.resources import ResourceView, go_map
 
-REQUEST, APP, NODE, QUEUE = 1, 2, 3, 4
-SET, ADD, REMOVE = 1, 2, 3
-NODE_ALLOC = 303
-QUEUE_PREEMPTION = 407
 BY_QUEUE, BY_USER = "queue", "user"
+REQUEST, APP, QUEUE, USERGROUP = (
+    EventType.REQUEST,
+    EventType.APP,
+    EventType.QUEUE,
+    EventType.USERGROUP,
+)
+SET, REMOVE = ChangeType.SET, ChangeType.REMOVE
+_D = ChangeDetail
 
 
 def no_headroom(
@@ -55,6 +68,56 @@ def has_headroom(partition: Partition, application: Application, ask: Ask) -> No
 def _say_request(partition: Partition, application: Application, ask: Ask, text: str) -> None:
     event = EventState(REQUEST, ask.key, text, partition.now_ns, reference_id=application.id)
     partition.outbox.say_event(event)
+
+
+def runnable(partition: Partition, application: Application, *, is_over: bool) -> None:
+    """Say whether an accepted application may run, by its queues and its user, where that changes.
+
+    ``is_over``: a limit on running applications keeps it from starting now.
+    """
+    if not is_over and not application.cannot_run:
+        return
+    by_queue = is_over and application.queue.first_over_applications(application.id) is not None
+    by_quota = is_over and first_full(application) is not None
+    rows = (
+        (BY_QUEUE, by_queue, _D.APP_CANNOTRUN_QUEUE, _D.APP_RUNNABLE_QUEUE),
+        (BY_USER, by_quota, _D.APP_CANNOTRUN_QUOTA, _D.APP_RUNNABLE_QUOTA),
+    )
+    told = application.cannot_run
+    application.cannot_run = tuple(by for by, cannot, _, _ in rows if cannot)
+    for by, cannot, detail_cannot, detail_can in rows:
+        if cannot is not (by in told):
+            detail = detail_cannot if cannot else detail_can
+            event = EventState(APP, application.id, "", partition.now_ns, change_detail=detail)
+            partition.outbox.say_event(event)
+
+
+def limits_changed(
+    partition: Partition, queue: Queue, users: Mapping[str, Limit], groups: Mapping[str, Limit]
+) -> None:
+    """Say which limits of users and groups a queue has now that it had not, and which no more.
+
+    ``users`` and ``groups`` are those before.
+    """
+    for detail, before, after in (
+        (_D.UG_USER_LIMIT, users, queue.user_limits),
+        (_D.UG_GROUP_LIMIT, groups, queue.group_limits),
+    ):
+        for name in dict.fromkeys((*before, *after)):
+            limit = after.get(name)
+            if limit == before.get(name):
+                continue
+            event = EventState(
+                USERGROUP,
+                name,
+                "",
+                partition.now_ns,
+                change_type=REMOVE if limit is None else SET,
+                change_detail=detail,
+                reference_id=queue.path,
+                resource=(limit.max_resource if limit is not None else None) or {},
+            )
+            partition.outbox.say_event(event)
 
 
 def preempted(partition: Partition, owner: Application, key: str, text: str) -> None:
@@ -110,21 +173,6 @@ def noted(partition: Partition, note: ApplicationNote) -> None:
     partition.outbox.say_event(event)
 
 
-def node_allocation(partition: Partition, allocation: Allocation, *, is_added: bool) -> None:
-    """Say that a foreign pod came to a node, or left it; the message says that it is foreign."""
-    event = EventState(
-        NODE,
-        allocation.node_id,
-        f"foreign: {allocation.allocation_tags[FOREIGN_TAG]}",
-        partition.now_ns,
-        change_type=ADD if is_added else REMOVE,
-        change_detail=NODE_ALLOC,
-        reference_id=allocation.allocation_key,
-        resource=allocation.resource_per_alloc,
-    )
-    partition.outbox.say_event(event)
-
-
 def pair_held(partition: Partition, one: str, other: str) -> None:
     """Say that two applications evict each other by turns, and are kept from it for a while."""
     text = (
@@ -150,7 +198,12 @@ def quota_enforced(
         f"resources: {go_map(claimed)}, selected victims: {victims}, preempted victims: {victims}"
     )
     event = EventState(
-        QUEUE, queue.path, text, partition.now_ns, change_type=SET, change_detail=QUEUE_PREEMPTION
+        QUEUE,
+        queue.path,
+        text,
+        partition.now_ns,
+        change_type=SET,
+        change_detail=_D.QUEUE_PREEMPTION,
     )
     partition.outbox.say_event(event)
 

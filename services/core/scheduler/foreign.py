@@ -10,7 +10,6 @@ Source: contract section 2.8; cases F-01 and F-02.
 
 from dataclasses import replace
 
-from services.core.scheduler import events
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.views import allocation_state
@@ -51,8 +50,6 @@ def add(partition: Partition, allocation: Allocation) -> None:
         if allocation == before:
             return
         _take_out(partition, before)
-    else:
-        events.node_allocation(partition, allocation, is_added=True)
     partition.learn(allocation.constraints)
     partition.nodes.occupy(node, allocation)
     partition.foreign[key] = node.node_id
@@ -67,7 +64,6 @@ def release(partition: Partition, key: str) -> None:
     if allocation is not None:
         node = _take_out(partition, allocation)
         _tell(partition, allocation, removed=True)
-        events.node_allocation(partition, allocation, is_added=False)
         partition.heed_pods()
         partition.node_improved(node)
 

@@ -12,7 +12,6 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.lifecycle import (
     after_placeholders_changed,
-    cancel_swap,
     drop_ask,
     end,
 )
@@ -186,7 +185,7 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
     """Drop asks that wait, and tell the resource manager; placeholders count as timed out."""
     asks = [ask for ask in application.asks() if ask.request.placeholder or not only_placeholders]
     for ask in asks:
-        drop_ask(partition, application, ask.key)
+        drop_ask(partition, application, ask.key, TerminationType.TIMEOUT)
         partition.outbox.say(
             "released_asks",
             AllocationAskRelease(
@@ -195,7 +194,7 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
         )
     if not only_placeholders:
         for ask_key in list(application.replacing_ask):
-            cancel_swap(partition, application, ask_key)
+            drop_ask(partition, application, ask_key, TerminationType.TIMEOUT)
     if asks:
         application.enter()
 

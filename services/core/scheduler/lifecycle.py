@@ -54,14 +54,21 @@ def cancel_swap(partition: Partition, application: Application, ask_key: str) ->
     return swap.ask
 
 
-def drop_ask(partition: Partition, application: Application, key: str) -> bool:
+def drop_ask(
+    partition: Partition,
+    application: Application,
+    key: str,
+    why: TerminationType = TerminationType.STOPPED_BY_RM,
+) -> bool:
     """Take an ask out, waiting or being swapped in; return whether there was one.
 
     A placeholder that was asked for and not allocated counts as timed out.
     """
-    if cancel_swap(partition, application, key) is not None:
+    swapped_in = cancel_swap(partition, application, key)
+    if swapped_in is not None:
+        partition.tell_ask_gone(application, swapped_in, why)
         return True
-    ask = partition.take_ask(application, key)
+    ask = partition.take_ask(application, key, why)
     if ask is not None and ask.request.placeholder:
         application.task_groups[ask.request.task_group_name].timedout += 1
     return ask is not None
@@ -128,7 +135,7 @@ def _leave_queue(partition: Partition, application: Application) -> None:
 def remove(partition: Partition, application: Application) -> None:
     """End an application at once because the resource manager has done with it."""
     for ask_key in list(application.replacing_ask):
-        cancel_swap(partition, application, ask_key)
+        drop_ask(partition, application, ask_key)
     for key, allocation in list(application.allocations.items()):
         partition.remove(application, key)
         if allocation.placeholder:

@@ -35,6 +35,7 @@ from shared.model.reasons import Refusal
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
+_NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
 COMPLETING_TIMEOUT_MS = 30_000
 CLEANER_INTERVAL_MS = 10_000
 
@@ -128,8 +129,11 @@ class Partition:
         for ask in application.asks():
             self.outbox.asks[ask.key] = ask_state(ask, application.owner)
 
-    def take_ask(self, application: Application, key: str) -> Ask | None:
-        """Take an ask out of its application, its reservation with it; None when it is unknown."""
+    def take_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
+        """Take an ask out of its application, its reservation with it; None when it is unknown.
+
+        ``why`` it ends is a TerminationType, "" where it is allocated.
+        """
         ask = application.take_ask(key)
         if ask is not None:
             if key in application.reservations:
@@ -139,9 +143,15 @@ class Partition:
             if ask.has_kept_room:
                 application.queue.keep_no_more(ask.shape.resource)
             self._let_go(ask.shape)
-            self.outbox.asks[key] = AskState(key, application.id, removed=True)
-            self.outbox.touch(application)
+            self.tell_ask_gone(application, ask, why)
         return ask
+
+    def tell_ask_gone(self, application: Application, ask: Ask, why: str) -> None:
+        """Say that an ask waits no more; ``why`` is a TerminationType, "" for an allocation."""
+        self.outbox.asks[ask.key] = AskState(
+            ask.key, application.id, ask.request.resource_per_alloc, removed=True, why=why
+        )
+        self.outbox.touch(application)
 
     def present_shape(self, ask: Ask) -> Shape:
         """Return the shape of an ask that does not wait, by the labels that count by now."""
@@ -202,8 +212,11 @@ class Partition:
         for tracker in application.trackers:
             tracker.count_out(application.queue, application.id, amount, is_last=is_last)
             self.users.changed[tracker] = None
+        is_node_gone = allocation.node_id not in self.nodes.nodes
         self.outbox.allocations[key] = replace(
-            allocation_state(allocation, released=True), removed=True
+            allocation_state(allocation, released=True),
+            removed=True,
+            why=_NODE_GONE if is_node_gone else why or TerminationType.STOPPED_BY_RM,
         )
         self.outbox.touch(application)
         return allocation

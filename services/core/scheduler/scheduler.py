@@ -8,6 +8,7 @@ epoch that is not lower starts a new partition; lower epochs are refused.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from services.core.scheduler import (
     allocations,
@@ -326,6 +327,7 @@ class Scheduler:
         is_anew = API_ALL.routing_key in self._snapshot_for
         rejected = tuple(self.partition.outbox.rejected)
         delta = self._changes()
+        said = delta.events if delta is not None else ()
         if is_anew:
             delta = None
         if delta is not None:
@@ -333,10 +335,12 @@ class Scheduler:
             outgoing.append(Outgoing(API_ALL, delta, epoch=self._epoch, seq=self._seq))
         for address in self._snapshot_for:
             service, _, name = address.partition(".")
-            snapshot = Outgoing(
-                Address(service, name), self._snapshot(rejected), epoch=self._epoch, seq=self._seq
+            snapshot = self._snapshot(rejected)
+            if is_anew and address == API_ALL.routing_key:
+                snapshot = replace(snapshot, events=said)
+            outgoing.append(
+                Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
             )
-            outgoing.append(snapshot)
         self._snapshot_for.clear()
         return outgoing
 

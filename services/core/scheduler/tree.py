@@ -8,7 +8,8 @@ when the tree is first built and stays.
 
 from dataclasses import dataclass, field
 
-from services.core.scheduler import quota_preemption
+from services.core.scheduler import events, quota_preemption
+from services.core.scheduler.application import Application
 from services.core.scheduler.dynamic_queues import clean_later
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.placement import PlacementRules
@@ -50,11 +51,13 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     partition.config_warnings = config.warnings
     partition.config_error = ""
     partition.config_time_ns = partition.now_ns
+    limits = {path: (q.user_limits, q.group_limits) for path, q in partition.queues.items()}
     _apply(partition.root, config.root, {})
     partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
     _order_anew(partition)
     for queue in partition.queues.values():
         quota_preemption.max_changed(partition, queue)
+        events.limits_changed(partition, queue, *limits.get(queue.path, ({}, {})))
     if any(queue.status == DRAINING for queue in partition.queues.values()):
         clean_later(partition)
     partition.outbox.partition_changed = True
@@ -115,6 +118,16 @@ def _drain(queue: Queue) -> None:
             below.status = DRAINING
 
 
+def _find_owner(partition: Partition, application: Application) -> None:
+    """Find out whom limits concern now, and say so where that has changed."""
+    trackers = application.trackers
+    partition.users.find_group(application)
+    if application.trackers is not trackers:
+        partition.outbox.touch(application)
+    if application.rejoin_buckets():
+        partition.tell_asks(application)
+
+
 def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
     for queue in partition.queues.values():
@@ -123,9 +136,7 @@ def _order_anew(partition: Partition) -> None:
             bucket.clear()
         queue.open_buckets.clear()
     for application in partition.applications.values():
-        partition.users.find_group(application)
-        if application.rejoin_buckets():
-            partition.tell_asks(application)
+        _find_owner(partition, application)
         application.reorder()
         application.enter()
     for queue in partition.queues.values():

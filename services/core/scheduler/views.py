@@ -200,7 +200,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         message=application.message,
         notes=tuple(f"{reason}: {message}" for reason, message in application.notes),
         tags=request.tags,
-        state_log=tuple(StateChange(time_ns, state) for time_ns, state in application.state_log),
+        state_log=_state_log(application),
         placeholders=_placeholder_counts(application),
         waiting=_waiting(application),
         reservations=tuple(
@@ -210,6 +210,16 @@ def application_summary(application: "Application") -> ApplicationSummary:
         history=tuple(
             UsedResource(*key, dict(amount)) for key, amount in application.history.items()
         ),
+        group=next((tracker.name for tracker in application.trackers if tracker.is_group), ""),
+    )
+
+
+def _state_log(application: "Application") -> tuple[StateChange, ...]:
+    return tuple(
+        StateChange(time_ns, state, message)
+        for (time_ns, state), message in zip(
+            application.state_log, application.state_messages, strict=True
+        )
     )
 
 

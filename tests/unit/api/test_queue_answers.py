@@ -25,6 +25,7 @@ from shared.messages.state import (
     StateChange,
     StateDelta,
 )
+from shared.model.event_codes import EventType
 from tests.builders import config_of
 from tests.unit.api.following import System
 
@@ -184,6 +185,7 @@ def test_a_users_quota_speaks_too():
     system.asks("app", ["k1", "k2"], ONE)
     system.update(releases=(AllocationRelease("app", "k1", TerminationType.STOPPED_BY_RM),))
     records = ws_v1_events.batch(system.model.events, "i", None, 100)["EventRecords"]
+    records = [record for record in records if record["type"] == EventType.REQUEST]
     assert [record["message"] for record in records] == [
         (
             "Request 'k2' exceeds the available user quota (requested map[pods:1 vcore:1000], "

@@ -144,13 +144,12 @@ def test_f_04_the_node_answer_has_both_kinds_and_utilized_ignores_them():
     assert answer["utilized"] == {"memory": 50, "vcore": 30}
     assert answer["occupied"] == {"memory": 20}
     assert [item["allocationKey"] for item in answer["allocations"]] == ["a-1"]
-    events = model.events.read(0, 100)
-    node_events = [(e.object_id, e.reference_id, e.change_type) for e in events if e.type == 3]
-    assert node_events == [("node_1", "foreign-1", 2), ("node_1", "foreign-2", 2)]
-    assert {(e.change_detail, e.message) for e in events if e.type == 3} == {
-        (303, "foreign: default"),
-        (303, "foreign: static"),
-    }
+    events = [e for e in model.events.read(0, 100) if e.type == 3 and e.change_detail == 303]
+    assert [(e.object_id, e.reference_id, e.change_type, e.message) for e in events] == [
+        ("node_1", "a-1", 2, ""),
+        ("node_1", "foreign-1", 2, "foreign: default"),
+        ("node_1", "foreign-2", 2, "foreign: static"),
+    ]
 
 
 def test_the_kind_is_settled_when_a_foreign_pod_first_comes():

@@ -1,0 +1,342 @@
+"""Events that the state says by itself: what came, changed and went (contract section 7.2).
+
+The core tells what is so now, once a batch; what it was before is in the read model. The events
+between the two are made here, so that nothing is told twice.
+
+Order: within one change of the state the news of an application are put in the order of its life:
+it comes, asks, is accepted, gets its allocations, runs; what it had goes before it completes, fails
+or leaves. Nodes and queues come before, and go after, the applications on and in them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shared.messages.interface import TerminationType
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    EventState,
+    NodeState,
+    QueueState,
+    StateChange,
+)
+from shared.model.event_codes import DETAIL_OF_STATE, ChangeDetail, ChangeType, EventType
+from shared.model.names import FOREIGN_TAG
+from shared.model.resources import add_into
+from shared.model.states import ApplicationState
+
+_D = ChangeDetail
+_NONE, _SET, _ADD, _REMOVE = ChangeType.NONE, ChangeType.SET, ChangeType.ADD, ChangeType.REMOVE
+_NOTHING: Mapping[str, int] = {}
+_ALLOCATION_GONE: dict[str, ChangeDetail] = {
+    TerminationType.UNKNOWN_TERMINATION_TYPE: _D.ALLOC_NODEREMOVED,
+    TerminationType.STOPPED_BY_RM: _D.ALLOC_CANCEL,
+    TerminationType.TIMEOUT: _D.ALLOC_TIMEOUT,
+    TerminationType.PREEMPTED_BY_SCHEDULER: _D.ALLOC_PREEMPT,
+    TerminationType.PLACEHOLDER_REPLACED: _D.ALLOC_REPLACED,
+}
+RUNNABLE_DETAILS = (
+    _D.APP_CANNOTRUN_QUEUE,
+    _D.APP_RUNNABLE_QUEUE,
+    _D.APP_CANNOTRUN_QUOTA,
+    _D.APP_RUNNABLE_QUOTA,
+)
+_BEFORE_ASKS = (ApplicationState.NEW, ApplicationState.REJECTED)
+_BEFORE_ALLOCATIONS = ApplicationState.ACCEPTED
+_BEFORE_ANYTHING_GOES = ApplicationState.RUNNING
+
+
+def queue_events(
+    before: QueueState | None, after: QueueState, time_ns: int
+) -> Iterator[EventState]:
+    """Yield what has happened to a queue."""
+
+    def event(
+        change: ChangeType, detail: ChangeDetail, message: str = "", amount: object = None
+    ) -> EventState:
+        resource = amount if isinstance(amount, Mapping) else _NOTHING
+        return EventState(
+            EventType.QUEUE, after.path, message, time_ns, change, detail, resource=resource
+        )
+
+    kind = _D.DETAILS_NONE if after.is_managed else _D.QUEUE_DYNAMIC
+    if before is None or after.removed:
+        yield event(_REMOVE if after.removed else _ADD, kind)
+        return
+    if before.max_resource != after.max_resource:
+        yield event(_SET, _D.QUEUE_MAX, amount=after.max_resource)
+    if before.guaranteed_resource != after.guaranteed_resource:
+        yield event(_SET, _D.QUEUE_GUARANTEED, amount=after.guaranteed_resource)
+    if before.is_leaf is not after.is_leaf:
+        yield event(_SET, _D.QUEUE_TYPE, f"leaf queue: {_go_bool(value=after.is_leaf)}")
+
+
+def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Iterator[EventState]:
+    """Yield what has happened to a node, its allocations aside."""
+
+    def event(
+        change: ChangeType,
+        detail: ChangeDetail,
+        message: str = "",
+        resource: Mapping[str, int] = _NOTHING,
+    ) -> EventState:
+        node = after.node_id
+        return EventState(EventType.NODE, node, message, time_ns, change, detail, resource=resource)
+
+    if before is None and not after.removed:
+        text = "Node added to the scheduler"
+        yield event(_ADD, _D.DETAILS_NONE, text, after.capacity)
+    elif before is not None and not after.removed:
+        if before.schedulable is not after.schedulable:
+            text = f"schedulable: {_go_bool(value=after.schedulable)}"
+            yield event(_SET, _D.NODE_SCHEDULABLE, text)
+        if before.capacity != after.capacity:
+            yield event(_SET, _D.NODE_CAPACITY, resource=after.capacity)
+    yield from _reservation_events(before, after, time_ns)
+    if after.removed:
+        yield event(_REMOVE, _D.NODE_DECOMISSION, "Node removed from the scheduler")
+
+
+def _reservation_events(
+    before: NodeState | None, after: NodeState, time_ns: int
+) -> Iterator[EventState]:
+    held = before.reservations if before is not None else ()
+    holds = () if after.removed else after.reservations
+    if held == holds:
+        return
+    for change, these, others in ((_REMOVE, held, holds), (_ADD, holds, held)):
+        for key in these:
+            if key not in others:
+                yield EventState(
+                    EventType.NODE, after.node_id, "", time_ns, change, _D.NODE_RESERVATION, key
+                )
+
+
+def _go_bool(*, value: bool) -> str:
+    return "true" if value else "false"
+
+
+def foreign_event(foreign: AllocationState, time_ns: int, *, is_added: bool) -> EventState:
+    """Return that a pod of another scheduler came to a node, or left it."""
+    text = f"foreign: {foreign.tags.get(FOREIGN_TAG, '')}"
+    return _on_node(_item(foreign), time_ns, text, change=_ADD if is_added else _REMOVE)
+
+
+Item = tuple[str, str, Mapping[str, int], str]  # key, node, resource, why it has gone
+
+
+def _item(of: AllocationState) -> Item:
+    return (of.allocation_key, of.node_id, of.resource, of.why)
+
+
+def _on_node(item: Item, time_ns: int, message: str = "", *, change: ChangeType) -> EventState:
+    key, node, resource, _ = item
+    return EventState(EventType.NODE, node, message, time_ns, change, _D.NODE_ALLOC, key, resource)
+
+
+@dataclass(slots=True)
+class ApplicationNews:
+    """What has happened to one application within one change of the state.
+
+    ``said`` is what the core says of it itself. It is complete when it comes into the ring.
+    """
+
+    summary: ApplicationSummary
+    time_ns: int
+    is_new: bool = False
+    has_left: bool = False
+    group_before: str = ""
+    states: list[StateChange] = field(default_factory=list)
+    returned: list[Item] = field(default_factory=list)  # not bound: they wait again
+    asked: list[Item] = field(default_factory=list)
+    dropped: list[Item] = field(default_factory=list)
+    added: list[Item] = field(default_factory=list)
+    removed: list[Item] = field(default_factory=list)
+    said: list[EventState] = field(default_factory=list)
+
+    def ask_came(self, ask: AskState) -> None:
+        """Note an ask that is new."""
+        self.asked.append((ask.allocation_key, "", ask.resource, ""))
+
+    def ask_ended(self, ask: AskState) -> None:
+        """Note an ask that ended without an allocation."""
+        self.dropped.append((ask.allocation_key, "", ask.resource, ask.why))
+
+    def allocation_returned(self, allocation: AllocationState) -> None:
+        """Note an allocation that is an ask again, because it could not be bound."""
+        self.returned.append(_item(allocation))
+
+    def allocation_came(self, allocation: AllocationState) -> None:
+        """Note an allocation that is new."""
+        self.added.append(_item(allocation))
+
+    def allocation_ended(self, allocation: AllocationState) -> None:
+        """Note an allocation that has gone."""
+        self.removed.append(_item(allocation))
+
+    def resized(self, before: AllocationState, after: AllocationState) -> None:
+        """Note an allocation that has another size: of its events only the usage is known."""
+        for change, resource in ((_ADD, after.resource), (_REMOVE, before.resource)):
+            self.said += _usage(self.summary, self.time_ns, resource, change=change)
+
+    def joined(self, before: ApplicationSummary) -> None:
+        """Note that what it had before counts for a group from now on, if that is so."""
+        group, held = self.summary.group, dict(before.allocated)
+        add_into(held, before.allocated_placeholder)
+        if group != before.group and held:
+            rows = ((group, _D.UG_GROUP_RESOURCE),)
+            self.said += _usage_of(rows, self.summary, self.time_ns, held, change=_ADD)
+
+    @property
+    def count(self) -> int:
+        """Return how many events they are."""
+        allocations = len(self.returned) + len(self.added) + len(self.removed)
+        each = 2 + bool(self.summary.user) + bool(self.summary.group)
+        ends = self.is_new + self.is_in_queue * (self.is_new + 2 * self.has_left)
+        links = bool(self._linked_to) + bool(self._unlinked_from)
+        asks = len(self.asked) + len(self.dropped)
+        return ends + links + len(self.states) + asks + each * allocations + len(self.said)
+
+    @property
+    def _linked_to(self) -> str:
+        """Return the group whose limits count for it from now on, "" for none."""
+        group = "" if self.has_left else self.summary.group
+        return group if group != self.group_before else ""
+
+    @property
+    def _unlinked_from(self) -> str:
+        """Return the group whose limits count for it no more, "" for none."""
+        is_kept = self.group_before == self.summary.group and not self.has_left
+        return "" if is_kept else self.group_before
+
+    @property
+    def is_in_queue(self) -> bool:
+        """Return whether it was taken into a queue; one that was rejected was not."""
+        return not self.summary.rejected_message
+
+    def events(self) -> Iterator[EventState]:
+        """Yield its events in the order of its life."""
+        yield from self._beginning()
+        yield from self._life()
+        yield from self._end()
+
+    def _beginning(self) -> Iterator[EventState]:
+        if self.is_new:
+            yield self._event(_ADD, _D.APP_NEW)
+            if self.is_in_queue:
+                yield self._in_queue(_ADD)
+        if self._linked_to:
+            yield self._link(self._linked_to, _SET)
+
+    def _life(self) -> Iterator[EventState]:
+        """Yield the states, before each of them what it follows from."""
+        parts = iter((self._asks(), self._allocations(), self._gone()))
+        done = 0
+        for state in self.states:
+            while done < _parts_before(state.state):
+                done += 1
+                yield from next(parts)
+            yield state_event(self.summary, state)
+        for part in parts:
+            yield from part
+
+    def _end(self) -> Iterator[EventState]:
+        if self._unlinked_from:
+            yield self._link(self._unlinked_from, _REMOVE)
+        if self.has_left and self.is_in_queue:
+            yield self._in_queue(_REMOVE)
+            yield self._event(_REMOVE, _D.DETAILS_NONE)
+
+    def _asks(self) -> Iterator[EventState]:
+        for item in self.returned:
+            yield from self._one_gone(item)
+        for key, _, resource, _ in self.asked:
+            yield self._event(_ADD, _D.APP_REQUEST, reference=key, resource=resource)
+
+    def _allocations(self) -> Iterator[EventState]:
+        """Yield what the core says, which comes before it runs, and the allocations it got."""
+        yield from self.said
+        for item in self.added:
+            yield _on_node(item, self.time_ns, change=_ADD)
+            yield from self._usage(item, _ADD)
+            yield self._event(_ADD, _D.APP_ALLOC, reference=item[0], resource=item[2])
+
+    def _gone(self) -> Iterator[EventState]:
+        for key, _, resource, why in self.dropped:
+            is_late = why == TerminationType.TIMEOUT
+            detail = _D.REQUEST_TIMEOUT if is_late else _D.REQUEST_CANCEL
+            yield self._event(_REMOVE, detail, reference=key, resource=resource)
+        for item in self.removed:
+            yield from self._one_gone(item)
+
+    def _one_gone(self, item: Item) -> Iterator[EventState]:
+        detail = _ALLOCATION_GONE.get(item[3], _D.ALLOC_CANCEL)
+        yield self._event(_REMOVE, detail, reference=item[0], resource=item[2])
+        yield _on_node(item, self.time_ns, change=_REMOVE)
+        yield from self._usage(item, _REMOVE)
+
+    def _usage(self, item: Item, change: ChangeType) -> Iterator[EventState]:
+        return _usage(self.summary, self.time_ns, item[2], change=change)
+
+    def _link(self, group: str, change: ChangeType) -> EventState:
+        name = self.summary.application_id
+        return EventState(
+            EventType.USERGROUP, group, "", self.time_ns, change, _D.UG_APP_LINK, name
+        )
+
+    def _in_queue(self, change: ChangeType) -> EventState:
+        summary = self.summary
+        path, name = summary.queue_name, summary.application_id
+        return EventState(EventType.QUEUE, path, "", self.time_ns, change, _D.QUEUE_APP, name)
+
+    def _event(
+        self,
+        change: ChangeType,
+        detail: ChangeDetail,
+        *,
+        reference: str = "",
+        resource: Mapping[str, int] = _NOTHING,
+    ) -> EventState:
+        name = self.summary.application_id
+        return EventState(
+            EventType.APP, name, "", self.time_ns, change, detail, reference, resource
+        )
+
+
+def state_event(summary: ApplicationSummary, change: StateChange) -> EventState:
+    """Return that an application has moved to a state, with why where that was said."""
+    detail = DETAIL_OF_STATE[ApplicationState(change.state)]
+    name, message = summary.application_id, change.message
+    return EventState(EventType.APP, name, message, change.time_ns, _SET, detail)
+
+
+def _usage(
+    summary: ApplicationSummary, time_ns: int, resource: Mapping[str, int], *, change: ChangeType
+) -> Iterator[EventState]:
+    rows = ((summary.user, _D.UG_USER_RESOURCE), (summary.group, _D.UG_GROUP_RESOURCE))
+    return _usage_of(rows, summary, time_ns, resource, change=change)
+
+
+def _usage_of(
+    rows: tuple[tuple[str, ChangeDetail], ...],
+    summary: ApplicationSummary,
+    time_ns: int,
+    resource: Mapping[str, int],
+    *,
+    change: ChangeType,
+) -> Iterator[EventState]:
+    for name, detail in rows:
+        if name:
+            yield EventState(
+                EventType.USERGROUP, name, "", time_ns, change, detail, summary.queue_name, resource
+            )
+
+
+def _parts_before(state: str) -> int:
+    """Return how much comes before a state: 1 the asks, 2 the allocations, 3 what has gone."""
+    if state in _BEFORE_ASKS:
+        return 0
+    if state == _BEFORE_ALLOCATIONS:
+        return 1
+    return 2 if state == _BEFORE_ANYTHING_GOES else 3
