@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.api import ws_v1_events
+from services.api import ws_v1, ws_v1_events
 from services.api.projection.events import EventRing
 from services.api.projection.news import ApplicationNews
 from services.api.projection.projection import RETENTION_NS, SWEEP_NS
@@ -26,6 +26,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import Heartbeat
+from shared.messages.sections import split
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
@@ -33,6 +34,7 @@ from shared.messages.state import (
     EventState,
     SnapshotRequest,
     StateChange,
+    StateDelta,
 )
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from tests.builders import Core, config_of, envelope
@@ -213,9 +215,7 @@ def test_what_has_ended_expires_and_is_swept_out():
     assert [of(system, name).count("SET.APP_EXPIRED") for name in both] == [1, 1]
 
 
-def test_an_expired_application_stays_in_the_list_that_it_was_in(monkeypatch):
-    from services.api import ws_v1
-
+def test_an_expired_application_stays_in_the_list_that_it_was_in():
     system = System(config_of("{name: a}"))
     system.application("bad", "root.nowhere")
     system.application("good", "root.a")
@@ -464,6 +464,29 @@ def test_queues_come_change_and_go():
     assert records(system, "QUEUE")[-1][2:6] == ("QUEUE_TYPE", "root.a", "", "leaf queue: true")
 
 
+def quota(most: str) -> str:
+    leaf = "{name: a, properties: {quota.preemption.delay: 1s}, resources: {max: {vcore: %s}}}"
+    head = "{name: default, preemption: {quotapreemptionenabled: true},"
+    return config_of(leaf % most).replace("{name: default,", head)
+
+
+def test_a_quota_that_is_enforced():
+    system = one_running(quota("5"))
+    system.asks("app", ["k2"], ONE)
+    system.send(UpdateConfiguration(quota("1")))
+    before = len(records(system))
+    system.fire_own("quota")
+    told = "Preempted by Quota change enforcement process in root.a"
+    summary = (
+        "Quota Preemption results summary: preemptable resources: map[vcore:1000], claimed "
+        "resources: map[pods:1 vcore:1000], selected victims: 1, preempted victims: 1"
+    )
+    assert after(system, before) == [
+        ("REQUEST", "NONE", "DETAILS_NONE", "k1", "app", told, {}),
+        ("QUEUE", "SET", "QUEUE_PREEMPTION", "root.a", "", summary, {}),
+    ]
+
+
 def test_dynamic_queues():
     rules = ", placementrules: [{name: user, create: true, parent: {name: fixed, value: p, create: true}}]"
     text = config_of("{name: a}").removesuffix("}]") + rules + "}]"
@@ -473,11 +496,11 @@ def test_dynamic_queues():
     system.fire_own("cleaner")
     dynamic = [r for r in records(system, "QUEUE") if r[2] == "QUEUE_DYNAMIC"]
     assert [(r[1], r[3]) for r in dynamic] == [
-        ("ADD", "root.p.alice"),
         ("ADD", "root.p"),
+        ("ADD", "root.p.alice"),
         ("REMOVE", "root.p.alice"),
         ("REMOVE", "root.p"),
-    ] or sorted((r[1], r[3]) for r in dynamic[:2]) == [("ADD", "root.p"), ("ADD", "root.p.alice")]
+    ]
 
 
 # --- users and groups -----------------------------------------------------------------------------
@@ -539,6 +562,87 @@ def test_an_application_is_linked_by_a_reload_and_a_resize_moves_its_usage():
     ]
 
 
+# --- the table ------------------------------------------------------------------------------------
+
+ROWS = {
+    *(("APP", "ADD", detail) for detail in ("APP_NEW", "APP_REQUEST", "APP_ALLOC")),
+    *(
+        ("APP", "SET", f"APP_{state}")
+        for state in (
+            *("ACCEPTED", "RUNNING", "COMPLETING", "COMPLETED", "FAILING", "FAILED"),
+            *("REJECT", "RESUMING", "EXPIRED"),
+        )
+    ),
+    *(
+        ("APP", "REMOVE", detail)
+        for detail in (
+            *("REQUEST_CANCEL", "REQUEST_TIMEOUT", "DETAILS_NONE", "ALLOC_NODEREMOVED"),
+            *("ALLOC_CANCEL", "ALLOC_TIMEOUT", "ALLOC_PREEMPT", "ALLOC_REPLACED"),
+        )
+    ),
+    *(
+        ("APP", "NONE", f"APP_{can}_{by}")
+        for can in ("CANNOTRUN", "RUNNABLE")
+        for by in ("QUEUE", "QUOTA")
+    ),
+    ("NODE", "ADD", "DETAILS_NONE"),
+    ("NODE", "REMOVE", "NODE_DECOMISSION"),
+    ("NODE", "SET", "NODE_SCHEDULABLE"),
+    ("NODE", "SET", "NODE_CAPACITY"),
+    *(
+        (kind, change, detail)
+        for change in ("ADD", "REMOVE")
+        for kind, detail in (
+            ("NODE", "NODE_ALLOC"),
+            ("NODE", "NODE_RESERVATION"),
+            ("QUEUE", "QUEUE_DYNAMIC"),
+            ("QUEUE", "DETAILS_NONE"),
+            ("QUEUE", "QUEUE_APP"),
+            ("USERGROUP", "UG_USER_RESOURCE"),
+            ("USERGROUP", "UG_GROUP_RESOURCE"),
+        )
+    ),
+    *(
+        ("QUEUE", "SET", f"QUEUE_{detail}")
+        for detail in ("MAX", "GUARANTEED", "TYPE", "PREEMPTION")
+    ),
+    *(
+        ("USERGROUP", change, f"UG_{detail}")
+        for change in ("SET", "REMOVE")
+        for detail in ("USER_LIMIT", "GROUP_LIMIT", "APP_LINK")
+    ),
+}
+
+
+def test_every_row_of_the_table_is_walked_by_a_test_above(monkeypatch):
+    """The tests above, once more, with all that they read gathered: nothing of it lacks."""
+    seen: set[tuple[str, str, str]] = set()
+    read = records
+
+    def gather(system: System, *only: str) -> list[Record]:
+        seen.update(record[:3] for record in read(system))
+        return read(system, *only)
+
+    monkeypatch.setitem(globals(), "records", gather)
+    for story in (
+        *(test_a_life_in_order, test_a_life_within_one_batch_is_told_in_order_too),
+        *(test_a_rejected_application_is_new_rejected_and_in_no_queue, test_a_hard_gang_that_fails),
+        *(test_a_soft_gang_that_resumes, test_what_has_ended_expires_and_is_swept_out),
+        *(
+            test_an_ask_that_is_taken_back_and_one_that_is_changed,
+            test_a_placeholder_that_is_replaced,
+        ),
+        *(test_runnable_by_the_queue, test_runnable_by_the_quota_of_a_user, test_a_node_s_life),
+        *(test_a_node_goes_after_what_was_on_it, test_a_reservation, test_dynamic_queues),
+        *(test_queues_come_change_and_go, test_a_quota_that_is_enforced, test_users_and_groups),
+        test_limits_that_a_reload_changes_leaves_and_takes_away,
+    ):
+        story()
+    test_an_allocation_that_the_core_ends("PREEMPTED_BY_SCHEDULER")
+    assert ROWS - seen == set()
+    assert {row for row in seen - ROWS if row[0] != "REQUEST"} == set()
+
+
 # --- a snapshot, and several messages --------------------------------------------------------------
 
 
@@ -596,9 +700,6 @@ class Split(System):
     def send(self, message, *, epoch=None):
         before = len(self.answers)
         responses = Core.send(self, message, epoch=epoch)
-        from shared.messages.sections import split
-        from shared.messages.state import StateDelta
-
         parts = (part for item in self.answers[before:] for part in split(item, 5))
         for item in parts:
             if isinstance(item.message, StateDelta):
