@@ -8,7 +8,7 @@ it comes, asks, is accepted, gets its allocations, runs; what it had goes before
 or leaves. Nodes and queues come before, and go after, the applications on and in them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shared.messages.interface import TerminationType
@@ -61,9 +61,17 @@ def queue_events(
         )
 
     kind = _D.DETAILS_NONE if after.is_managed else _D.QUEUE_DYNAMIC
-    if before is None or after.removed:
-        yield event(_REMOVE if after.removed else _ADD, kind)
-        return
+    if before is None:
+        yield event(_ADD, kind)
+    if after.removed:
+        yield event(_REMOVE, kind)
+    elif before is not None:
+        yield from _queue_changes(before, after, event)
+
+
+def _queue_changes(
+    before: QueueState, after: QueueState, event: Callable[..., EventState]
+) -> Iterator[EventState]:
     if before.max_resource != after.max_resource:
         yield event(_SET, _D.QUEUE_MAX, amount=after.max_resource)
     if before.guaranteed_resource != after.guaranteed_resource:
@@ -84,10 +92,10 @@ def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Ite
         node = after.node_id
         return EventState(EventType.NODE, node, message, time_ns, change, detail, resource=resource)
 
-    if before is None and not after.removed:
+    if before is None:
         text = "Node added to the scheduler"
         yield event(_ADD, _D.DETAILS_NONE, text, after.capacity)
-    elif before is not None and not after.removed:
+    elif not after.removed:
         if before.schedulable is not after.schedulable:
             text = f"schedulable: {_go_bool(value=after.schedulable)}"
             yield event(_SET, _D.NODE_SCHEDULABLE, text)

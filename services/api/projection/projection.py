@@ -52,8 +52,6 @@ ASK_AGAIN_NS = seconds(10)
 RETENTION_NS = seconds(3 * 24 * 3600)  # contract section 3.1: terminatedTimeout
 SWEEP_NS = seconds(24 * 3600)
 Key = tuple[str, str]  # application id and submission
-
-
 _RESULTS = (("accepted", ApplicationState.ACCEPTED), ("rejected", ApplicationState.REJECTED))
 
 
@@ -178,10 +176,12 @@ class Projection:
         self.model.partition = partition
 
     def _on_queue(self, queue: QueueState) -> None:
-        before = self.model.queues.pop(queue.path, None)
+        before = self.model.queues.get(queue.path)
         if before is None and self._last is not None:
             before = self._last.queues.get(queue.path)
-        if not queue.removed:
+        if queue.removed:
+            self.model.queues.pop(queue.path, None)
+        else:
             self.model.queues[queue.path] = queue
         self._tell(queue_events(before, queue, self.model.time_ns), is_gone=queue.removed)
 
@@ -250,7 +250,7 @@ class Projection:
         group = before.group if before is not None else ""
         if before is None or states or summary.group != group:
             news = self._news_of(view)
-            news.is_new = before is None
+            news.is_new = news.is_new or before is None
             news.states += states
             news.group_before = group
             if before is not None:
@@ -303,6 +303,8 @@ class Projection:
 
     def _expire_one(self, view: ApplicationView, now_ns: int) -> None:
         summary = view.summary
+        if summary.state not in ENDED:  # another submission of its name has taken its place
+            return
         state = next_state(ApplicationState(summary.state), ApplicationEvent.EXPIRE)
         change = StateChange(now_ns, state)
         view.summary = replace(summary, state=state, state_log=(*summary.state_log, change))

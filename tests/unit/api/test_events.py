@@ -1,5 +1,6 @@
 """Every row of the table of events (contract 7.2), as /ws/v1/events/batch answers it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -226,6 +227,29 @@ def test_an_expired_application_stays_in_the_list_that_it_was_in():
         for state in ("active", "rejected", "completed")
     }
     assert listed == {"active": [], "rejected": ["bad"], "completed": ["good"]}
+
+
+def test_a_submission_whose_place_was_taken_expires_without_a_word():
+    """A replica that missed the end of an application learns of the next one of its name."""
+    system = one_running()
+    (view,) = system.model.applications.values()
+    again = replace(view.summary, submission="99", state="New", state_log=())
+    delta = StateDelta(time_ns=system.now_ns, applications=(again,))
+    projection = system.projection
+    projection.handle(envelope(delta, epoch=projection.epoch, seq=projection.seq + 1), 1)
+    ((name, _),) = system.model.ended
+    assert (name, view.summary.state) == ("app", "Running")
+    projection.handle(envelope(Heartbeat("t")), system.now_ns + RETENTION_NS)
+    projection.handle(envelope(Heartbeat("t")), system.now_ns + RETENTION_NS + SWEEP_NS)
+    assert system.model.ended == {}
+    assert "SET.APP_EXPIRED" not in of(system, "app")
+
+
+def test_what_comes_and_goes_within_one_batch_is_told_as_both():
+    system = System(config_of("{name: a}"))
+    created, gone = NodeAction.CREATE, NodeAction.DECOMISSION
+    system.update(nodes=(NodeInfo("n", created, {"vcore": 5}), NodeInfo("n", gone)))
+    assert of(system, "n") == ["ADD.DETAILS_NONE", "REMOVE.NODE_DECOMISSION"]
 
 
 def test_only_so_many_of_the_ended_wait_for_their_end(monkeypatch):
