@@ -284,10 +284,11 @@ class NodeTable:
 
     def would_take(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> bool:
         """Return whether a node would take a shape once some of its allocations are gone."""
-        room = dict(node.available)
-        for allocation in gone:
-            add_into(room, allocation.resource_per_alloc)
-        if not (fits_room(room, shape.resource) and self._is_open(node, shape)):
+        for name, value in shape.resource.items():
+            freed = sum(allocation.resource_per_alloc.get(name, 0) for allocation in gone)
+            if value > 0 and value > node.available.get(name, 0) + freed:
+                return False
+        if not self._is_open(node, shape):
             return False
         open_rows = self._open_rows(shape)
         if open_rows is None or open_rows[node.row]:

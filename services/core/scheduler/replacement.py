@@ -275,8 +275,9 @@ def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
         partition.free_node(swap.allocation)  # which must not stand in its own way
     shape = partition.present_shape(swap.ask)
     node = partition.nodes.nodes.get(swap.allocation.node_id)
-    if node is None or not partition.nodes.takes(node, shape):
-        node = partition.nodes.best(shape)
+    if node is not None and partition.nodes.takes(node, shape):
+        return swap.allocation
+    node = partition.nodes.best(shape)
     return None if node is None else replace(swap.allocation, node_id=node.node_id)
 
 
