@@ -199,6 +199,41 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         self.apps[name] = AddApplicationRequest(name, queue, ugi=UserGroupInformation(*user))
         self.tell(new_applications=(self.apps[name],))
 
+    @rule(
+        queue=st.sampled_from(["root.a", "root.b", "root.p.b"]),
+        user=st.sampled_from(USERS),
+        members=st.integers(1, 4),
+        resource=st.sampled_from(RESOURCES[:2]),
+        spare=st.sampled_from([{}, {"vcore": 1000, "memory": 300, "pods": 2}]),
+        data=st.data(),
+    )
+    def a_gang_on_a_node_of_its_size_gets_its_pods(
+        self, queue, user, members, resource, spare, data
+    ):
+        """They may be larger than the placeholders, and what then goes may go in any order."""
+        node, name = self.name("n"), self.name("gang")
+        self.nodes[node] = capacity = add(multiply(resource, members), spare)
+        labels = {"kubernetes.io/hostname": node, "zone": "z"}
+        self.tell(nodes=(NodeInfo(node, NodeAction.CREATE, capacity, labels=labels),))
+        request = AddApplicationRequest(
+            name,
+            queue,
+            ugi=UserGroupInformation(*user),
+            placeholder_ask=multiply(resource, members),
+        )
+        self.apps[name] = request
+        group = {"task_group_name": "tg"}
+        asks = [
+            AllocationAsk(f"{name}-ph{at}", name, resource, placeholder=True, **group)
+            for at in range(members)
+        ]
+        self.asked.update({ask.allocation_key: ask for ask in asks})
+        self.tell(new_applications=(request,), asks=tuple(asks))
+        sizes = data.draw(st.lists(st.sampled_from(REAL_RESOURCES), min_size=1, max_size=3))
+        reals = [AllocationAsk(self.name("real"), name, size, **group) for size in sizes]
+        self.asked.update({ask.allocation_key: ask for ask in reals})
+        self.tell(asks=tuple(reals))
+
     @precondition(lambda self: self.apps)
     @rule(
         data=st.data(),
