@@ -13,8 +13,10 @@ from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.proposals import Proposals
 from services.shim_adapter.records import Answer, ApplicationRecord
+from services.shim_adapter.refusals import check_command
+from services.shim_adapter.translation.bounds import bounded_seconds
 from services.shim_adapter.translation.manifests import TranslatedDocument, translate
-from services.shim_adapter.translation.task_groups import TaskGroupsError, placeholder_ask
+from services.shim_adapter.translation.task_groups import TaskGroupsError
 from shared.messages.commands import (
     ChangeNodes,
     CommandResult,
@@ -31,7 +33,15 @@ from shared.messages.commands import (
     SubmittedObject,
 )
 from shared.messages.envelope import CORE, Envelope, Outgoing, reply_address
-from shared.messages.interface import ConfigurationResult, UpdateConfiguration, UpdateResponse
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    ConfigurationResult,
+    RejectedAllocation,
+    RejectedApplication,
+    UpdateConfiguration,
+    UpdateResponse,
+)
 from shared.messages.protocol import SyncRequest
 from shared.model.units import seconds
 
@@ -114,6 +124,28 @@ class ShimMachine:
             self.world.forget_changes()
         return []
 
+    def set_aside(
+        self, envelope: Envelope, item: object, reason: str, now_ns: int
+    ) -> list[Outgoing]:
+        """Refuse what could not be sent to the core, as the core would, or answer who waits."""
+        refused: dict[str, tuple[object, ...]] = {}
+        match item:
+            case AddApplicationRequest():
+                refusal: object = RejectedApplication(item.application_id, reason)
+                refused["rejected_applications"] = (refusal,)
+            case AllocationAsk():
+                refusal = RejectedAllocation(item.allocation_key, item.application_id, reason)
+                refused["rejected_allocations"] = (refusal,)
+            case None if isinstance(envelope.message, SubmitResult):
+                answer = SubmitResult(refused=(RefusedDocument("", 0, "", reason),))
+                return _reply(envelope.reply_to, answer)
+            case None:
+                return _reply(envelope.reply_to, CommandResult(done=False, message=reason))
+            case _:
+                return []
+        response = UpdateResponse(**refused)  # type: ignore[arg-type]
+        return self._react(self.mirror.on_response(response, self.world.epoch), now_ns)
+
     def next_due_ns(self) -> int | None:
         """Return when the cluster will do something by itself, or None."""
         return self.cluster.next_due_ns() if self._has_announced else None
@@ -195,6 +227,7 @@ class ShimMachine:
     ) -> list[Outgoing]:
         """Carry a command out and answer whoever sent it, also when it is refused."""
         try:
+            check_command(envelope.message)
             outgoing = command(envelope, now_ns)
             answer = CommandResult(done=True)
         except (CommandRefusedError, TaskGroupsError) as error:
@@ -227,7 +260,7 @@ class ShimMachine:
                 f"adding application {wanted.application_id} to partition default, "
                 "but application already existed"
             )
-        placeholder_ask(wanted.task_groups)
+        timeout = bounded_seconds("the placeholder timeout", wanted.placeholder_timeout_seconds)
         application = ApplicationRecord(
             application_id=wanted.application_id,
             submission=self.world.next_submission(),
@@ -237,11 +270,12 @@ class ShimMachine:
             groups=wanted.groups,
             tags={**self.world.namespace_tags.get(wanted.namespace, {}), **wanted.tags},
             style=wanted.style,
-            placeholder_timeout_seconds=wanted.placeholder_timeout_seconds,
+            placeholder_timeout_seconds=timeout[0],
             execution_timeout_seconds=wanted.execution_timeout_seconds,
             task_groups=wanted.task_groups,
             created_ns=now_ns,
             is_announced=True,
+            message=timeout[1],
         )
         self.world.add_application(application)
         return self._react(self.mirror.on_application(application), now_ns)

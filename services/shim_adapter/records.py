@@ -11,6 +11,7 @@ from enum import StrEnum
 from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
 from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI
 
 
 class PodPhase(StrEnum):
@@ -165,5 +166,6 @@ class ApplicationRecord:
 
     @property
     def placeholder_timeout_ms(self) -> int:
-        """Return how long the placeholders may wait for each other."""
-        return self.placeholder_timeout_seconds * 1000 or DEFAULT_PLACEHOLDER_TIMEOUT_MS
+        """Return how long the placeholders may wait for each other, whatever was written down."""
+        stated_ms = max(0, self.placeholder_timeout_seconds) * 1000
+        return min(stated_ms, MAX_DURATION_NS // NANOS_PER_MILLI) or DEFAULT_PLACEHOLDER_TIMEOUT_MS

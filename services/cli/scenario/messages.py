@@ -8,6 +8,7 @@ from services.cli.scenario.schema import (
     SubmitStep,
     TaskGroupEntry,
 )
+from services.shim_adapter.translation.bounds import MAX_SECONDS
 from shared.messages.commands import (
     NodeSpec,
     PlaceForeignPods,
@@ -18,6 +19,7 @@ from shared.messages.commands import (
 )
 from shared.messages.constraints import Taint
 from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
+from shared.model.numbers import parse_int64
 from shared.model.resources import PODS
 from shared.model.units import NANOS_PER_SECOND
 
@@ -34,10 +36,15 @@ def application(step: SubmitStep) -> SubmitApplication:
         groups=tuple(step.groups),
         tags=step.tags,
         style=step.style,
-        placeholder_timeout_seconds=step.placeholderTimeoutInSeconds,
-        execution_timeout_seconds=step.executionTimeoutInSeconds,
+        placeholder_timeout_seconds=_int64(step.placeholderTimeoutInSeconds),
+        execution_timeout_seconds=_int64(step.executionTimeoutInSeconds),
         task_groups=tuple(_task_group(group) for group in step.taskGroups),
     )
+
+
+def _int64(stated: int) -> int:
+    """Return a timeout as YuniKorn reads one: what is no int64 is 0, the default."""
+    return parse_int64(str(stated)) or 0
 
 
 def pods(step: PodsStep, submitted: SubmitStep | None) -> SubmitPods:
@@ -56,7 +63,7 @@ def pods(step: PodsStep, submitted: SubmitStep | None) -> SubmitPods:
                 groups=tuple(known.groups),
                 task_group_name=step.taskGroup,
                 priority=step.priority,
-                run_ns=round(step.runSeconds * NANOS_PER_SECOND),
+                run_ns=round(min(step.runSeconds, MAX_SECONDS) * NANOS_PER_SECOND),
                 constraints=step.constraints(),
                 labels=step.labels,
                 allow_preempt_self=step.allowPreemption,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
+from services.shim_adapter.translation.bounds import MAX_SECONDS
 from services.shim_adapter.translation.task_groups import placeholder_ask
 from shared.messages import conversions
 from shared.messages.constraints import Constraints
@@ -55,7 +56,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         queue_name=application.queue_name,
         ugi=UserGroupInformation(application.user, application.groups),
         tags={"namespace": application.namespace, **application.tags},
-        execution_timeout_milli_seconds=application.execution_timeout_seconds * 1000,
+        execution_timeout_milli_seconds=_milliseconds(application.execution_timeout_seconds),
         placeholder_timeout_milli_seconds=application.placeholder_timeout_ms,
         placeholder_ask=placeholder_ask(groups),
         gang_scheduling_style=application.style,
@@ -66,6 +67,11 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         execution_start_ns=application.execution_start_ns,
         submission=application.submission,
     )
+
+
+def _milliseconds(seconds: int) -> int:
+    """Return a timeout as the interface has it, whatever a record holds."""
+    return max(0, min(seconds, MAX_SECONDS)) * 1000
 
 
 def foreign_allocation(pod: PodRecord) -> Allocation:
@@ -111,7 +117,7 @@ def ask_of(pod: PodRecord, *, originator: bool) -> AllocationAsk:
         task_group_name=spec.task_group_name,
         placeholder=spec.placeholder,
         originator=originator,
-        exec_timeout_milli_seconds=spec.execution_timeout_seconds * 1000,
+        exec_timeout_milli_seconds=_milliseconds(spec.execution_timeout_seconds),
         create_time_ns=pod.created_ns,
         allocation_tags=_tags(pod),
         constraints=_constraints(pod),

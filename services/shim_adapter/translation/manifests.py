@@ -5,7 +5,6 @@ Priority classes, training runtimes, PodGroups and namespaces are taken in for t
 come with them.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +32,8 @@ from services.shim_adapter.translation.workloads.replicas import (
 )
 from services.shim_adapter.translation.workloads.trainer import RUNTIME_KINDS
 from shared.messages.commands import ManifestDocument, PodSpec
+from shared.model.numbers import INT32
+from shared.model.texts import JsonError, load_json
 
 # In a simulated cluster nobody else would run a pod: those of other batch schedulers are taken too,
 # and those that name none, as YuniKorn's admission controller would have them.
@@ -68,7 +69,9 @@ def translate(
     bodies: list[tuple[ManifestDocument, dict[str, Any]]] = []
     for document in documents:
         try:
-            bodies.append((document, mapping(json.loads(document.body), "")))
+            bodies.append((document, mapping(load_json(document.body), "")))
+        except JsonError as error:
+            result.refused.append((document, ManifestError("", str(error))))
         except ManifestError as error:
             result.refused.append((document, error))
     submission = Submission(nodes, _runtimes(bodies), _gangs(bodies))
@@ -93,8 +96,10 @@ def _document(
     mapping(metadata.get("labels") or {}, "metadata.labels")
     annotations = mapping(metadata.get("annotations") or {}, "metadata.annotations")
     if kind == "PriorityClass":
-        if type(body.get("value")) is not int:
-            raise ManifestError("value", "a PriorityClass needs a whole number")
+        if not _has_priority(body):
+            raise ManifestError(
+                "value", f"a PriorityClass needs a 32-bit whole number, found {body.get('value')!r}"
+            )
     elif kind == "Namespace":
         return TranslatedDocument(document, kind, name, namespace_tags=namespace_tags(annotations))
     elif kind == "PodGroup":
@@ -147,8 +152,12 @@ def _priority_classes(bodies: Bodies) -> dict[str, PriorityClass]:
     return {
         name: priority_class(body)
         for name, body in _of_kind(bodies, "PriorityClass")
-        if type(body.get("value")) is int
+        if _has_priority(body)
     }
+
+
+def _has_priority(body: Mapping[str, Any]) -> bool:
+    return type(body.get("value")) is int and body["value"] in INT32
 
 
 def priority_class(body: Mapping[str, Any]) -> PriorityClass:

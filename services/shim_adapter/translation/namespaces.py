@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from shared.model.numbers import parse_int64
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import Resource, is_negative
+from shared.model.texts import load_json
 
 _PREFIX = "yunikorn.apache.org/"
 PARENT_QUEUE = f"{_PREFIX}parentqueue"
@@ -19,6 +21,9 @@ _OLD_QUOTA = {
     f"{_PREFIX}namespace.max.cpu": "cpu",
     f"{_PREFIX}namespace.max.memory": "memory",
 }
+# They go with every application of the namespace. The core refuses a queue long before that.
+_LONGEST_QUOTA = 8 * 1024
+_LONGEST_QUEUE = 1024
 
 
 def namespace_tags(annotations: Mapping[str, Any]) -> dict[str, str]:
@@ -34,10 +39,10 @@ def namespace_tags(annotations: Mapping[str, Any]) -> dict[str, str]:
             tags[name] = _as_tag(resource)
     parent = annotations.get(PARENT_QUEUE)
     if parent:
-        tags["namespace.parentqueue"] = str(parent)
-    most = str(annotations.get(MAX_APPS, ""))
-    if most.isascii() and most.isdecimal():
-        tags["namespace.resourcemaxapps"] = most
+        tags["namespace.parentqueue"] = str(parent)[:_LONGEST_QUEUE]
+    most = parse_int64(str(annotations.get(MAX_APPS, "")))
+    if most is not None and most >= 0:
+        tags["namespace.resourcemaxapps"] = str(most)
     return tags
 
 
@@ -50,11 +55,11 @@ def namespace_quota(annotations: Mapping[str, Any]) -> Resource | None:
 
 
 def _amounts(text: Any) -> Resource | None:
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_QUOTA:
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = load_json(text)
+    except ValueError:
         return None
     return _resource(value) if isinstance(value, dict) else None
 

@@ -3,11 +3,11 @@
 Source: contract sections 2.1 to 2.7. A pod of another scheduler is refused with a sentence.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.shim_adapter.translation.bounds import MAX_SECONDS, check_pod
 from services.shim_adapter.translation.constraints import DAEMON_SET, parse_constraints, texts
 from services.shim_adapter.translation.errors import MAX_TEXT, ManifestError
 from services.shim_adapter.translation.task_groups import (
@@ -17,8 +17,10 @@ from services.shim_adapter.translation.task_groups import (
     TaskGroupsError,
     parse_policy_parameters,
     parse_task_groups,
+    policy_error,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.numbers import INT32, parse_int64
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import (
     PODS,
@@ -28,6 +30,7 @@ from shared.model.resources import (
     overflows,
     without_zeros,
 )
+from shared.model.texts import load_json
 from shared.model.units import seconds
 
 SCHEDULER_NAMES = ("yunikorn", "muster")
@@ -39,7 +42,6 @@ MAX_LABEL = 63
 MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
 MAX_ANNOTATIONS = 256 * 1024
 MAX_APPLICATION_ID = 63
-_INT32 = range(-(2**31), 2**31)
 _APP_ID_SOURCES = (
     ("labels", "yunikorn.apache.org/app-id"),
     ("annotations", "yunikorn.apache.org/app-id"),
@@ -98,13 +100,13 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     annotations = texts(metadata.get("annotations"), f"{where}metadata.annotations")
     _check_sizes(labels, annotations, where)
     namespace = str(metadata.get("namespace") or "default")
-    groups, groups_error = _task_groups(annotations)
+    groups, gang_error = _task_groups(annotations)
     timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
     user, user_groups = _user(annotations)
     priority_class = str(spec.get("priorityClassName") or "")
     known = reading.classes.get(priority_class)
     allowed = known.allow_preemption if known is not None else "true"
-    return PodSpec(
+    pod = PodSpec(
         name=name,
         application_id=_application_id(labels, annotations, namespace, reading.application_id),
         queue_name=_first(_QUEUE_SOURCES, labels, annotations) or reading.queue,
@@ -121,7 +123,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         labels=labels,
         annotations=annotations,
         task_groups=groups,
-        task_groups_error=groups_error,
+        task_groups_error=gang_error,
         style=style,
         placeholder_timeout_seconds=timeout_seconds,
         allow_preempt_self=annotations.get(ALLOW_PREEMPTION, allowed).lower() != "false",
@@ -129,6 +131,8 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         priority_class=priority_class,
         pull_secrets=_pull_secrets(spec, where),
     )
+    check_pod(pod, f"{where}spec")
+    return pod
 
 
 def mapping(value: Any, where: str) -> dict[str, Any]:
@@ -166,10 +170,12 @@ def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str
 
 
 def _task_groups(annotations: dict[str, str]) -> tuple[tuple[TaskGroupSpec, ...], str]:
+    """Return the task groups, and what of the gang is not as its annotations say ("": all is)."""
+    bounded = policy_error(annotations.get(POLICY_PARAMETERS, ""))
     try:
-        return parse_task_groups(annotations.get(TASK_GROUPS, "")), ""
+        return parse_task_groups(annotations.get(TASK_GROUPS, "")), bounded
     except TaskGroupsError as error:
-        return (), str(error)[:MAX_TEXT]
+        return (), "; ".join(filter(None, (str(error)[:MAX_TEXT], bounded)))
 
 
 def _first(
@@ -188,10 +194,10 @@ def _application_id(
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
     try:
-        info = json.loads(annotations.get(USER_INFO, "{}"))
+        info = load_json(annotations.get(USER_INFO, "{}"))
         user = info.get("user") or "nobody"
         groups = tuple(str(group) for group in info.get("groups") or ())
-    except (ValueError, AttributeError, TypeError, RecursionError):
+    except (ValueError, AttributeError, TypeError):
         return "nobody", ()
     return (str(user), groups) if user != "nobody" else ("nobody", ())
 
@@ -200,7 +206,7 @@ def _priority(spec: dict[str, Any], where: str, default: int) -> int:
     value = spec.get("priority")
     if value is None:
         return default
-    if type(value) is not int or value not in _INT32:
+    if type(value) is not int or value not in INT32:
         raise ManifestError(f"{where}spec.priority", f"a 32-bit whole number, found {value!r}")
     return value
 
@@ -315,15 +321,19 @@ def _run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str, defau
     """
     stated = annotations.get(RUN_SECONDS)
     if stated is not None:
-        if not (stated.isascii() and stated.isdecimal()):
+        run_seconds = parse_int64(stated)
+        if run_seconds is None or not 0 <= run_seconds <= MAX_SECONDS:
             raise ManifestError(
                 f"{where}metadata.annotations[{RUN_SECONDS}]",
-                f"a whole number of seconds, found {stated!r}",
+                f"a whole number of seconds up to {MAX_SECONDS}, found {stated!r}",
             )
-        return seconds(int(stated))
+        return seconds(run_seconds)
     for _, container in _containers(spec, "containers", f"{where}spec"):
         words = [*(container.get("command") or []), *(container.get("args") or [])]
         match words:
             case ["sleep", duration] if str(duration).isdecimal():
-                return seconds(int(duration))
+                run_seconds = parse_int64(str(duration))
+                return seconds(
+                    MAX_SECONDS if run_seconds is None else min(run_seconds, MAX_SECONDS)
+                )
     return default_ns

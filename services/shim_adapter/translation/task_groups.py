@@ -4,14 +4,19 @@ A task-groups value that does not hold does not fail the pod: the application go
 gang, and an event says why (contract section 2.5; cases K-07, K-08).
 """
 
-import json
 from functools import lru_cache
 from typing import Any
 
+from services.shim_adapter.translation.bounds import (
+    MAX_GANG_MEMBERS,
+    bounded_seconds,
+    check_group,
+)
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.constraints import Constraints
+from shared.model.numbers import parse_int64
 from shared.model.quantity import QuantityError, parse_pod_quantity
 from shared.model.resources import (
     PODS,
@@ -21,12 +26,14 @@ from shared.model.resources import (
     multiply,
     overflows,
 )
+from shared.model.texts import JsonError, load_json
 
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
 TASK_GROUP_NAME = "yunikorn.apache.org/task-group-name"
 POLICY_PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
 MAX_MEMBERS = 2**31 - 1
 MAX_TASK_GROUPS = 1_000
+_TIMEOUT = "placeholderTimeoutInSeconds"
 
 
 class TaskGroupsError(ValueError):
@@ -39,8 +46,8 @@ def parse_task_groups(annotation: str) -> tuple[TaskGroupSpec, ...]:
     if not annotation.strip():
         return ()
     try:
-        value = json.loads(annotation)
-    except (ValueError, RecursionError) as error:
+        value = load_json(annotation)
+    except JsonError as error:
         raise TaskGroupsError(f"not JSON: {error}") from error
     if not isinstance(value, list):
         raise TaskGroupsError(f"a list was expected, found {type(value).__name__}")
@@ -50,8 +57,21 @@ def parse_task_groups(annotation: str) -> tuple[TaskGroupSpec, ...]:
     names = [group.name for group in groups]
     if len(set(names)) != len(names):
         raise TaskGroupsError(f"a task group name is used twice: {names}")
-    placeholder_ask(groups)
+    check_gang(groups)
     return groups
+
+
+def check_gang(groups: tuple[TaskGroupSpec, ...]) -> None:
+    """Refuse groups that are too large, one by one or together. Raises TaskGroupsError."""
+    placeholder_ask(groups)
+    members = sum(group.min_member for group in groups)
+    if members > MAX_GANG_MEMBERS:
+        raise TaskGroupsError(f"{members} members in all, at most {MAX_GANG_MEMBERS}")
+    for group in groups:
+        try:
+            check_group(group)
+        except ManifestError as error:
+            raise TaskGroupsError(str(error)) from error
 
 
 def placeholder_ask(groups: tuple[TaskGroupSpec, ...]) -> Resource:
@@ -149,16 +169,24 @@ def parse_policy_parameters(annotation: str) -> tuple[int, str]:
     """Return the placeholder timeout in seconds (0: the default) and the gang style.
 
     Items are separated by one space; those without exactly one ``=`` are skipped, unknown styles
-    are Soft, a timeout that is no whole number is 0 (contract section 2.5).
+    are Soft, a timeout that is no int64 is 0 (contract section 2.5), a longer one than 100 years
+    is those (``policy_error`` says so).
     """
-    timeout_seconds, style = 0, "Soft"
-    for item in annotation.split(" "):
-        parts = item.split("=")
-        if len(parts) != 2:  # noqa: PLR2004 - a key and a value
-            continue
-        key, value = parts
-        if key == "placeholderTimeoutInSeconds":
-            timeout_seconds = int(value) if value.isascii() and value.isdecimal() else 0
-        elif key == "gangSchedulingStyle":
-            style = value if value in ("Soft", "Hard") else "Soft"
-    return timeout_seconds, style
+    parameters = _parameters(annotation)
+    timeout_seconds, _ = bounded_seconds(_TIMEOUT, _timeout(parameters))
+    style = parameters.get("gangSchedulingStyle", "Soft")
+    return timeout_seconds, style if style in ("Soft", "Hard") else "Soft"
+
+
+def policy_error(annotation: str) -> str:
+    """Return what is not done as the policy parameters say, in a sentence ("": nothing)."""
+    return bounded_seconds(_TIMEOUT, _timeout(_parameters(annotation)))[1]
+
+
+def _timeout(parameters: dict[str, str]) -> int:
+    return max(0, parse_int64(parameters.get(_TIMEOUT, "")) or 0)
+
+
+def _parameters(annotation: str) -> dict[str, str]:
+    items = (item.split("=") for item in annotation.split(" "))
+    return {parts[0]: parts[1] for parts in items if len(parts) == 2}  # noqa: PLR2004 - key, value

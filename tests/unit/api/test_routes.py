@@ -7,12 +7,13 @@ import httpx
 import pytest
 
 from services.api.documents import DocumentsError, read_documents
+from services.api.machine import UnsendableError
 from services.api.replica import Replica
 from services.api.routes import make_app
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.messages.commands import PlaceForeignPods, PodSpec
+from shared.messages.commands import DeleteApplication, PlaceForeignPods, PodSpec
 from shared.runtime.clock import SystemClock
 from tests.builders import config_of
 
@@ -354,3 +355,56 @@ async def test_the_state_dump_has_everything_the_foreign_pods_among_it(system):
     assert dump["partitions"][0]["totalNodes"] == 2
     moved = await system.get("/ws/v1/fullstatedump")
     assert (moved.status_code, moved.headers["location"]) == (301, "/debug/fullstatedump")
+
+
+POD = """
+kind: Pod
+metadata: {name: p, labels: {applicationId: app, queue: root.a}%s}
+spec: {schedulerName: yunikorn, containers: [{}]%s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (POD % ("", ", priority: 2147483648"), 422, "a 32-bit whole number, found 2147483648"),
+        (POD % ("", ", priority: " + "9" * 5000), 400, "cannot be read"),
+        (POD % ("", ", date: 2001-99-99"), 400, "a value cannot be read: month must be in 1..12"),
+        (POD % (', note: "\\ud800"', ""), 400, "invalid Unicode character"),
+        (POD % (', annotations: {muster.io/run-seconds: "%s"}' % ("9" * 30), ""), 422, "up to"),
+        (POD % (', annotations: {muster.io/run-seconds: "10000000000"}', ""), 422, "up to"),
+        (json.dumps({"kind": "PriorityClass", "metadata": {"name": "c"}, "value": 2**31}), 422, "32-bit"),
+    ],
+)  # fmt: skip
+async def test_what_no_message_holds_is_answered_with_a_sentence(system, body, status, message):
+    answer = await system.post("/v1/manifests", content=body.encode())
+    assert (answer.status_code, message in answer.text) == (status, True), answer.text
+    assert (await system.post("/v1/manifests", content=GANG.encode())).status_code == 200
+
+
+@pytest.mark.parametrize("length", [256, 4_000, 20_000])
+async def test_a_name_longer_than_a_message_s_property_is_no_trouble(system, length):
+    answer = await system.delete("/v1/applications/" + "n" * length)
+    assert answer.status_code == 404
+    assert (await system.post("/v1/manifests", content=GANG.encode())).status_code == 200
+
+
+async def test_a_request_that_cannot_be_sent_is_answered_at_once(system):
+    with pytest.raises(UnsendableError, match="surrogates not allowed"):
+        await system.cluster.ask(DeleteApplication("\ud800"))
+    assert (await system.post("/v1/manifests", content=GANG.encode())).status_code == 200
+
+
+async def test_sums_beyond_int64_freeze_no_answer(system):
+    pod = POD.replace("name: p", "name: p%d").replace(
+        "{}]", "{resources: {requests: {memory: 4Ei}}}]"
+    )
+    for at in range(6):
+        body = (pod % (at, "", "")).encode()
+        assert (await system.post("/v1/manifests", content=body)).status_code == 200
+    path = "/ws/v1/partition/default/queue/root.a"
+    info = await until(
+        system, path, lambda value: value.get("pendingResource", {}).get("pods") == 6
+    )
+    assert info["pendingResource"]["memory"] == 2**63 - 1
+    assert not system.broker.dead_letters

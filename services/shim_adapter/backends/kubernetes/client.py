@@ -73,7 +73,7 @@ class ApiClient:
         async with self._slots:
             await self._hold()
             headers = self._headers(content_type)
-            data = None if body is None else orjson.dumps(body)
+            data = None if body is None else _written(body)
             try:
                 async with self._open().request(
                     method,
@@ -147,6 +147,13 @@ class ApiClient:
             until = asyncio.get_running_loop().time() + min(int(after), LONGEST_HOLD_SECONDS)
             self._held_until = max(self._held_until, until)
         return ApiServerError(response.status, reason, message)
+
+
+def _written(body: Any) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:  # a number beyond 64 bits, half a character
+        raise ApiServerError(HTTPStatus.BAD_REQUEST, "", f"cannot be sent: {error}") from error
 
 
 def _parsed(data: bytes) -> Any:

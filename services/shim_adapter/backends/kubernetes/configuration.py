@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions
+from shared.model.numbers import parse_int64
 
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
 MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
@@ -80,5 +81,5 @@ class Configuration:
         )
 
     def _number(self, key: str) -> int | None:
-        text = self._get(key, "")
-        return int(text) if text.isascii() and text.isdecimal() else None
+        value = parse_int64(self._get(key, ""))
+        return value if value is not None and value >= 0 else None

@@ -32,6 +32,7 @@ from services.shim_adapter.translation.task_groups import (
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
+from shared.model.numbers import INT32, saturated
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import PODS, Resource
 from shared.model.units import NANOS_PER_SECOND
@@ -71,7 +72,7 @@ def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str],
     """Return what is to be known of a pod, whatever is wrong with it."""
     try:
         return _view(raw, reading, is_known)
-    except (AttributeError, TypeError, KeyError, ValueError) as error:
+    except (AttributeError, TypeError, KeyError, ValueError, ArithmeticError) as error:
         return _unreadable(raw, f"it cannot be read: {error!r}")
 
 
@@ -178,7 +179,7 @@ def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
         application_id="",
         resource=view.resource,
         namespace=view.namespace,
-        priority=int(spec.get("priority") or 0),
+        priority=max(INT32.start, min(INT32.stop - 1, int(spec.get("priority") or 0))),
         constraints=_repelling(spec),
         labels=metadata.get("labels") or {},
         foreign=FOREIGN_STATIC if is_static else FOREIGN_DEFAULT,
@@ -209,10 +210,7 @@ def _repelling(spec: Mapping[str, Any]) -> Constraints:
 def node_record(raw: Mapping[str, Any]) -> NodeRecord:
     """Return a node: its allocatable, labels, taints and whether it is cordoned."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
-    try:
-        capacity = pod_resources((raw.get("status") or {}).get("allocatable") or {})
-    except QuantityError:
-        capacity = {}
+    capacity = _readable((raw.get("status") or {}).get("allocatable") or {})
     taints = tuple(
         Taint(taint["key"], taint.get("value") or "", taint.get("effect") or "")
         for taint in spec.get("taints") or ()
@@ -220,6 +218,17 @@ def node_record(raw: Mapping[str, Any]) -> NodeRecord:
     )
     labels = metadata.get("labels") or {}
     return NodeRecord(metadata["name"], capacity, labels, taints, bool(spec.get("unschedulable")))
+
+
+def _readable(amounts: Mapping[str, Any]) -> Resource:
+    """Return a node's amounts; one that cannot be read, or counted, leaves out itself alone."""
+    capacity: Resource = {}
+    for name, amount in amounts.items():
+        try:
+            capacity |= pod_resources({name: amount})
+        except QuantityError:
+            continue
+    return capacity
 
 
 def config_data(raw: Mapping[str, Any]) -> dict[str, str]:
@@ -244,7 +253,7 @@ def time_ns(text: str | None) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return 0
-    return int(moment.timestamp()) * NANOS_PER_SECOND
+    return max(0, saturated(int(moment.timestamp()) * NANOS_PER_SECOND))
 
 
 def _is_marked(status: Mapping[str, Any]) -> bool:

@@ -2,13 +2,19 @@
 
 A batch of changes is one transaction, committed before anything that follows from it is said.
 Records are kept as msgpack maps with the wire's own names.
+
+One that cannot be read, or written, is left out by itself: it stays in the file as it is, and the
+log says which and why. A number that is larger than is taken today is brought to what is.
 """
 
+import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
+import structlog
 
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
@@ -19,6 +25,12 @@ from services.shim_adapter.records import (
     Proposal,
 )
 from shared.bus.codec import record_from_plain, record_to_plain
+from shared.bus.errors import PoisonError
+from shared.model.numbers import saturated
+
+T = TypeVar("T")
+_BEYOND_INT64 = re.compile(rb"\xcf[\x80-\xff]")  # as msgpack writes such a number
+log = structlog.get_logger("muster.shim_adapter")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS nodes (id TEXT PRIMARY KEY, record BLOB NOT NULL);
@@ -60,15 +72,15 @@ class ClusterStore:
         }
         settings = meta.get("schedulerSettings", {})
         world.scheduler_settings = {str(key): str(value) for key, value in settings.items()}
-        for name, value in self._rows("nodes"):
-            world.nodes[name] = record_from_plain(NodeRecord, value)
-        for _, value in self._rows("applications"):
-            world.add_application(record_from_plain(ApplicationRecord, value))
-        pods = [record_from_plain(PodRecord, value) for _, value in self._rows("pods")]
+        for name, node in self._records("nodes", NodeRecord):
+            world.nodes[name] = node
+        for _, application in self._records("applications", ApplicationRecord):
+            world.add_application(application)
+        pods = [pod for _, pod in self._records("pods", PodRecord)]
         for pod in sorted(pods, key=lambda pod: pod.sequence):
             world.add_pod(pod)
-        for message_id, value in self._rows("answers"):
-            world.remember(message_id, record_from_plain(Answer, value))
+        for message_id, answer in self._records("answers", Answer):
+            world.remember(message_id, answer)
         world.forget_changes()
         return world
 
@@ -112,12 +124,23 @@ class ClusterStore:
 
     def _rows(self, table: str) -> list[tuple[str, Any]]:
         rows = self._db.execute(f"SELECT id, record FROM {table} ORDER BY rowid").fetchall()  # noqa: S608
-        return [(name, msgpack.unpackb(blob)) for name, blob in rows]
+        return [(name, _unpacked(blob)) for name, blob in rows]
+
+    def _records(self, table: str, cls: type[T]) -> Iterator[tuple[str, T]]:
+        for key, value in self._rows(table):
+            try:
+                yield key, record_from_plain(cls, value)
+            except PoisonError as error:
+                log.error("a record cannot be read", table=table, id=key, error=str(error))  # noqa: TRY400
 
     def _write(self, table: str, changed: dict[str, None], records: Any) -> None:
-        present = [
-            (key, msgpack.packb(record_to_plain(records[key]))) for key in changed if key in records
-        ]
+        present: list[tuple[str, bytes]] = []
+        for key in changed:
+            try:
+                if key in records:
+                    present.append((key, msgpack.packb(record_to_plain(records[key]))))
+            except (PoisonError, ValueError, OverflowError) as error:
+                log.error("a record cannot be written", table=table, id=key, error=ascii(error))  # noqa: TRY400
         self._put(table, present)
         absent = [(key,) for key in changed if key not in records]
         self._db.executemany(f"DELETE FROM {table} WHERE id = ?", absent)  # noqa: S608
@@ -125,3 +148,17 @@ class ClusterStore:
     def _put(self, table: str, rows: list[tuple[str, bytes]]) -> None:
         statement = f"INSERT OR REPLACE INTO {table} (id, record) VALUES (?, ?)"  # noqa: S608
         self._db.executemany(statement, rows)
+
+
+def _unpacked(blob: bytes) -> Any:
+    """Return what a record holds, in the numbers that are taken today."""
+    value = msgpack.unpackb(blob)
+    return _bounded(value) if _BEYOND_INT64.search(blob) else value
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _bounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_bounded(item) for item in value]
+    return saturated(value) if type(value) is int else value

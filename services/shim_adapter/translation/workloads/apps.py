@@ -22,6 +22,7 @@ from services.shim_adapter.translation.workloads.replicas import (
 )
 from shared.messages.constraints import Constraints, Taint
 from shared.messages.selectors import is_tolerated, selects
+from shared.model.numbers import parse_int64
 
 BATCH_MINIMUM = "kai.scheduler/batch-min-member"
 _TEMPLATE = "spec.template"
@@ -109,9 +110,10 @@ def _job(
     if stated is None:
         return Expansion((replicas,))
     place = f"metadata.annotations[{BATCH_MINIMUM}]"
-    if not (isinstance(stated, str) and stated.isdecimal()):
+    minimum = parse_int64(stated) if isinstance(stated, str) else None
+    if minimum is None or minimum < 0:
         raise ManifestError(place, f"a whole number as a text, found {stated!r}")
-    return Expansion(with_minimum([replicas], int(stated), place))
+    return Expansion(with_minimum([replicas], minimum, place))
 
 
 def _plain(workload: Workload, names: tuple[str, ...]) -> Expansion:

@@ -18,6 +18,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     text,
     whole,
 )
+from shared.model.numbers import parse_int64
 
 _MEMORY = re.compile(r"^([0-9]+)([kKmMgGtT]?)[bB]?$")
 _MIB = 1024 * 1024
@@ -89,7 +90,7 @@ def _pod(workload: Workload, role: dict[str, Any], where: str, *, is_jvm: bool) 
 
 def _bytes(value: str, where: str) -> int:
     match = _MEMORY.match(value)
-    if match is None:
+    if match is None or parse_int64(match.group(1)) is None:
         raise ManifestError(where, f"a size such as 512m or 4g was expected, found {value!r}")
     return int(match.group(1)) * _UNITS[match.group(2).lower()]
 

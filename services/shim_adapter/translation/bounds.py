@@ -1,0 +1,87 @@
+"""How much one pod, one task group or one application may hold of what goes with its messages.
+
+What is told of a pod goes to the core with its ask, with its allocation, and again at every
+recovery. An object as large as a cluster takes it would make a message of its own each time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from services.shim_adapter.translation.errors import ManifestError
+from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
+
+MAX_ITEM_BYTES = 32 * 1024
+MAX_SECONDS = MAX_DURATION_NS // NANOS_PER_SECOND
+MAX_GANG_MEMBERS = 100_000
+_NUMBER_BYTES = 9
+_OVERHEAD_BYTES = 3
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a value takes in a message, names of fields included."""
+    if isinstance(value, str):
+        return _OVERHEAD_BYTES + (len(value) if value.isascii() else len(value.encode()))
+    if isinstance(value, Mapping):
+        return _OVERHEAD_BYTES + sum(size_of(k) + size_of(v) for k, v in value.items())
+    if isinstance(value, tuple):
+        return _OVERHEAD_BYTES + sum(map(size_of, value))
+    if isinstance(value, int) or value is None:
+        return _NUMBER_BYTES
+    return sum(len(item.name) + size_of(getattr(value, item.name)) for item in fields(value))
+
+
+def check_pod(spec: PodSpec, where: str) -> None:
+    """Refuse a pod of which more is to be told than MAX_ITEM_BYTES. Raises ManifestError."""
+    _check(
+        {
+            "names": (spec.application_id, spec.queue_name, spec.task_group_name, spec.name),
+            "namespace": spec.namespace,
+            "user and groups": (spec.user, *spec.groups),
+            "requests": spec.resource,
+            "labels": spec.labels,
+            "affinity, selectors and tolerations": spec.constraints,
+            "imagePullSecrets": spec.pull_secrets,
+        },
+        where,
+    )
+
+
+def check_group(group: TaskGroupSpec) -> None:
+    """Refuse a task group whose placeholders would be too large. Raises ManifestError."""
+    _check(
+        {
+            "name": group.name,
+            "minResource": group.min_resource,
+            "labels": group.labels,
+            "affinity, selectors and tolerations": group.constraints,
+        },
+        f"taskGroup {group.name[: _NUMBER_BYTES * 7]!r}",
+    )
+
+
+def check_application(tags: Mapping[str, str], names: tuple[str, ...]) -> None:
+    """Refuse an application whose names and tags are too large. Raises ManifestError."""
+    _check({"names": names, "tags": tags}, "application")
+
+
+def _check(parts: Mapping[str, Any], where: str) -> None:
+    sizes = {name: size_of(value) for name, value in parts.items()}
+    total = sum(sizes.values())
+    if total > MAX_ITEM_BYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise ManifestError(
+            where,
+            f"what the scheduler is told of it takes {total} bytes, at most {MAX_ITEM_BYTES}; "
+            f"most of it are its {largest}: {sizes[largest]}",
+        )
+
+
+def bounded_seconds(name: str, stated: int) -> tuple[int, str]:
+    """Return a number of seconds, MAX_SECONDS at most, and the sentence if that bounded it."""
+    if stated <= MAX_SECONDS:
+        return stated, ""
+    return MAX_SECONDS, (
+        f"{name} {stated} is longer than 100 years: it is taken for {MAX_SECONDS} seconds"
+    )
