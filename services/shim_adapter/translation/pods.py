@@ -16,8 +16,8 @@ from services.shim_adapter.translation.task_groups import (
     TASK_GROUPS,
     TaskGroupsError,
     parse_policy_parameters,
-    parse_task_groups,
     policy_error,
+    task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.model.numbers import INT32, parse_int64
@@ -173,7 +173,7 @@ def _task_groups(annotations: dict[str, str]) -> tuple[tuple[TaskGroupSpec, ...]
     """Return the task groups, and what of the gang is not as its annotations say ("": all is)."""
     bounded = policy_error(annotations.get(POLICY_PARAMETERS, ""))
     try:
-        return parse_task_groups(annotations.get(TASK_GROUPS, "")), bounded
+        return task_groups_of(annotations.get(TASK_GROUPS, "")), bounded
     except TaskGroupsError as error:
         return (), "; ".join(filter(None, (str(error)[:MAX_TEXT], bounded)))
 

@@ -4,6 +4,7 @@ A task-groups value that does not hold does not fail the pod: the application go
 gang, and an event says why (contract section 2.5; cases K-07, K-08).
 """
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +42,13 @@ class TaskGroupsError(ValueError):
 
 
 @lru_cache(maxsize=256)  # all pods of an application carry the same text
+def task_groups_of(annotation: str) -> tuple[TaskGroupSpec, ...]:
+    """Return the task groups of an annotation that are not too large. Raises TaskGroupsError."""
+    groups = parse_task_groups(annotation)
+    check_gang(groups)
+    return groups
+
+
 def parse_task_groups(annotation: str) -> tuple[TaskGroupSpec, ...]:
     """Return the task groups of an annotation; an empty one has none. Raises TaskGroupsError."""
     if not annotation.strip():
@@ -57,16 +65,18 @@ def parse_task_groups(annotation: str) -> tuple[TaskGroupSpec, ...]:
     names = [group.name for group in groups]
     if len(set(names)) != len(names):
         raise TaskGroupsError(f"a task group name is used twice: {names}")
-    check_gang(groups)
+    placeholder_ask(groups)
     return groups
 
 
 def check_gang(groups: tuple[TaskGroupSpec, ...]) -> None:
-    """Refuse groups that are too large, one by one or together. Raises TaskGroupsError."""
+    """Refuse groups that hold, and are too large for us all the same. Raises TaskGroupsError."""
     placeholder_ask(groups)
     members = sum(group.min_member for group in groups)
     if members > MAX_GANG_MEMBERS:
-        raise TaskGroupsError(f"{members} members in all, at most {MAX_GANG_MEMBERS}")
+        raise TaskGroupsError(
+            f"{members} members in all, placeholders are made for at most {MAX_GANG_MEMBERS}"
+        )
     for group in groups:
         try:
             check_group(group)
