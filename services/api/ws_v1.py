@@ -20,7 +20,7 @@ from shared.messages.state import (
 )
 from shared.model.duration import go_duration
 from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG
-from shared.model.resources import Resource, ResourceView, without_zeros
+from shared.model.resources import Resource, ResourceView, bounded, without_zeros
 from shared.model.units import NANOS_PER_SECOND
 from shared.queueconfig import QueueConfigError, load_configuration
 
@@ -38,7 +38,8 @@ def pruned(answer: Answer, always: Iterable[str] = ()) -> Answer:
 
 def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
     """Return how much of the whole is used, in percent, for the types that are in both."""
-    return {name: part[name] * PERCENT // whole[name] for name in part if whole.get(name, 0) > 0}
+    shares = {name: part[name] * PERCENT // whole[name] for name in part if whole.get(name, 0) > 0}
+    return bounded(shares)
 
 
 def partition_info(model: Model) -> list[Answer]:

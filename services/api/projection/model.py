@@ -14,7 +14,7 @@ from shared.messages.state import (
     Waiting,
 )
 from shared.model.reasons import NODES_WOULD_HELP
-from shared.model.resources import Resource, smaller_of
+from shared.model.resources import Resource, bounded, smaller_of
 from shared.model.states import ENDED
 
 
@@ -78,7 +78,7 @@ class Model:
                 }
                 room = smaller_of(room, own)
             queue = self.queues.get(queue.parent)
-        return room
+        return bounded(room)
 
     def outstanding(self) -> list[AskState]:
         """Return the asks that more nodes would help: quota is there, and no node takes them.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 FAIR = "fair"
 BINPACKING = "binpacking"
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
+_LARGEST_WEIGHT = 1e100
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
@@ -77,6 +78,7 @@ class NodeTable:
         self.total: Resource = {}
         self.policy = FAIR
         self.weights: dict[str, float] = dict(DEFAULT_WEIGHTS)
+        self._scale = 1.0  # of the weights, so that their sums are numbers
         self._rows: list[Node] = []
         self._columns: dict[str, int] = {}
         self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64)
@@ -95,6 +97,8 @@ class NodeTable:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
         self.policy = policy
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
+        largest = max(self.weights.values())
+        self._scale = largest if largest > _LARGEST_WEIGHT else 1.0
         for node in self._rows:
             self.refresh(node)
 
@@ -203,8 +207,9 @@ class NodeTable:
         for name, weight in self.weights.items():
             total = node.capacity.get(name, 0)
             if weight and total > 0:
-                used += weight * (1.0 - node.available.get(name, 0) / total)
-                weight_sum += weight
+                scaled = weight / self._scale
+                used += scaled * (1.0 - node.available.get(name, 0) / total)
+                weight_sum += scaled
         usage = used / weight_sum if weight_sum else 0.0
         return usage if self.policy == FAIR else 1.0 - usage
 

@@ -2,8 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from services.core.scheduler.actions.sums import sum_of, summed
 from shared.bus import codec
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -147,6 +151,23 @@ def test_sums_of_nodes_users_and_foreign_pods_are_bounded_where_they_are_told():
     core.asks("app", ["z"], {"gpu": 1})
     assert "z" not in core.partition.applications["app"].allocations
     core.check()
+
+
+@pytest.mark.parametrize("policy", ["fair", "binpacking"])
+def test_weights_may_be_as_large_as_a_number_is(policy):
+    text = config_of("{name: default}").replace(
+        "queues: [{name: root",
+        f"nodesortpolicy: {{type: {policy}, resourceweights: {{vcore: 1.7e308, memory: 1.7e308}}}}, "
+        "queues: [{name: root",
+    )
+    core = Core(text)
+    for name in ("a", "b"):
+        core.node(name, vcore=9000, memory=9, pods=9)
+    core.application("app")
+    core.asks("app", ["k0", "k1"], {"vcore": 1})
+    nodes = [core.partition.applications["app"].allocations[key].node_id for key in ("k0", "k1")]
+    assert nodes == (["a", "b"] if policy == "fair" else ["a", "a"])
+    all_can_be_sent(core)
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -303,3 +324,39 @@ def test_what_could_not_be_sent_is_told_on_its_application():
     assert [a.message for a in delta.applications] == ["it is too large"]
     assert "set aside: it is too large" in delta.events[0].message
     core.scheduler.set_aside(None, None, "nobody's", core.now_ns)
+
+
+# --- the policy kai -----------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.integers(-(2**63), LARGEST), min_size=2, max_size=2), max_size=5))
+def test_sums_of_rows_are_exact(rows):
+    matrix = np.array(rows, dtype=np.int64).reshape(len(rows), 2)
+    assert list(summed(matrix)) == [sum(row[at] for row in rows) for at in (0, 1)]
+    assert list(sum_of(rows, 2)) == list(summed(matrix))
+
+
+def test_huge_nodes_and_gangs_are_no_trouble_to_the_policy_kai():
+    core = Core(
+        config_of("{name: a, resources: {guaranteed: {gpu: 1}}}", "{name: b}"),
+        settings=(("policy", "kai"),),
+    )
+    for name in ("n1", "n2", "n3"):
+        core.node(name, vcore=9000, pods=90, gpu=LARGEST)
+    core.application("holder", "root.b")
+    core.asks("holder", ["h1", "h2", "h3"], {"gpu": LARGEST, "vcore": 10})
+    core.application("needy", "root.a")
+    core.asks("needy", [f"k{n}" for n in range(4)], {"gpu": LARGEST, "vcore": 10})
+    for _ in range(3):
+        core.now_ns += 60_000_000_000
+        core.send(Heartbeat("t"))
+        if "preemption" in core.partition.timers:
+            core.fire_own("preemption")
+    all_can_be_sent(core)
+    released = [
+        item.allocation_key
+        for outgoing in core.answers
+        for item in getattr(outgoing.message, "released_allocations", ())
+    ]
+    assert released
+    core.check()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.actions.groups import Group
 from services.core.scheduler.actions.plugins import Plugins
+from services.core.scheduler.actions.sums import summed
 
 UNLIMITED = -1
 Amount = tuple[int, ...]
@@ -212,7 +213,7 @@ class Session:
         self.held_pairs: frozenset[frozenset[str]] = frozenset()  # jobs that may not take turns
         self.queues: list[Queue] = []
         self.jobs: list[Job] = []
-        self.total: Amount = tuple(int(value) for value in capacity.sum(axis=0))
+        self.total: Amount = tuple(summed(capacity))
         self.width = len(self.names)
         self._rows_of: dict[frozenset[str], NDArray[np.bool_]] = {}
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.core.scheduler.actions.capacity import may_take
 from services.core.scheduler.actions.ordering import (
@@ -36,6 +35,7 @@ from services.core.scheduler.actions.session import (
     request_of,
 )
 from services.core.scheduler.actions.statement import Statement
+from services.core.scheduler.actions.sums import Sums, sum_of, summed, sums
 
 MAX_SCENARIOS = 5_000
 
@@ -106,17 +106,17 @@ class _Freed:
 
     def __init__(self, session: Session, tasks: list[Task]) -> None:
         self.session = session
-        self.demand = np.array(request_of(tasks, session.width), dtype=np.int64)
+        self.demand = sums(request_of(tasks, session.width))
         self.smallest = np.array(tasks[-1].request, dtype=np.int64)
-        self.free = (session.idle + session.releasing).sum(axis=0)
-        self.by_node: dict[int, NDArray[np.int64]] = {}
-        self.total = np.zeros(session.width, dtype=np.int64)
+        self.free = summed(session.idle + session.releasing)
+        self.by_node: dict[int, Sums] = {}
+        self.total = sums([0] * session.width)
 
     def add(self, unit: Unit) -> list[int]:
         """Count a victim in; return the nodes that it is on."""
         for task in unit[1]:
-            request = np.array(task.request, dtype=np.int64)
-            at = self.by_node.setdefault(task.node, np.zeros(self.session.width, dtype=np.int64))
+            request = sums(task.request)
+            at = self.by_node.setdefault(task.node, sums([0] * self.session.width))
             at += request
             self.total += request
         return sorted({task.node for task in unit[1]})
@@ -127,7 +127,7 @@ class _Freed:
 
     def is_enough_on(self, nodes: list[int]) -> bool:
         """Return whether what some of the nodes give back, with all that is free, covers it."""
-        freed = np.sum([self.by_node[node] for node in nodes], axis=0)
+        freed = sum_of((self.by_node[node] for node in nodes), self.session.width)
         return bool((self.free + freed >= self.demand).all())
 
     def takes_one(self, node: int) -> bool:
@@ -179,7 +179,7 @@ def _could_ever_fit(session: Session, tasks: list[Task], victims: list[Job]) -> 
         for task in job.tasks:
             if is_placed(task):
                 room[task.node] += np.array(task.request, dtype=np.int64)
-    if not np.all(room.sum(axis=0) >= np.array(request_of(tasks, session.width))):
+    if not np.all(summed(room) >= sums(request_of(tasks, session.width))):
         return False
     return all(
         bool(np.any(np.all(room >= np.array(task.request, dtype=np.int64), axis=1)))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.actions.sums import sum_of, summed
+
 if TYPE_CHECKING:
     from services.core.scheduler.actions.session import Session, Task
 
@@ -104,8 +106,8 @@ def _holds(session: "Session", rows: Mask, tasks: "Sequence[Task]") -> bool:
     """Return whether rows could hold tasks: by their number if they are alike, else by the sum."""
     if len({task.request for task in tasks}) == 1:
         return int(_free(session, rows, tasks).sum()) >= len(tasks)
-    room = (session.idle + session.releasing)[rows].sum(axis=0)
-    return bool(np.all(room >= np.sum([task.request for task in tasks], axis=0)))
+    room = summed((session.idle + session.releasing)[rows])
+    return bool(np.all(room >= sum_of((task.request for task in tasks), session.width)))
 
 
 def _fullness(
