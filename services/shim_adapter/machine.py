@@ -347,8 +347,8 @@ class ShimMachine:
         ]
         outgoing: list[Outgoing] = []
         accepted: list[SubmittedObject] = []
-        for taken in translation.taken:
-            cause = f"{envelope.message_id}/{taken.document.source}/{taken.document.index}"
+        for number, taken in enumerate(translation.taken):
+            cause = f"{envelope.message_id}/{number}"  # items of a List share their index
             try:
                 news = self._people.create_pods(taken.pods, cause, now_ns)
             except CommandRefusedError as error:

@@ -408,3 +408,11 @@ async def test_sums_beyond_int64_freeze_no_answer(system):
     )
     assert info["pendingResource"]["memory"] == 2**63 - 1
     assert not system.broker.dead_letters
+
+
+async def test_the_items_of_a_list_are_pods_of_their_own(system):
+    pods = [{"kind": "Pod", "metadata": {"name": f"p{at}", "labels": {"applicationId": "app", "queue": "root.a"}},
+             "spec": {"schedulerName": "yunikorn", "containers": [{}]}} for at in range(3)]  # fmt: skip
+    body = json.dumps({"kind": "List", "items": pods}).encode()
+    assert len((await system.post("/v1/manifests", content=body)).json()["accepted"]) == 3
+    await until(system, "/v1/applications/app", lambda value: value.get("running") == 3)
