@@ -39,6 +39,7 @@ _IDENTITIES = {"allocation_key": 512, "timer_id": 1024}
 
 _MOST_BITS_SHOWN = 256
 _MOST_SHOWN = 300
+_ONLY_TEXTS = {str}
 
 
 @lru_cache(maxsize=1024)
@@ -94,6 +95,8 @@ def _plain(value: Any) -> Any:
                 _int64(amount)
         return dict(value)
     if isinstance(value, tuple | list):
+        if set(map(type, value)) == _ONLY_TEXTS:  # the values of an affinity are many at times
+            return list(value)
         return [_plain(item) for item in value]
     return {
         wire_name(item.name): _plain(getattr(value, item.name))

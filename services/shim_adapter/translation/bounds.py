@@ -26,6 +26,8 @@ def size_of(value: Any) -> int:
     if isinstance(value, Mapping):
         return _OVERHEAD_BYTES + sum(size_of(k) + size_of(v) for k, v in value.items())
     if isinstance(value, tuple):
+        if set(map(type, value)) == {str}:
+            return _OVERHEAD_BYTES * (len(value) + 1) + len("".join(value).encode())
         return _OVERHEAD_BYTES + sum(map(size_of, value))
     if isinstance(value, int) or value is None:
         return _NUMBER_BYTES
