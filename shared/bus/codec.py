@@ -90,18 +90,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        for amount in value.values():
-            if type(amount) is int:
-                _int64(amount)
-        return dict(value)
+        return _plain_map(value)
     if isinstance(value, tuple | list):
-        if set(map(type, value)) == _ONLY_TEXTS:  # the values of an affinity are many at times
-            return list(value)
-        return [_plain(item) for item in value]
+        # The values of an affinity are many at times.
+        return list(value) if set(map(type, value)) == _ONLY_TEXTS else [*map(_plain, value)]
     return {
         wire_name(item.name): _plain(getattr(value, item.name))
         for item in dataclasses.fields(value)
     }
+
+
+def _plain_map(value: Mapping[str, Any]) -> dict[str, Any]:
+    for amount in value.values():
+        if type(amount) is int:
+            _int64(amount)
+    return dict(value)
 
 
 def _int64(value: int) -> int:
