@@ -11,7 +11,11 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.model.numbers import INT64_MAX
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
+
 _PREFIX = "MUSTER_"
+_MAX_SECONDS = MAX_DURATION_NS // NANOS_PER_SECOND
 _CREDENTIALS = re.compile(r"//[^@/]*@")
 
 
@@ -42,11 +46,11 @@ class Settings(BaseSettings):
     state_dir: Path | None = None
     queues_file: Path | None = None
     simulated_nodes: int = Field(default=0, ge=0, le=100_000)
-    simulated_node_vcore_milli: int = Field(default=16_000, ge=1)
-    simulated_node_memory_bytes: int = Field(default=64 * 2**30, ge=1)
-    pod_run_seconds: int = Field(default=30, ge=0)
-    pod_start_delay_ms: int = Field(default=0, ge=0)
-    release_delay_ms: int = Field(default=0, ge=0)
+    simulated_node_vcore_milli: int = Field(default=16_000, ge=1, le=INT64_MAX)
+    simulated_node_memory_bytes: int = Field(default=64 * 2**30, ge=1, le=INT64_MAX)
+    pod_run_seconds: int = Field(default=30, ge=0, le=_MAX_SECONDS)
+    pod_start_delay_ms: int = Field(default=0, ge=0, le=_MAX_SECONDS * 1000)
+    release_delay_ms: int = Field(default=0, ge=0, le=_MAX_SECONDS * 1000)
 
 
 def load_settings() -> Settings:

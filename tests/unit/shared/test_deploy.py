@@ -5,10 +5,11 @@ import os
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from services.core.configuration import parse_configuration
-from shared.runtime.settings import Settings
+from shared.runtime.settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
@@ -74,10 +75,6 @@ def test_the_state_folder_of_the_image_is_writable_by_its_user():
 
 
 def test_an_unknown_variable_is_an_error(monkeypatch):
-    import pytest
-
-    from shared.runtime.settings import SettingsError, load_settings
-
     for name in [name for name in os.environ if name.startswith("MUSTER_")]:
         monkeypatch.delenv(name)
     load_settings()
@@ -87,4 +84,14 @@ def test_an_unknown_variable_is_an_error(monkeypatch):
     monkeypatch.delenv("MUSTER_BUS_ULR")
     monkeypatch.setenv("MUSTER_HTTP_PORT", "many")
     with pytest.raises(SettingsError, match="MUSTER_HTTP_PORT"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["POD_RUN_SECONDS", "POD_START_DELAY_MS", "RELEASE_DELAY_MS", "SIMULATED_NODE_MEMORY_BYTES"],
+)
+def test_a_number_that_no_record_holds_is_an_error(monkeypatch, name):
+    monkeypatch.setenv(f"MUSTER_{name}", "9" * 20)
+    with pytest.raises(SettingsError, match=f"MUSTER_{name}: Input should be less than or equal"):
         load_settings()
