@@ -182,20 +182,23 @@ def release_placeholders(partition: Partition, application: Application, message
 
 
 def drop_asks(partition: Partition, application: Application, *, only_placeholders: bool) -> None:
-    """Drop asks that wait, and tell the resource manager; placeholders count as timed out."""
+    """Drop asks that wait, and tell the resource manager; placeholders count as timed out.
+
+    A real ask that was to take a placeholder's place waits as well, though it is in no sum.
+    """
     asks = [ask for ask in application.asks() if ask.request.placeholder or not only_placeholders]
-    for ask in asks:
-        drop_ask(partition, application, ask.key, TerminationType.TIMEOUT)
+    keys = [ask.key for ask in asks]
+    if not only_placeholders:
+        keys += application.replacing_ask
+    for key in keys:
+        drop_ask(partition, application, key, TerminationType.TIMEOUT)
         partition.outbox.say(
             "released_asks",
             AllocationAskRelease(
-                application.id, ask.key, TerminationType.TIMEOUT, message="placeholder timeout"
+                application.id, key, TerminationType.TIMEOUT, message="placeholder timeout"
             ),
         )
-    if not only_placeholders:
-        for ask_key in list(application.replacing_ask):
-            drop_ask(partition, application, ask_key, TerminationType.TIMEOUT)
-    if asks:
+    if keys:
         application.enter()
 
 

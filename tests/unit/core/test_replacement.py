@@ -361,3 +361,20 @@ def test_8_a_placeholder_that_went_for_a_pod_that_was_deleted_takes_the_next_one
     assert placed(core.update(releases=(release,))) == [("next", "n1")]
     assert data(core) == {"tg": (2, 0, 1)}
     core.check()
+
+
+@pytest.mark.parametrize(("style", "state"), [("Soft", "Resuming"), ("Hard", "Failing")])
+def test_a_gang_that_is_given_up_gives_back_the_ask_that_was_to_take_a_place(style, state):
+    core = Core()
+    add_node(core, "n1")
+    two = {"vcore": 2000, "pods": 2}
+    core.application("app", placeholder_ask=two, gang_scheduling_style=style)
+    core.asks("app", ["a"], ONE, placeholder=True, task_group_name="tg")
+    core.asks("app", ["real"], ONE, task_group_name="tg")
+    app = core.partition.applications["app"]
+    assert (app.state, list(app.replacing)) == ("Accepted", ["a"])
+    responses = core.fire("app", "placeholder")
+    assert app.state == state
+    (ask,) = section(responses, "released_asks")
+    assert (ask.allocation_key, ask.termination_type) == ("real", TerminationType.TIMEOUT)
+    core.check()
