@@ -279,7 +279,7 @@ class Step(_Strict):
 class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
-    gangAdmission: Literal["whole", "partial"] = "whole"  # noqa: N815
+    gangAdmission: Literal["queue", "whole", "partial"] = "queue"  # noqa: N815
     reservations: Literal["enabled", "disabled"] = "enabled"
     reservationDelay: str = "2s"  # noqa: N815
     maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815

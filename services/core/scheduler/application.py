@@ -4,7 +4,9 @@ Rule 1: the state changes by ``fire`` alone, along the rows of the table in ``sh
 Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholder`` that of the
         placeholders, ``pending`` that of the asks in ``groups``. An ask whose placeholder is being
         released for it is in ``replacing``, in none of the sums.
-Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be.
+Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
+        gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
+        refuses single asks of its shape does not keep the gang from being considered.
 Source: contract sections 3.1, 3.3 and 6.3.
 """
 
@@ -85,6 +87,7 @@ class Application:
     pending: Resource = field(default_factory=dict)
     pending_placeholders: int = 0
     ask_priorities: dict[int, int] = field(default_factory=dict)
+    starts_whole: bool = False  # its placeholders wait until the whole gang is admitted
     gang_admitted: bool = False
     promise: Resource = field(default_factory=dict)
     trackers: Owner = ()  # of its user and, where a limit names one, its group
@@ -129,6 +132,16 @@ class Application:
     def may_schedule(self) -> bool:
         """Return whether the application's asks may be allocated in its present state."""
         return self.state in _SCHEDULING_STATES and self.parked_refusal is None
+
+    @property
+    def awaits_admission(self) -> bool:
+        """Return whether placeholders are asked for that wait for the whole gang to fit."""
+        return (
+            self.starts_whole
+            and not self.gang_admitted
+            and self.pending_placeholders > 0
+            and self.is_gang
+        )
 
     @property
     def has_nothing(self) -> bool:
@@ -316,10 +329,13 @@ class Application:
     def enter(self) -> None:
         """Enter every group that may be scheduled now, and withdraw the others."""
         for group in self.groups.values():
-            if self.may_schedule and self.hold(group) is None:
-                self.queue.enter(group)
-            else:
+            if not self.may_schedule or self.hold(group) is not None:
                 group.bucket.withdraw(group)
+            elif group.placeholder and self.awaits_admission:
+                self.queue.to_admit.push(group)
+                self.queue.open(self.queue.to_admit)
+            else:
+                self.queue.enter(group)
 
     def requeue(self, group: AskGroup, order_before: tuple[object, ...]) -> None:
         """Enter a group anew after its head was taken; all of them if the order changed."""
@@ -379,6 +395,7 @@ class Application:
         """Let the placeholders start, and keep the room for those not yet allocated."""
         self.gang_admitted = True
         self.keep_promise()
+        self.enter()
 
     def outstanding(self) -> Resource:
         """Return what the gang was announced with, less the placeholders it holds."""

@@ -76,11 +76,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     group = entry[1]
     application = group.application
-    kept_out = gang.kept_out(partition, application)
-    is_over = kept_out is not None and kept_out[0].reason is Reason.MAX_APPLICATIONS
-    events.runnable(partition, application, is_over=is_over)
-    if kept_out is not None:
-        _park(partition, application, *kept_out)
+    if not _may_start(partition, application):
         return 0
     ask = group.head()
     if ask is None:
@@ -110,10 +106,22 @@ def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, ga
     partition.outbox.touch_queue(leaf)
 
 
+def _may_start(partition: Partition, application: Application) -> bool:
+    """Return whether an application's asks may be placed; one that may not start is set aside.
+
+    A gang that is admitted here has had its asks entered, each in its bucket: they come from there.
+    """
+    is_to_admit = application.awaits_admission
+    kept_out = gang.kept_out(partition, application)
+    is_over = kept_out is not None and kept_out[0].reason is Reason.MAX_APPLICATIONS
+    events.runnable(partition, application, is_over=is_over)
+    if kept_out is not None:
+        _park(partition, application, *kept_out)
+    return kept_out is None and not is_to_admit
+
+
 def _park(partition: Partition, application: Application, refusal: Refusal, gate: Gate) -> None:
     """Set an application aside that may not start yet."""
-    if gate is partition.root.gate and application.is_gang:
-        partition.unplaced_gangs[application] = None
     application.park(refusal, partition.now_ns, gate)
     preemption.look_later_for_gang(partition, application)
     partition.outbox.touch(application)

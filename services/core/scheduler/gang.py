@@ -1,8 +1,10 @@
 """Gangs: admission as a whole, and what a timeout does.
 
-Rule 1: a gang's placeholders start only when the whole gang fits the headroom of its queue and
-        every queue above, less what other admitted gangs have yet to allocate. So two gangs never
-        hold a part each and wait for the other; the older is asked first.
+Rule 1: a gang's placeholders start only when the whole gang fits what the maxima that are set, of
+        its queue and those above, and the limits of its user and group leave, less what other
+        admitted gangs have yet to allocate. So two gangs never hold a part each of a queue's room
+        and wait for the other; the older is asked first. The size of the cluster is no quota:
+        placeholders start as nodes allow.
 Rule 2: real asks wait while placeholder asks of their application are pending.
 How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
@@ -16,7 +18,6 @@ from services.core.scheduler.lifecycle import (
     end,
 )
 from services.core.scheduler.partition import Partition
-from services.core.scheduler.settings import WHOLE_GANG
 from services.core.scheduler.users import first_full, first_shortage
 from shared.messages.interface import AllocationAskRelease, TerminationType
 from shared.messages.protocol import TimerKind
@@ -37,7 +38,7 @@ def kept_out(partition: Partition, application: Application) -> tuple[Refusal, G
         over = _over_applications(partition, application)
         if over is not None:
             return over
-    if not needs_admission(partition, application):
+    if not application.awaits_admission:
         return None
     gang = application.outstanding()
     short_user = first_shortage(application, gang, heed_promises=True)
@@ -46,7 +47,7 @@ def kept_out(partition: Partition, application: Application) -> tuple[Refusal, G
         return Refusal(
             Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"
         ), tracker.gate
-    short = application.queue.first_without_room(gang, heed_promises=True)
+    short = application.queue.first_without_quota(gang)
     if short is not None:
         queue, sentence = short
         return Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"), queue.gate
@@ -91,16 +92,6 @@ def _another_starting(application: Application) -> tuple[Refusal, Gate] | None:
         return None
     sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
     return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
-
-
-def needs_admission(partition: Partition, application: Application) -> bool:
-    """Return whether an application's placeholders still wait for the whole gang to fit."""
-    return bool(
-        application.is_gang
-        and application.pending_placeholders
-        and not application.gang_admitted
-        and partition.settings.gang_admission == WHOLE_GANG
-    )
 
 
 # --- placeholders allocated ---------------------------------------------------------------------

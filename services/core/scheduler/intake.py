@@ -25,6 +25,7 @@ from services.core.scheduler.placement import PlacementError, is_forced, place
 from services.core.scheduler.pod_topology import MAX_LABEL_KEYS
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import Queue
+from services.core.scheduler.settings import QUEUE_GANG
 from services.core.scheduler.views import application_summary
 from shared.messages.interface import (
     AcceptedApplication,
@@ -97,6 +98,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     )
     application.reservation_start_ns = request.reservation_start_ns
     application.execution_start_ns = request.execution_start_ns
+    application.starts_whole = partition.settings.gang_admission == QUEUE_GANG
     partition.applications[application.id] = application
     queue.applications[application.id] = application
     partition.users.link(application)
@@ -128,7 +130,8 @@ def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue 
             f"{request.application_id}\n{error}"
         )
     apply_quota_tags(queue, request.tags)
-    return queue, "" if is_forced(request) else _gang_rejection(request, queue)
+    is_known = is_forced(request) or request.state  # what was accepted stays so through a restart
+    return queue, "" if is_known else _gang_rejection(request, queue)
 
 
 def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
@@ -174,8 +177,8 @@ def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
             f"queue {queue.path} cannot run application {request.application_id} "
             "with task group request: unsupported sort type"
         )
-    limit = queue.effective_max()
-    if limit is not None and not fits_limit(limit, wanted):
+    limit = queue.configured_max()
+    if not fits_limit(limit, wanted):
         return (
             f"queue {queue.path} cannot fit application {request.application_id}: "
             f"task group request {go_map(wanted)} larger than max queue allocation {go_map(limit)}"

@@ -117,7 +117,6 @@ def end(partition: Partition, application: Application) -> None:
     partition.applications.pop(application.id, None)
     partition.replaceable.pop(application, None)
     partition.unreplaceable.pop(application, None)
-    partition.unplaced_gangs.pop(application, None)
     partition.outbox.touch(application)
 
 

@@ -11,7 +11,6 @@ Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others ha
 
 from itertools import islice
 
-from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.shapes import Ask, AskGroup, Bucket
 from shared.messages.interface import ContainerSchedulingState, SchedulingState
@@ -21,7 +20,7 @@ MAX_GROUPS = 1_000
 
 
 def tell(partition: Partition) -> None:
-    """Tell the asks of every bucket that no node took since this was done last, and whole gangs."""
+    """Tell the asks of every bucket that no node took since this was done last."""
     buckets, partition.unplaced = partition.unplaced, {}
     for bucket in buckets:
         if not _nodes_would_help(partition, bucket):
@@ -31,10 +30,6 @@ def tell(partition: Partition) -> None:
             if room <= 0:
                 break
             room -= _tell_group(partition, bucket, group, room)
-    gangs, partition.unplaced_gangs = partition.unplaced_gangs, {}
-    for application in gangs:
-        if application.parked_refusal is not None:
-            _tell_gang(partition, application, application.parked_refusal)
 
 
 def tell_group(
@@ -67,13 +62,6 @@ def _room(bucket: Bucket) -> int:
                 left = limit[name] - queue.allocated.get(name, 0)
                 most = min(most, left // value - bucket.told)
     return most
-
-
-def _tell_gang(partition: Partition, application: Application, refusal: Refusal) -> None:
-    """Tell the placeholders of a gang that does not fit the cluster as it is."""
-    for group in application.groups.values():
-        if group.placeholder:
-            _tell_asks(partition, group, len(group.untold), refusal)
 
 
 def _tell_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 from services.core.scheduler.access import NOBODY, Access
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import Limit, QueueSettings, Template
-from services.core.scheduler.shapes import AskGroup, Bucket, BucketHeap, BucketKey, EntryKey
+from services.core.scheduler.shapes import (
+    ANY_SHAPE,
+    AskGroup,
+    Bucket,
+    BucketHeap,
+    BucketKey,
+    EntryKey,
+)
 from shared.model.reasons import Refusal
 from shared.model.resources import (
     Resource,
@@ -73,6 +80,7 @@ class Queue:
     priorities: dict[int, int] = field(default_factory=dict)
     buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
     open_buckets: BucketHeap = field(default_factory=BucketHeap)
+    to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
     active_children: dict[str, "Queue"] = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
@@ -84,6 +92,7 @@ class Queue:
     def __post_init__(self) -> None:
         self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
+        self.to_admit = Bucket(self, ANY_SHAPE)
 
     def lineage(self) -> tuple["Queue", ...]:
         """Return this queue and every one above it, the root last."""
@@ -99,6 +108,17 @@ class Queue:
                 result = smaller_of(result or {}, queue.max_resource)
         return result
 
+    def configured_max(self) -> Resource:
+        """Return the tightest limit that is set on the path, type by type.
+
+        The root's is not among them: it is the size of the cluster, which may grow.
+        """
+        result: Resource = {}
+        for queue in self.lineage():
+            if queue.parent is not None and queue.max_resource is not None:
+                result = smaller_of(result, queue.max_resource)
+        return result
+
     def headroom(self) -> Resource:
         """Return what may still be allocated here, for the types with a limit on the path."""
         room: Resource = {}
@@ -109,33 +129,53 @@ class Queue:
         return room
 
     def first_without_room(
-        self, amount: ResourceView, *, heed_promises: bool = False, heed_kept: bool = True
+        self, amount: ResourceView, *, heed_kept: bool = True
     ) -> tuple["Queue", str] | None:
         """Return the nearest queue on the path that cannot take an amount, with the sentence.
 
-        ``heed_promises`` counts what admitted gangs have yet to allocate as allocated, and
-        ``heed_kept`` what is kept for those who have preempted.
+        ``heed_kept`` counts what is kept for those who have preempted as allocated.
         """
         for queue in self.lineage():
-            limit = queue.max_resource
-            if limit is None:
-                continue
-            used = add(queue.allocated, queue.promised) if heed_promises else queue.allocated
-            if heed_kept and queue.kept:
-                used = add(used, queue.kept)
-            for name, value in amount.items():
-                most = limit.get(name)
-                if most is None:
-                    if queue.parent is not None or value <= 0:
-                        continue
-                    most = 0
-                left = most - used.get(name, 0)
-                if 0 < value > left:
-                    return queue, (
-                        f"{name}: queue {queue.path} has {max(left, 0)} of {most} left, "
-                        f"requested {value} (all of it: {go_map(amount)})"
-                    )
+            is_kept = heed_kept and queue.kept
+            used = add(queue.allocated, queue.kept) if is_kept else queue.allocated
+            short = queue._shortage(used, amount)
+            if short:
+                return queue, short
         return None
+
+    def first_without_quota(self, amount: ResourceView) -> tuple["Queue", str] | None:
+        """Return the nearest queue whose configured max has no room for a whole gang.
+
+        What admitted gangs have yet to allocate, and what is kept for those who have preempted,
+        counts as allocated. The root has no quota: its max is what the nodes have today.
+        """
+        for queue in self.lineage():
+            if queue.parent is None:
+                continue
+            used = add(add(queue.allocated, queue.promised), queue.kept)
+            short = queue._shortage(used, amount)
+            if short:
+                return queue, short
+        return None
+
+    def _shortage(self, used: ResourceView, amount: ResourceView) -> str:
+        """Return in a sentence of which type the queue's own max has too little, or ""."""
+        limit = self.max_resource
+        if limit is None:
+            return ""
+        for name, value in amount.items():
+            most = limit.get(name)
+            if most is None:
+                if self.parent is not None or value <= 0:
+                    continue
+                most = 0
+            left = most - used.get(name, 0)
+            if 0 < value > left:
+                return (
+                    f"{name}: queue {self.path} has {max(left, 0)} of {most} left, "
+                    f"requested {value} (all of it: {go_map(amount)})"
+                )
+        return ""
 
     def first_over_applications(self, application_id: str) -> "Queue | None":
         """Return the nearest queue on the path that may not run one more application."""

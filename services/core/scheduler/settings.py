@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from shared.model.duration import parse_go_duration
 from shared.model.units import seconds
 
-WHOLE_GANG = "whole"
+QUEUE_GANG = "queue"
 PARTIAL_GANG = "partial"
+_GANG_ADMISSIONS = {QUEUE_GANG: QUEUE_GANG, "whole": QUEUE_GANG, PARTIAL_GANG: PARTIAL_GANG}
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
@@ -23,8 +24,9 @@ STALENESS_GRACE_NS = seconds(60)
 class Settings:
     """The settings; their defaults are YuniKorn's ways, but for ``gang_admission``.
 
-    ``gang_admission``: a gang starts its placeholders when the whole of it fits the headroom
-    (``whole``), or as far as they fit (``partial``, as YuniKorn does; contract case G-23).
+    ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
+    queues (``queue``; ``whole`` is its old name), or as far as they fit (``partial``, as YuniKorn
+    does; contract case G-23).
     ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
     has the room for gets a node of its own. ``reserved_nodes_least`` and
     ``reserved_nodes_percent``: of how many nodes, the larger of the two. ``backfill``: small asks
@@ -36,7 +38,7 @@ class Settings:
     gang may run below its minimum under ``kai``; negative is for ever.
     """
 
-    gang_admission: str = WHOLE_GANG
+    gang_admission: str = QUEUE_GANG
     reservations: bool = True
     reservation_delay_ns: int = RESERVATION_DELAY_NS
     reserved_nodes_least: int = RESERVED_NODES_LEAST
@@ -58,9 +60,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     return Settings(
-        gang_admission=(
-            PARTIAL_GANG if values.get("gangAdmission") == PARTIAL_GANG else WHOLE_GANG
-        ),
+        gang_admission=_GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG),
         reservations=values.get("reservations") != "disabled",
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
         reserved_nodes_least=least,

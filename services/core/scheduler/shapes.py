@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from shared.messages.constraints import Constraints
+from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.messages.interface import AllocationAsk
 from shared.model.reasons import Refusal
 
@@ -237,6 +237,7 @@ class Bucket:
 
 
 BucketKey = tuple[Shape, "Owner | None"]
+ANY_SHAPE: BucketKey = (Shape("any", {}, NO_CONSTRAINTS), None)  # of a bucket that orders, no more
 
 
 class BucketHeap:

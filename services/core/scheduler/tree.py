@@ -134,6 +134,7 @@ def _order_anew(partition: Partition) -> None:
         partition.outbox.touch_queue(queue)
         for bucket in queue.buckets.values():
             bucket.clear()
+        queue.to_admit.clear()
         queue.open_buckets.clear()
     for application in partition.applications.values():
         _find_owner(partition, application)

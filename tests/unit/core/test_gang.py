@@ -1,5 +1,8 @@
 """Gangs at the level of the scheduler's messages: the cases that need no resource manager."""
 
+import pytest
+
+from services.core.scheduler.settings import settings_from
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -12,7 +15,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.model.states import ApplicationState
-from tests.builders import Core, section
+from tests.builders import Core, config_of, section
 
 ONE = {"vcore": 1000, "pods": 1}
 NODE = {"vcore": 10_000, "memory": 10_000, "pods": 20}
@@ -44,10 +47,11 @@ def test_a_gang_stays_accepted_until_the_last_placeholder_is_allocated():
     assert app.state is ApplicationState.RUNNING
     slow = Core()
     slow.node("n1", vcore=2000, pods=9)
-    slow.gang("app", 2, ONE)
-    slow.application("late", placeholder_ask={"vcore": 3000, "pods": 3})
-    assert slow.partition.applications["app"].state is ApplicationState.RUNNING
-    assert "late" not in slow.partition.applications  # larger than the cluster
+    slow.gang("app", 3, ONE)
+    app = slow.partition.applications["app"]
+    assert (app.state, len(app.allocations)) == (ApplicationState.ACCEPTED, 2)
+    slow.node("n2", vcore=1000, pods=9)
+    assert app.state is ApplicationState.RUNNING
 
 
 def test_the_placeholder_timeout_starts_at_the_first_allocation_and_not_before():
@@ -161,17 +165,51 @@ def test_a_confirmation_from_before_a_restart_lets_a_real_ask_take_the_room():
     core.check()
 
 
-def test_two_gangs_never_hold_a_part_each():
-    core = Core()
-    core.node("n1", vcore=4000, pods=20)
-    for name in ("old", "young"):
-        core.application(name, placeholder_ask={"vcore": 3000, "pods": 3})
-    for at in range(3):  # their asks arrive in turns
+@pytest.mark.parametrize("nodes", [4000, 2000])
+def test_two_gangs_never_hold_a_part_each_of_a_queues_room(nodes):
+    """Nor while the nodes hold a part of the older one: what it has yet to get is promised."""
+    core = Core(
+        config_of("{name: p, resources: {max: {vcore: 4}}, queues: [{name: a}, {name: b}]}")
+    )
+    core.node("n1", vcore=nodes, pods=20)
+    for name, leaf in (("old", "a"), ("young", "b")):
+        core.application(name, f"root.p.{leaf}", placeholder_ask={"vcore": 3000, "pods": 3})
+    for at in range(3):  # their asks arrive in turns, of two groups
         for name in ("old", "young"):
-            core.asks(name, [f"{name}{at}"], ONE, placeholder=True, task_group_name="tg")
+            group = "tg" if at else "other"
+            core.asks(name, [f"{name}{at}"], ONE, placeholder=True, task_group_name=group)
+    held = {name: len(app.allocations) for name, app in core.partition.applications.items()}
+    assert held == {"old": min(3, nodes // 1000), "young": 0}
+    assert core.partition.applications["young"].parked_refusal.reason == "GANG_HEADROOM"
+    core.check()
+    core.node("n2", vcore=10_000, pods=20)
     held = {name: len(app.allocations) for name, app in core.partition.applications.items()}
     assert held == {"old": 3, "young": 0}
     core.check()
+
+
+def test_what_the_nodes_lack_is_no_headroom_and_what_a_configured_max_lacks_is():
+    """Two gangs larger together than the cluster both start; the queue's max holds the third."""
+    core = Core(config_of("{name: a, resources: {max: {vcore: 7}}}"))
+    core.node("n1", vcore=1000, pods=9)
+    for name in ("one", "two", "three"):
+        core.gang(name, 3, ONE, queue="root.a")
+    apps = core.partition.applications
+    assert [app.gang_admitted for app in apps.values()] == [True, True, False]
+    leaf = core.partition.queues["root.a"]
+    assert (leaf.allocated["vcore"], leaf.promised["vcore"]) == (1000, 5000)
+    assert "vcore: queue root.a has 1000 of 7000 left" in apps["three"].parked_refusal.message
+    core.check()
+
+
+def test_an_application_that_was_accepted_is_not_rejected_after_a_restart():
+    """A reload may have made its queue too small for it since: it waits, as it did before."""
+    core = Core(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    wanted = {"vcore": 2000}
+    rejected = core.application("new", "root.a", placeholder_ask=wanted)
+    assert len(section(rejected, "rejected_applications")) == 1
+    core.application("known", "root.a", placeholder_ask=wanted, state="Accepted")
+    assert "known" in core.partition.applications
 
 
 def test_removing_the_node_of_a_placeholder_in_a_swap_on_it_lets_the_real_ask_wait_again():
@@ -261,3 +299,12 @@ def test_an_execution_timeout_that_fires_while_it_completes_fires_when_it_runs_a
     core.update(releases=(release,))
     assert "app" not in core.partition.applications
     core.check()
+
+
+def test_the_way_of_admission_is_named_queue_and_whole_is_its_old_name():
+    ways = {
+        name: settings_from([("gangAdmission", name)]).gang_admission
+        for name in ("queue", "whole", "partial", "", "no such way")
+    }
+    assert ways.pop("partial") == "partial"
+    assert set(ways.values()) == {"queue"}

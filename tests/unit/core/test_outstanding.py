@@ -61,9 +61,32 @@ def test_the_placeholders_of_a_gang_are_told_and_its_real_pods_are_not():
     core.application("g", "root.a", placeholder_ask={"vcore": 4, "memory": 4})
     keys = [f"ph-{at}" for at in range(4)]
     responses = core.asks("g", keys, resource, placeholder=True, task_group_name="tg")
-    assert told(responses) == keys  # it does not fit the cluster as a whole, as it is
+    assert told(responses) == keys[2:]  # what the nodes do not hold of it
     assert told(core.asks("g", ["real"], resource, task_group_name="tg")) == []
     assert told(core.node("tiny", vcore=1, memory=1)) == []
+
+
+def test_a_gang_of_a_type_that_no_node_has_is_told_as_far_as_its_queue_lets_it():
+    core = full("{name: small, resources: {max: {gpu: 3}}}")
+    resource = {"vcore": 1, "gpu": 1}
+    responses = core.gang("g", 2, resource, queue="root.small")
+    assert told(responses) == ["g-ph-0", "g-ph-1"]
+    (state, _) = section(responses, "scheduling_states")
+    assert "gpu: queue root has 0 of 0 left, requested 1" in state.reason
+    assert told(core.gang("waits", 2, resource, queue="root.small")) == []
+    core.check()
+
+
+def test_a_gang_that_its_queue_keeps_from_running_is_not_told():
+    core = Core(
+        "partitions: [{name: default, queues: [{name: root, maxapplications: 1, submitacl: '*', "
+        "queues: [{name: a, maxapplications: 1}, {name: b, maxapplications: 1}]}]}]"
+    )
+    core.node("n", vcore=10)
+    core.application("filler", "root.b")
+    core.asks("filler", ["f"], {"vcore": 8})
+    assert told(core.gang("g", 2, {"vcore": 5}, queue="root.a")) == []
+    assert core.partition.applications["g"].parked_refusal.reason == "MAX_APPLICATIONS"
 
 
 def test_an_ask_that_comes_back_is_told_anew():
