@@ -32,6 +32,7 @@ from shared.messages.protocol import (
 from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, section
+from tests.property.gangs import GangWatch
 from tests.property.material import (
     CONFIGS,
     PREEMPTION_CONFIGS,
@@ -55,13 +56,15 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         backfill=st.booleans(),
         filtered=st.booleans(),
         kai=st.booleans(),
+        patience=st.sampled_from(["5m", "30s", "0"]),
     )
-    def start(self, data, partial, backfill, filtered, kai):
+    def start(self, data, partial, backfill, filtered, kai, patience):
         config = data.draw(st.sampled_from([c for c in self.configs if "queues: 5" not in c]))
         self.settings = (("gangAdmission", "partial"),) if partial else ()
         self.settings += (("backfill", "enabled"),) if backfill else ()
         self.settings += (("stateAware", "filtered"),) if filtered else ()
         self.settings += (("policy", "kai"),) if kai else ()
+        self.settings += (("gangPatience", patience),)
         self.config = config
         self.core = Core(config, settings=self.settings)
         self.nodes: dict[str, dict] = {}
@@ -75,6 +78,7 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         self.count = 0
         self.shrunk = False
         self.last: dict = {}
+        self.gangs = GangWatch(self.core)
 
     # --- the resource manager's side ---------------------------------------------------------------
 
@@ -443,6 +447,11 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
             app = self.core.partition.applications.get(ask.application_id)
             if app is not None and ask.application_id in self.apps:
                 assert key in app.group_of or key in app.replacing_ask, f"{key} is lost"
+
+    @invariant()
+    def gangs_keep_to_their_queues_and_are_not_passed(self):
+        if hasattr(self, "core"):
+            self.gangs.check(self.core)
 
     @invariant()
     def what_is_allocated_is_what_was_told(self):

@@ -280,6 +280,7 @@ class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
     gangAdmission: Literal["queue", "whole", "partial"] = "queue"  # noqa: N815
+    gangPatience: str = "5m"  # noqa: N815
     reservations: Literal["enabled", "disabled"] = "enabled"
     reservationDelay: str = "2s"  # noqa: N815
     maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815
@@ -291,7 +292,7 @@ class SchedulerSettings(_Strict):
         Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
     ] = []
 
-    @field_validator("reservationDelay", "stalenessGracePeriod")
+    @field_validator("gangPatience", "reservationDelay", "stalenessGracePeriod")
     @classmethod
     def _delay(cls, value: str) -> str:
         if parse_go_duration(value.removeprefix("-")) is None:

@@ -96,6 +96,7 @@ class Application:
     parked_refusal: Refusal | None = None
     parked_since_ns: int = 0
     parked_at: Gate | None = None
+    patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
     backoff_until_ns: int = 0
     cannot_run: tuple[str, ...] = ()  # by whom people were told that it may not start yet
     succeeded: int = 0  # pods that ran to their end, and well
@@ -141,6 +142,34 @@ class Application:
             and not self.gang_admitted
             and self.pending_placeholders > 0
             and self.is_gang
+        )
+
+    @property
+    def waits_for_its_queue(self) -> bool:
+        """Return whether a queue has not enough room for the whole gang: the limit of no user."""
+        refusal = self.parked_refusal
+        return (
+            refusal is not None
+            and refusal.reason is Reason.GANG_HEADROOM
+            and any(queue.gate is self.parked_at for queue in self.queue.lineage())
+        )
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether it waits to start: it has nothing, nor is anything kept or promised."""
+        return (
+            self.state is ApplicationState.ACCEPTED
+            and not self.allocations
+            and not self.gang_admitted
+            and not any(held.has_preempted for held in self.reservations.values())
+        )
+
+    @property
+    def is_behind_overdue_gang(self) -> bool:
+        """Return whether it may not start before a gang of its leaf that has waited too long."""
+        gang = self.queue.overdue_gang
+        return (
+            gang is not None and gang is not self and self.order > gang.order and self.is_starting
         )
 
     @property
@@ -303,6 +332,7 @@ class Application:
 
     def reorder(self) -> None:
         """Work out anew where the application stands among those of its leaf."""
+        before = self.order
         priority = -self.max_priority
         if self.queue.settings.sort_policy == FAIR:
             shares = self._usage_shares()
@@ -314,6 +344,8 @@ class Application:
         else:
             first = (self.submission_time_ns, priority)
         self.order = (*first, self.sequence)
+        if self.queue.overdue_gang is self and self.order != before:
+            self.queue.open(self.queue.behind)
 
     def _usage_shares(self) -> tuple[float, ...]:
         """Return usage over the queue's guaranteed, largest first; raw where there is none."""
@@ -328,14 +360,30 @@ class Application:
 
     def enter(self) -> None:
         """Enter every group that may be scheduled now, and withdraw the others."""
+        self._review_waiting()
+        is_behind = self.is_parked_for(Reason.GANG_PATIENCE)
         for group in self.groups.values():
-            if not self.may_schedule or self.hold(group) is not None:
+            if is_behind:
+                self.queue.behind.push(group)
+            elif not self.may_schedule or self.hold(group) is not None:
                 group.bucket.withdraw(group)
             elif group.placeholder and self.awaits_admission:
                 self.queue.to_admit.push(group)
                 self.queue.open(self.queue.to_admit)
             else:
                 self.queue.enter(group)
+
+    def _review_waiting(self) -> None:
+        """Stop waiting for what the application needs no more, and let others pass one that does.
+
+        Asks that came or went, an allocation or another state may have changed that.
+        """
+        if not self.awaits_admission or self.state is not ApplicationState.ACCEPTED:
+            self.queue.wait_no_more_for(self)
+        if (self.is_parked_for(Reason.GANG_HEADROOM) and not self.awaits_admission) or (
+            self.is_parked_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang
+        ):
+            self._forget_refusal()
 
     def requeue(self, group: AskGroup, order_before: tuple[object, ...]) -> None:
         """Enter a group anew after its head was taken; all of them if the order changed."""
@@ -371,7 +419,10 @@ class Application:
         return None
 
     def park(self, refusal: Refusal, now_ns: int, at: Gate | None) -> None:
-        """Take the application out of its buckets until a gate opens, or (None) a time has come."""
+        """Take the application out of its buckets until a gate opens.
+
+        Without one it waits for a time to come, or for a gang that is ahead of it.
+        """
         self.parked_refusal = refusal
         self.parked_since_ns = now_ns
         self.parked_at = at
@@ -381,13 +432,20 @@ class Application:
 
     def unpark(self) -> None:
         """Let the application be considered again."""
+        self._forget_refusal()
+        self.enter()
+
+    def _forget_refusal(self) -> None:
         if self.parked_at is not None:
             self.parked_at.applications.pop(self.id, None)
             self.parked_at = None
         self.parked_refusal = None
         for reservation in self.reservations.values():
             reservation.retry()
-        self.enter()
+
+    def is_parked_for(self, reason: Reason) -> bool:
+        """Return whether a reason keeps the whole application out of its buckets."""
+        return self.parked_refusal is not None and self.parked_refusal.reason is reason
 
     # --- the gang's promise ---------------------------------------------------------------------
 

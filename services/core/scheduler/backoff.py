@@ -22,7 +22,8 @@ def heed(partition: Partition, bucket: Bucket) -> None:
     applications = dict.fromkeys(group.application for group in bucket.groups)
     for application in applications:
         count = _unschedulable(application)
-        if count >= settings.backoff_asks and application.may_schedule:
+        is_tried = application.may_schedule and not application.awaits_admission
+        if count >= settings.backoff_asks and is_tried:
             _park(partition, application, count)
 
 

@@ -15,6 +15,7 @@ from services.core.scheduler import (
     events,
     gang,
     outstanding,
+    patience,
     preemption,
     replacement,
     required_nodes,
@@ -109,20 +110,33 @@ def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, ga
 def _may_start(partition: Partition, application: Application) -> bool:
     """Return whether an application's asks may be placed; one that may not start is set aside.
 
-    A gang that is admitted here has had its asks entered, each in its bucket: they come from there.
+    One that is admitted here, or need not wait behind a gang any more, has had its asks entered,
+    each in its bucket: they come from there.
     """
+    is_behind = application.parked_refusal is not None
     is_to_admit = application.awaits_admission
     kept_out = gang.kept_out(partition, application)
     is_over = kept_out is not None and kept_out[0].reason is Reason.MAX_APPLICATIONS
     events.runnable(partition, application, is_over=is_over)
     if kept_out is not None:
         _park(partition, application, *kept_out)
-    return kept_out is None and not is_to_admit
+    elif is_behind:
+        application.unpark()
+        partition.outbox.touch(application)
+    return kept_out is None and not is_behind and not is_to_admit
 
 
-def _park(partition: Partition, application: Application, refusal: Refusal, gate: Gate) -> None:
+def _park(
+    partition: Partition, application: Application, refusal: Refusal, gate: Gate | None
+) -> None:
     """Set an application aside that may not start yet."""
+    if refusal.reason is Reason.GANG_PATIENCE:
+        leaf = application.queue
+        leaf.open_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
+        if application.is_parked_for(Reason.GANG_PATIENCE):
+            return
     application.park(refusal, partition.now_ns, gate)
+    patience.watch(partition, application)
     preemption.look_later_for_gang(partition, application)
     partition.outbox.touch(application)
 
@@ -184,6 +198,10 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
     application, ask = reservation.application, reservation.ask
     group = application.group_of[ask.key]
     if not application.may_schedule or application.hold(group) is not None:
+        return 0
+    behind = patience.refusal(partition, application)
+    if behind is not None:
+        _park(partition, application, behind, None)
         return 0
     if not reservations.has_room(partition, reservation):
         return 0

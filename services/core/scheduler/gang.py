@@ -10,6 +10,7 @@ How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
 """
 
+from services.core.scheduler import patience
 from services.core.scheduler.application import Application
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.lifecycle import (
@@ -32,8 +33,11 @@ EXECUTION_TIMEOUT = "ExecutionTimeout"
 # --- admission ----------------------------------------------------------------------------------
 
 
-def kept_out(partition: Partition, application: Application) -> tuple[Refusal, Gate] | None:
+def kept_out(partition: Partition, application: Application) -> tuple[Refusal, Gate | None] | None:
     """Return why an application may not start yet, and whose gate it waits at, or None."""
+    behind = patience.refusal(partition, application)
+    if behind is not None:
+        return behind, None
     if application.state is ApplicationState.ACCEPTED:
         over = _over_applications(partition, application)
         if over is not None:

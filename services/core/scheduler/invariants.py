@@ -9,6 +9,7 @@ from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import NO_PRIORITY, Queue, depth_first
 from services.core.scheduler.users import first_shortage
+from shared.model.reasons import Reason
 from shared.model.resources import (
     ResourceView,
     add,
@@ -34,6 +35,8 @@ def violations(partition: Partition) -> list[str]:
     found += _reservations(partition)
     found += _covers(partition)
     found += _overlooked(partition)
+    if partition.root.max_resource is not None:  # without a node nobody is considered
+        found += _gangs_overlooked(partition)
     found += _nodes(partition)
     found += _keys(partition)
     return found
@@ -240,6 +243,29 @@ def _overlooked(partition: Partition) -> Iterator[str]:
             node = partition.nodes.best(bucket.shape, backfill=partition.settings.backfill)
             if bucket.blocked_at is None and node is not None and room:
                 yield f"ask {ask.key} waits for a node and {node.node_id} would take it"
+
+
+def _gangs_overlooked(partition: Partition) -> Iterator[str]:
+    """See that a gang that waits as a whole has to, and who waits behind one."""
+    for application in partition.applications.values():
+        if application.awaits_admission and application.may_schedule:
+            yield f"gang {application.id} was not considered for its admission"
+        if application.waits_for_its_queue:
+            gang = application.outstanding()
+            short_user = first_shortage(application, gang, heed_promises=True)
+            if not short_user and not application.queue.first_without_quota(gang):
+                yield f"gang {application.id} waits at a gate and has the headroom"
+        if (
+            application.is_parked_for(Reason.GANG_PATIENCE)
+            and not application.is_behind_overdue_gang
+        ):
+            yield f"application {application.id} waits behind a gang that does not"
+    for queue in partition.queues.values():
+        gang_ahead = queue.overdue_gang
+        if gang_ahead is not None and not (
+            queue.applications.get(gang_ahead.id) is gang_ahead and gang_ahead.waits_for_its_queue
+        ):
+            yield f"queue {queue.path} waits for {gang_ahead.id}, which does not"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

@@ -154,6 +154,7 @@ class Picture:
         is_waiting = application.parked_at is not None or application.may_schedule
         return (
             is_waiting
+            and not application.is_behind_overdue_gang
             and application.hold(group) is None
             and not ask.has_preempted
             and not ask.shape.constraints.required_node

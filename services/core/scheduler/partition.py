@@ -62,6 +62,7 @@ class Partition:
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
+    patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any

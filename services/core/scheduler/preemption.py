@@ -30,7 +30,6 @@ from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.settings import KAI, PREEMPT
 from services.core.scheduler.shapes import Ask
 from services.core.scheduler.victims import evict
-from shared.model.reasons import Reason
 from shared.model.resources import ResourceView
 from shared.model.units import seconds
 
@@ -125,8 +124,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
     Their members then ask one by one, and preempt one by one.
     """
     for application in list(leaf.applications.values()):
-        refusal = application.parked_refusal
-        if refusal is None or refusal.reason is not Reason.GANG_HEADROOM:
+        if not application.waits_for_its_queue or application.is_behind_overdue_gang:
             continue
         due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
@@ -151,7 +149,7 @@ def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
         if group.asks and group.application.may_schedule
     ]
     for group in sorted(groups, key=lambda group: group.application.order):
-        if group.application.hold(group) is not None:
+        if group.application.hold(group) is not None or group.application.is_behind_overdue_gang:
             continue
         for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
             if _may_ever(ask):

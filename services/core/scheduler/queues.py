@@ -81,6 +81,8 @@ class Queue:
     buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
     open_buckets: BucketHeap = field(default_factory=BucketHeap)
     to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
+    behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
+    overdue_gang: "Application | None" = None
     active_children: dict[str, "Queue"] = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
@@ -93,6 +95,7 @@ class Queue:
         self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
         self.to_admit = Bucket(self, ANY_SHAPE)
+        self.behind = Bucket(self, ANY_SHAPE)
 
     def lineage(self) -> tuple["Queue", ...]:
         """Return this queue and every one above it, the root last."""
@@ -297,6 +300,18 @@ class Queue:
         group.bucket.push(group)
         if group.bucket.refusal is None:
             self.open(group.bucket)
+
+    def forget_order(self) -> None:
+        """Forget the order of what waits: all applications are to be entered anew."""
+        for bucket in (*self.buckets.values(), self.to_admit, self.behind):
+            bucket.clear()
+        self.open_buckets.clear()
+
+    def wait_no_more_for(self, gang: "Application") -> None:
+        """Let those behind a gang start, if it was the one that they had to wait for."""
+        if self.overdue_gang is gang:
+            self.overdue_gang = None
+            self.open(self.behind)
 
     def activate(self) -> None:
         """Say that this leaf may have something to schedule."""

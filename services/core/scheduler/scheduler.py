@@ -20,6 +20,7 @@ from services.core.scheduler import (
     gang,
     intake,
     lifecycle,
+    patience,
     preemption,
     quota_preemption,
 )
@@ -104,6 +105,7 @@ class Scheduler:
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take a message in. Kinds that are not the core's are ignored."""
         self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        patience.look(self.partition)
         handler = self._handlers.get(type(envelope.message))
         if envelope.epoch > self._epoch and not isinstance(envelope.message, SyncBegin):
             self.is_synced = self._is_syncing = False  # another core has been at work since

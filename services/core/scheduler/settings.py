@@ -14,6 +14,7 @@ YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
 ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
+GANG_PATIENCE_NS = seconds(5 * 60)
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
@@ -27,6 +28,8 @@ class Settings:
     ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
     queues (``queue``; ``whole`` is its old name), or as far as they fit (``partial``, as YuniKorn
     does; contract case G-23).
+    ``gang_patience_ns``: for how long a gang that waits as a whole may be passed by those behind it
+    in its queue; 0 is never.
     ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
     has the room for gets a node of its own. ``reserved_nodes_least`` and
     ``reserved_nodes_percent``: of how many nodes, the larger of the two. ``backfill``: small asks
@@ -39,6 +42,7 @@ class Settings:
     """
 
     gang_admission: str = QUEUE_GANG
+    gang_patience_ns: int = GANG_PATIENCE_NS
     reservations: bool = True
     reservation_delay_ns: int = RESERVATION_DELAY_NS
     reserved_nodes_least: int = RESERVED_NODES_LEAST
@@ -57,10 +61,12 @@ class Settings:
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
     values = dict(pairs)
+    patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     return Settings(
         gang_admission=_GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG),
+        gang_patience_ns=GANG_PATIENCE_NS if patience_ns is None else patience_ns,
         reservations=values.get("reservations") != "disabled",
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
         reserved_nodes_least=least,

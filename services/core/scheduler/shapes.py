@@ -175,7 +175,8 @@ class Bucket:
     told: int = 0  # asks that wait and were told of
     queued: EntryKey | None = None
     stamp: int = 0
-    _heap: list[tuple[EntryKey, int, AskGroup]] = field(default_factory=list)
+    _heap: list[tuple[EntryKey, int, int, AskGroup]] = field(default_factory=list)
+    _pushed: int = 0  # tells entries of one key apart
     _compact_at: int = SMALL_HEAP
 
     @property
@@ -194,9 +195,11 @@ class Bucket:
         group.version += 1
         head = group.head()
         if head is not None:
-            heappush(self._heap, (group.application.order + head.order, group.version, group))
+            self._pushed += 1
+            key = group.application.order + head.order
+            heappush(self._heap, (key, self._pushed, group.version, group))
         if len(self._heap) > self._compact_at:
-            self._heap = [entry for entry in self._heap if entry[1] == entry[2].version]
+            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
             heapify(self._heap)
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
@@ -223,7 +226,7 @@ class Bucket:
     def first(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the first group with its key, or None."""
         while self._heap:
-            key, version, group = self._heap[0]
+            key, _, version, group = self._heap[0]
             if version == group.version:
                 return key, group
             heappop(self._heap)
@@ -231,7 +234,7 @@ class Bucket:
 
     def in_order(self) -> Iterator[AskGroup]:
         """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
-        for _, version, group in in_heap_order(self._heap):
+        for _, _, version, group in in_heap_order(self._heap):
             if version == group.version:
                 yield group
 

@@ -132,10 +132,7 @@ def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
     for queue in partition.queues.values():
         partition.outbox.touch_queue(queue)
-        for bucket in queue.buckets.values():
-            bucket.clear()
-        queue.to_admit.clear()
-        queue.open_buckets.clear()
+        queue.forget_order()
     for application in partition.applications.values():
         _find_owner(partition, application)
         application.reorder()

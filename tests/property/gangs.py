@@ -1,0 +1,94 @@
+"""What must hold of gangs from one step to the next, said without the scheduler's own words."""
+
+from shared.model.resources import add_into, fits_limit
+
+RESERVING = ("New", "Accepted")
+
+
+class GangWatch:
+    """Remembers a step, and compares the next one with it."""
+
+    def __init__(self, core):
+        self.remember(core)
+
+    def remember(self, core):
+        partition = core.partition
+        self.partition = partition
+        self.checksum = partition.config_checksum
+        self.overdue = list(_overdue(partition))
+        self.waiting = {
+            name: app.order
+            for name, app in partition.applications.items()
+            if app.state in RESERVING and not app.allocations and not app.gang_admitted
+        }
+        self.kept = {name for name, app in partition.applications.items() if app.queue.kept}
+
+    def check(self, core):
+        """Raise when gangs together are over a max, or one that was overdue has been passed."""
+        partition = core.partition
+        is_same = partition is self.partition and partition.config_checksum == self.checksum
+        if is_same and not _takes_room(partition):
+            assert _over(partition) == []
+        if is_same:
+            self._nobody_passed(partition)
+        self.remember(core)
+
+    def _nobody_passed(self, partition):
+        for name, queue, order in self.overdue:
+            gang = partition.applications.get(name)
+            if gang is None or gang.gang_admitted or gang.order != order:
+                continue
+            if (name, queue, order) not in list(_overdue(partition)):
+                continue  # something else keeps it now
+            for other, before in self.waiting.items():
+                app = partition.applications.get(other)
+                if app is None or app.queue is not queue or app.order < order or before < order:
+                    continue
+                has_started = app.allocations or app.gang_admitted
+                was_ahead = any(  # by the priority of an ask that does not wait any more
+                    held.priority > gang.max_priority for held in app.allocations.values()
+                )
+                is_kept = other in self.kept
+                assert not has_started or was_ahead or is_kept, f"{other} has passed {name}"
+
+
+def _takes_room(partition):
+    """Return whether gangs may start over their headroom, by preemption or because they exist."""
+    return any(queue.guaranteed_resource for queue in partition.queues.values()) or (
+        partition.settings.policy == "kai" or partition.epoch > 1
+    )
+
+
+def _overdue(partition):
+    """Yield the gangs that have waited for their queue for longer than their patience."""
+    for name, app in partition.applications.items():
+        refusal = app.parked_refusal
+        since_ns = partition.now_ns - app.submission_time_ns
+        if (
+            refusal is not None
+            and refusal.reason == "GANG_HEADROOM"
+            and "queue" in refusal.message.split(" has ")[0]
+            and app.state == "Accepted"
+            and since_ns >= partition.settings.gang_patience_ns
+            and app.queue.settings.sort_policy == "fifo"
+            and all(
+                fits_limit(level.max_resource or {}, app.outstanding())
+                for level in app.queue.lineage()
+                if level.parent is not None
+            )
+        ):
+            yield name, app.queue, app.order
+
+
+def _over(partition):
+    """Return the queues whose max the gangs that reserve would be over once they are whole."""
+    found = []
+    for queue in partition.queues.values():
+        whole = {}
+        for app in partition.applications.values():
+            is_inside = queue in app.queue.lineage()
+            if is_inside and app.gang_admitted and app.state in RESERVING and app.starts_whole:
+                add_into(whole, app.request.placeholder_ask)
+        if queue.parent is not None and not fits_limit(queue.max_resource or {}, whole):
+            found.append(queue.path)
+    return found

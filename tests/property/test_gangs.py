@@ -1,0 +1,123 @@
+"""Gangs and others in two leaves of one parent, while time passes: what admission promises.
+
+The state machine of ``test_scheduler_machine`` has everything in it and so meets a gang that has
+waited too long but seldom; this one has little else.
+"""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from services.core.scheduler.invariants import violations
+from shared.messages.interface import (
+    AllocationAskRelease,
+    AllocationRelease,
+    RemoveApplicationRequest,
+    TerminationType,
+)
+from shared.messages.protocol import Heartbeat
+from shared.model.units import seconds
+from tests.builders import Core, config_of
+from tests.property.gangs import GangWatch
+
+STOPPED = TerminationType.STOPPED_BY_RM
+CONFIGS = [
+    config_of("{name: p, resources: {max: {vcore: 8m}}, queues: [{name: a}, {name: b}]}"),
+    config_of(
+        "{name: p, queues: [{name: a, resources: {max: {vcore: 6m}}}, "
+        "{name: b, maxapplications: 2, resources: {max: {vcore: 4m, memory: 3}}}]}"
+    ),
+]
+SIZES = [{"vcore": 1}, {"vcore": 2}, {"vcore": 1, "memory": 1}]
+
+
+class GangMachine(RuleBasedStateMachine):
+    @initialize(
+        config=st.sampled_from(CONFIGS),
+        patience=st.sampled_from(["0", "60s"]),
+        vcore=st.sampled_from([4, 50]),
+    )
+    def start(self, config, patience, vcore):
+        self.core = Core(config, settings=(("gangPatience", patience),))
+        self.core.node("n", vcore=vcore, memory=9)
+        self.count = 0
+        self.watch = GangWatch(self.core)
+
+    def name(self):
+        self.count += 1
+        self.core.now_ns += 1
+        return f"app{self.count}"
+
+    @property
+    def apps(self):
+        return self.core.partition.applications
+
+    @rule(
+        leaf=st.sampled_from("aab"),
+        members=st.integers(1, 5),
+        size=st.sampled_from(SIZES),
+        priority=st.sampled_from([0, 0, 5]),
+        late=st.booleans(),
+    )
+    def submit_gang(self, leaf, members, size, priority, late):
+        name = self.name()
+        wanted = {kind: amount * members for kind, amount in size.items()}
+        self.core.application(name, f"root.p.{leaf}", placeholder_ask=wanted)
+        keys = [f"{name}-{at}" for at in range(members)]
+        for part in ([keys[:1], keys[1:]]) if late else [keys]:
+            self.core.asks(
+                name, part, size, placeholder=True, task_group_name="tg", priority=priority
+            )
+
+    @rule(leaf=st.sampled_from("aab"), size=st.sampled_from(SIZES), number=st.integers(1, 3))
+    def submit_plain(self, leaf, size, number):
+        name = self.name()
+        self.core.application(name, f"root.p.{leaf}")
+        self.core.asks(name, [f"{name}-{at}" for at in range(number)], size)
+
+    @precondition(lambda self: self.apps)
+    @rule(data=st.data(), size=st.sampled_from(SIZES), priority=st.sampled_from([0, 3, 7]))
+    def ask_more(self, data, size, priority):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        self.core.asks(app, [self.name()], size, priority=priority)
+
+    @rule(for_seconds=st.sampled_from([5, 61, 300]))
+    def time_passes(self, for_seconds):
+        self.core.now_ns += seconds(for_seconds)
+        self.core.send(Heartbeat("t"), epoch=0)
+
+    @precondition(lambda self: any(app.allocations for app in self.apps.values()))
+    @rule(data=st.data())
+    def a_pod_ends(self, data):
+        held = [(key, name) for name, app in self.apps.items() for key in app.allocations]
+        key, name = data.draw(st.sampled_from(sorted(held)))
+        self.core.update(releases=(AllocationRelease(name, key, STOPPED),))
+
+    @precondition(lambda self: any(app.group_of for app in self.apps.values()))
+    @rule(data=st.data())
+    def an_ask_is_withdrawn(self, data):
+        asked = [(key, name) for name, app in self.apps.items() for key in app.group_of]
+        key, name = data.draw(st.sampled_from(sorted(asked)))
+        self.core.update(ask_releases=(AllocationAskRelease(name, key, STOPPED),))
+
+    @precondition(lambda self: self.apps)
+    @rule(data=st.data())
+    def an_application_ends(self, data):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        self.core.update(remove_applications=(RemoveApplicationRequest(app),))
+
+    @rule(data=st.data())
+    def a_timer_fires(self, data):
+        timers = [(name, kind) for name, app in self.apps.items() for kind in app.timers]
+        if timers:
+            self.core.fire(*data.draw(st.sampled_from(sorted(timers))))
+        if "reservation" in self.core.partition.timers:
+            self.core.fire_own("reservation")
+
+    @invariant()
+    def nobody_is_forgotten_or_passed(self):
+        if hasattr(self, "core"):
+            assert violations(self.core.partition) == []
+            self.watch.check(self.core)
+
+
+TestGangs = GangMachine.TestCase

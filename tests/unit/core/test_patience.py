@@ -1,0 +1,330 @@
+"""A gang that has waited long for its queue is not passed by those behind it (ADR 24)."""
+
+import pytest
+
+from services.core.scheduler import gang
+from services.core.scheduler.settings import settings_from
+from shared.messages.constraints import Constraints, PodTerm, Requirement
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    AllocationAskRelease,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdateConfiguration,
+    UserGroupInformation,
+)
+from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
+from shared.model.units import seconds
+from tests.builders import Core, config_of
+
+NEVER_PASSED = (("gangPatience", "0"),)
+GROUP = {"task_group_name": "tg"}
+LEAF = "{name: a, resources: {max: {vcore: 4m}}}"
+STOPPED = TerminationType.STOPPED_BY_RM
+
+
+class Queue(Core):
+    """A leaf of 4 in which a filler holds 2 and a gang of 4 waits."""
+
+    def __init__(self, *leaves: str, settings: tuple = (), old: int = 4, **more):
+        super().__init__(config_of(*(leaves or (LEAF,))), settings=settings)
+        self.node("n", vcore=100)
+        self.plain("filler", 2)
+        self.gang("old", old, {"vcore": 1}, queue="root.a", **more)
+
+    def plain(self, name: str, vcore: int, queue: str = "root.a", **more) -> bool:
+        """Submit an application with one pod; return whether it started."""
+        if name not in self.partition.applications:
+            self.pass_time(1)
+            self.application(name, queue)
+        key = f"{name}-{self.now_ns}"
+        self.asks(name, [key], {"vcore": vcore}, **more)
+        self.check()
+        return key in self.partition.applications[name].allocations
+
+    def ganged(self, name: str, members: int, **more) -> bool:
+        """Submit a gang; return whether it was admitted."""
+        self.pass_time(1)
+        self.gang(name, members, {"vcore": 1}, queue="root.a", **more)
+        self.check()
+        return self.partition.applications[name].gang_admitted
+
+    def pass_time(self, for_seconds: int) -> None:
+        self.now_ns += seconds(for_seconds)
+        self.send(Heartbeat("t"), epoch=0)
+        self.check()
+
+    def end(self, name: str) -> None:
+        self.update(remove_applications=(RemoveApplicationRequest(name),))
+        self.check()
+
+    def running(self) -> list[str]:
+        return [name for name, app in self.partition.applications.items() if app.allocations]
+
+    def reason(self, name: str) -> str:
+        application = self.partition.applications.get(name)
+        refusal = application.parked_refusal if application is not None else None
+        return refusal.reason if refusal is not None else ""
+
+
+def test_a_waiting_gang_is_passed_for_its_patience_and_no_longer():
+    core = Queue()
+    assert core.reason("old") == "GANG_HEADROOM"
+    assert core.ganged("young", 1)
+    core.end("young")
+    core.pass_time(290)
+    assert core.plain("small", 1)
+    core.end("small")
+    core.pass_time(10)
+    assert not core.ganged("gang", 1)
+    assert not core.plain("plain", 1)
+    assert (core.reason("gang"), core.reason("plain")) == ("GANG_PATIENCE", "GANG_PATIENCE")
+    message = core.partition.applications["plain"].parked_refusal.message
+    assert "queue root.a has waited for longer than gangPatience 5m0s" in message
+    assert core.plain("filler", 1)  # who runs goes on
+    core.end("filler")
+    assert core.running() == ["old"]
+    core.end("old")
+    assert core.running() == ["gang", "plain"]
+    core.check()
+
+
+def test_forty_later_gangs_do_not_starve_one():
+    core = Queue(settings=(("gangPatience", "20s"),))
+    started, last = 0, "filler"
+    for at in range(40):
+        started += core.ganged(f"later-{at}", 2)
+        core.pass_time(9)
+        core.end(last)
+        last = f"later-{at}"
+        if core.partition.applications["old"].gang_admitted:
+            break
+    assert core.partition.applications["old"].gang_admitted
+    assert 1 <= started <= 3
+
+
+def test_a_patience_of_zero_is_never_passed():
+    core = Queue(settings=NEVER_PASSED)
+    assert not core.plain("plain", 1)
+    assert not core.ganged("gang", 1)
+    core.end("filler")
+    assert core.running() == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("text", "patience_s"), [("", 300), ("0", 0), ("0s", 0), ("90s", 90), ("-1s", 300), ("x", 300)]
+)
+def test_the_patience_is_a_setting(text, patience_s):
+    assert settings_from([("gangPatience", text)]).gang_patience_ns == seconds(patience_s)
+
+
+def test_who_was_refused_by_the_queue_before_the_gang_was_overdue_does_not_start_after_it():
+    core = Queue("{name: a, resources: {max: {vcore: 6m}}}", old=6)
+    core.asks("filler", ["f2"], {"vcore": 3})
+    assert not core.plain("waits", 3)
+    assert core.reason("waits") == ""
+    core.pass_time(300)
+    core.update(releases=(AllocationRelease("filler", "f2", STOPPED),))
+    assert core.reason("waits") == "GANG_PATIENCE"
+    assert core.running() == ["filler"]
+
+
+def test_a_reserved_node_starts_nobody_behind_an_overdue_gang():
+    core = Queue(LEAF, "{name: b}")
+    core.node("large", vcore=200, memory=5)
+    core.plain("other", 200, queue="root.b")
+    core.application("late", "root.a")
+    core.asks("late", ["wants"], {"vcore": 1, "memory": 5})
+    core.now_ns += seconds(3)
+    core.fire_own("reservation")
+    assert core.partition.applications["late"].reservations
+    core.pass_time(300)
+    core.end("other")
+    assert "late" not in core.running()
+    assert core.reason("late") == "GANG_PATIENCE"
+    core.end("old")
+    assert "late" in core.running()
+
+
+def test_a_gang_that_its_user_keeps_waiting_is_not_waited_for():
+    limited = "limits: [{users: [alice], maxresources: {vcore: 3m}}]"
+    leaf = "{name: a, resources: {max: {vcore: 4m}}, %s}" % limited
+    core = Queue(leaf, settings=NEVER_PASSED)
+    core.end("old")
+    alice = UserGroupInformation("alice")
+    core.application("hers", "root.a", ugi=alice)
+    core.asks("hers", ["h"], {"vcore": 1})
+    core.ganged("limited", 3, ugi=alice)
+    assert core.reason("limited") == "GANG_HEADROOM"
+    assert core.plain("other", 1)
+
+
+def test_a_gang_over_the_applications_that_may_run_is_not_waited_for():
+    leaf = "{name: a, maxapplications: 2, resources: {max: {vcore: 4m}}}"
+    core = Queue(leaf, settings=NEVER_PASSED)
+    leaf = core.partition.queues["root.a"]
+    assert leaf.overdue_gang.id == "old"
+    core.plain("ahead", 1, priority=9)
+    assert core.reason("old") == "MAX_APPLICATIONS"
+    assert leaf.overdue_gang is None
+
+
+def test_a_gang_larger_than_a_max_that_was_lowered_is_not_waited_for():
+    core = Queue(settings=NEVER_PASSED)
+    assert not core.plain("plain", 1)
+    core.send(UpdateConfiguration(config_of(LEAF.replace("4m", "3m"))))
+    core.check()
+    assert core.reason("old") == "GANG_HEADROOM"
+    assert core.running() == ["filler", "plain"]
+    core.send(UpdateConfiguration(config_of(LEAF)))
+    assert not core.plain("later", 1)
+    assert core.reason("later") == "GANG_PATIENCE"
+
+
+def test_nobody_is_waited_for_in_a_leaf_that_became_fair():
+    core = Queue(settings=NEVER_PASSED)
+    assert not core.plain("plain", 1)
+    fair = "{name: a, resources: {max: {vcore: 4m}}, properties: {application.sort.policy: fair}}"
+    core.send(UpdateConfiguration(config_of(fair)))
+    core.check()
+    assert core.running() == ["filler", "plain"]
+
+
+@pytest.mark.parametrize("way", ["removed", "asks", "all asks", "admitted"])
+def test_those_behind_are_asked_again_when_the_gang_waits_no_more(way):
+    core = Queue(settings=NEVER_PASSED)
+    assert not core.plain("plain", 1)
+    keys = [f"old-ph-{at}" for at in range(4)]
+    core.asks("old", ["real"], {"vcore": 9})
+    match way:
+        case "removed":
+            core.end("old")
+        case "asks":
+            releases = tuple(AllocationAskRelease("old", key, STOPPED) for key in keys)
+            core.update(ask_releases=releases)
+        case "all asks":
+            core.update(ask_releases=(AllocationAskRelease("old", "", STOPPED),))
+        case "admitted":
+            one = Allocation(keys[0], "old", "n", {"vcore": 1}, placeholder=True, **GROUP)
+            core.update(allocations=(one,))
+    core.check()
+    assert core.reason("plain") == core.reason("old") == ""
+    assert "plain" in core.running() or way == "admitted"
+
+
+def test_priority_decides_who_is_behind():
+    core = Queue("{name: a, resources: {max: {vcore: 9m}}}", settings=NEVER_PASSED, old=8)
+    assert core.plain("urgent", 1, priority=9)  # ahead of it in the order of the queue
+    assert not core.plain("plain", 1)
+    core.asks("plain", ["more"], {"vcore": 1}, priority=9)
+    assert len(core.partition.applications["plain"].allocations) == 2
+
+
+def test_when_a_gang_moves_in_the_order_so_do_those_behind_it():
+    core = Queue("{name: a, resources: {max: {vcore: 9m}}}", settings=NEVER_PASSED, old=8)
+    core.asks("old", ["high"], {"vcore": 1}, priority=7)
+    assert not core.plain("between", 1, priority=6)
+    core.update(ask_releases=(AllocationAskRelease("old", "high", STOPPED),))
+    core.check()
+    assert core.running() == ["filler", "between"]
+
+
+def test_of_two_overdue_gangs_the_first_in_the_order_is_waited_for():
+    core = Queue(settings=(("gangPatience", "100s"),))
+    core.ganged("second", 3)
+    core.pass_time(200)
+    leaf = core.partition.queues["root.a"]
+    assert leaf.overdue_gang.id == "old"
+    assert (core.reason("old"), core.reason("second")) == ("GANG_HEADROOM", "GANG_PATIENCE")
+    core.end("old")
+    assert leaf.overdue_gang.id == "second"
+    assert not core.plain("plain", 1)
+    core.application("high", "root.a", placeholder_ask={"vcore": 4})
+    keys = [f"h{at}" for at in range(4)]
+    core.asks("high", keys, {"vcore": 1}, placeholder=True, **GROUP, priority=5)
+    core.check()
+    assert leaf.overdue_gang.id == "second"  # a gang ahead of it that is not overdue yet
+    core.pass_time(101)
+    assert leaf.overdue_gang.id == "high"
+    assert core.reason("second") == "GANG_PATIENCE"
+    core.end("high")
+    core.end("filler")
+    assert core.running() == ["second", "plain"]
+
+
+def test_other_leaves_go_on():
+    core = Queue(LEAF, "{name: b}", settings=NEVER_PASSED)
+    assert core.plain("there", 1, queue="root.b")
+    assert not core.plain("here", 1)
+
+
+@pytest.mark.parametrize("waited_s", [299, 300])
+def test_the_patience_keeps_its_start_through_a_restart(waited_s):
+    core = Queue()
+    since_ns = core.now_ns - seconds(waited_s)
+    core.epoch = 2
+    core.send(SyncBegin(config_of(LEAF)))
+    old = AddApplicationRequest(
+        "old", "root.a", placeholder_ask={"vcore": 4}, submission_time_ns=since_ns, state="Accepted"
+    )
+    core.update(
+        nodes=(NodeInfo("n", NodeAction.CREATE, {"vcore": 100}),),
+        new_applications=(AddApplicationRequest("filler", "root.a", state="Running"), old),
+    )
+    core.update(allocations=(Allocation("f", "filler", "n", {"vcore": 2}),))
+    core.asks("old", [f"p{n}" for n in range(4)], {"vcore": 1}, placeholder=True, **GROUP)
+    core.send(SyncEnd(1, 1, 4))
+    core.application("late", "root.a")
+    core.asks("late", ["l"], {"vcore": 1})
+    core.check()
+    assert ("late" in core.running()) == (waited_s < 300)
+
+
+def test_a_gang_is_watched_while_single_asks_of_its_shape_are_refused():
+    core = Queue()
+    core.asks("filler", ["f1", "f2", "refused"], {"vcore": 1})
+    core.ganged("young", 2)
+    assert core.reason("young") == "GANG_HEADROOM"
+    core.pass_time(300)
+    assert core.reason("young") == "GANG_PATIENCE"
+    core.update(releases=(AllocationRelease("filler", "f1", STOPPED),))
+    core.check()
+    assert core.running() == ["filler"]
+
+
+def test_those_behind_cost_nothing_while_they_wait(monkeypatch):
+    core = Queue(settings=NEVER_PASSED)
+    for at in range(50):
+        core.application(f"p{at}", "root.a")
+        core.asks(f"p{at}", [f"k{at}"], {"vcore": 1})
+    looked_at = []
+    kept_out = gang.kept_out
+
+    def counted(partition, application):
+        looked_at.append(application.id)
+        return kept_out(partition, application)
+
+    monkeypatch.setattr(gang, "kept_out", counted)
+    for at in range(10):
+        core.asks("filler", [f"more{at}"], {"vcore": 1})
+        core.update(releases=(AllocationRelease("filler", f"more{at}", STOPPED),))
+    assert set(looked_at) <= {"filler", "old"}
+    core.check()
+
+
+def test_asks_that_get_new_shapes_leave_a_gang_where_it_waits():
+    """A label that counts from now on: every ask that waits is made anew, in its old place."""
+    core = Core(config_of(LEAF, "{name: b}"))
+    core.gang("old", 4, {"vcore": 1}, queue="root.a")
+    core.application("other", "root.b")
+    for label in ("app", "tier", "zone"):
+        near = PodTerm("kubernetes.io/hostname", (Requirement(label, "In", ("x",)),))
+        apart = Constraints(pod_anti_affinity=(near,), namespace="d")
+        core.asks("other", [label], {"vcore": 1}, constraints=apart)
+    core.node("n", vcore=100)
+    core.check()
+    assert len(core.partition.applications["old"].allocations) == 4
