@@ -119,9 +119,10 @@ def _look_in(partition: Partition, leaf: Queue) -> None:
 
 
 def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
-    """Let gangs start that wait for headroom as a whole and are owed all of it.
+    """Let gangs start that wait for headroom as a whole and are owed all that their queues limit.
 
-    Their members then ask one by one, and preempt one by one.
+    Their members then ask one by one, and preempt one by one. A type with a max and no guarantee
+    is not owed: nobody would make room for it, and the gang would hold a part for ever.
     """
     for application in list(leaf.applications.values()):
         if not application.waits_for_its_queue or application.is_behind_overdue_gang:
@@ -133,8 +134,11 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
         ledger = Ledger()
         for level in leaf.lineage():
             ledger.changes[level] = dict(level.promised)
-        ledger.add(leaf, application.outstanding())
-        if _is_owed(leaf, application.outstanding(), ledger):
+        gang = application.outstanding()
+        ledger.add(leaf, gang)
+        limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
+        owed = left(leaf, leaf, ledger) or {}
+        if _is_owed(leaf, gang, ledger) and all(name in owed for name in limited):
             application.admit()
             application.unpark()
 

@@ -13,6 +13,7 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
     UpdateConfiguration,
+    UserGroupInformation,
 )
 from shared.messages.protocol import Heartbeat, TimerKind
 from shared.messages.state import AskState, UsedResource
@@ -494,6 +495,37 @@ def test_a_gang_that_is_owed_its_room_takes_it():
     placed = [key for key in taken for key in core.confirm("leaf1", key)]
     assert len(placed) == 3
     assert core.partition.applications["gang"].state == "Running"
+
+
+@pytest.mark.parametrize(
+    ("owed", "starts"),
+    [("vcore: 6m, gpu: 3", True), ("vcore: 6m", False), ("vcore: 6m, gpu: 2", False)],
+)
+def test_a_gang_is_let_start_if_every_type_that_its_queues_limit_is_owed_to_it(owed, starts):
+    """A queue above limits gpu; the guarantee of vcore alone lets nobody start half a gang."""
+    core = Cluster(
+        "{name: leaf1}", "{name: leaf2, resources: {guaranteed: {%s}}}" % owed,
+        parent="resources: {max: {vcore: 6m, gpu: 3, disk: 9}},",
+    )  # fmt: skip
+    core.node("n1", vcore=9, gpu=3)
+    for at in range(3):
+        core.application(f"v{at}", "root.parent.leaf1")
+        core.asks(f"v{at}", [f"v{at}"], {"vcore": 2, "gpu": 1})
+    core.gang("gang", 3, {"vcore": 2, "gpu": 1}, queue="root.parent.leaf2")
+    taken = [key for _ in range(5) for key in core.look()]
+    assert core.partition.applications["gang"].gang_admitted == starts
+    assert sum(len(core.confirm(key, key)) for key in taken) == (3 if starts else 0)
+
+
+def test_a_gang_that_its_user_keeps_waiting_is_not_let_start_because_its_queue_is_owed():
+    limit = "limits: [{users: [alice], maxresources: {vcore: 2m}}],"
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 6, limit), nodes={"n1": 6})
+    core.run("leaf1", "v", 6)
+    alice = UserGroupInformation("alice")
+    core.gang("gang", 3, {"vcore": 1}, queue="root.parent.leaf2", ugi=alice)
+    assert core.partition.applications["gang"].parked_refusal.reason == "GANG_HEADROOM"
+    core.look()
+    assert not core.partition.applications["gang"].gang_admitted
 
 
 # --- quota changes ------------------------------------------------------------------------------
