@@ -199,6 +199,17 @@ class AllocationAskRelease:
 
 
 @dataclass(frozen=True, slots=True)
+class GangGivenUp:
+    """The resource manager reserves a gang no more: its real asks are placed one by one.
+
+    Its placeholder asks end with that, unconfirmed. The same again changes nothing.
+    """
+
+    application_id: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationNote:
     """What the people of an application should know, that the resource manager has found out.
 
@@ -219,6 +230,7 @@ class UpdateRequest:
     nodes: tuple[NodeInfo, ...] = ()
     new_applications: tuple[AddApplicationRequest, ...] = ()
     allocations: tuple[Allocation, ...] = ()
+    gangs_given_up: tuple[GangGivenUp, ...] = ()
     asks: tuple[AllocationAsk, ...] = ()
     ask_releases: tuple[AllocationAskRelease, ...] = ()
     releases: tuple[AllocationRelease, ...] = ()

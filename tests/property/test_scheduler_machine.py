@@ -4,6 +4,8 @@ The test plays the resource manager: it confirms releases late, early, twice or 
 pods, takes nodes away, reloads the configuration, lets timers fire late and repeats messages.
 """
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -14,6 +16,7 @@ from shared.messages.interface import (
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
+    GangGivenUp,
     NodeAction,
     NodeInfo,
     RemoveApplicationRequest,
@@ -323,6 +326,18 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
 
     @precondition(lambda self: self.apps)
     @rule(data=st.data())
+    def a_gang_is_given_up(self, data):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        if not self.apps[app].placeholder_ask:
+            return
+        self.apps[app] = replace(self.apps[app], placeholder_ask={})
+        for ask in [ask for ask in self.asked.values() if ask.application_id == app]:
+            if ask.placeholder:
+                del self.asked[ask.allocation_key]
+        self.tell(gangs_given_up=(GangGivenUp(app),))
+
+    @precondition(lambda self: self.apps)
+    @rule(data=st.data())
     def remove_application(self, data):
         app = data.draw(st.sampled_from(sorted(self.apps)))
         del self.apps[app]
@@ -377,7 +392,7 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
             fields = {f: getattr(app.request, f) for f in app.request.__dataclass_fields__}
             gang_over = app.state == "Resuming" or "Resuming" in [s for _, s in app.state_log]
             fields |= {"state": app.state.value, "reservation_start_ns": app.reservation_start_ns}
-            if gang_over:
+            if gang_over or not self.apps[name].placeholder_ask:
                 fields["placeholder_ask"] = {}
             requests.append(AddApplicationRequest(**fields))
         nodes = tuple(

@@ -13,6 +13,7 @@ from services.core.scheduler import covers, events, foreign, quota_preemption
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition
+from services.core.scheduler.task_groups import with_group
 from shared.messages.conversions import ask_of
 from shared.messages.interface import (
     Allocation,
@@ -39,6 +40,7 @@ def reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) 
 
 def add_existing(partition: Partition, allocation: Allocation) -> None:
     """Take in an allocation that exists already, or that has changed its size."""
+    allocation = with_group(allocation)
     application = partition.applications.get(allocation.application_id)
     node = partition.nodes.nodes.get(allocation.node_id)
     is_foreign = foreign.is_foreign(allocation)
@@ -171,6 +173,8 @@ def recover_timer(partition: Partition, application: Application) -> None:
     """Arm a recovered application's placeholder timeout from its first start."""
     has_placeholders = any(counts.held for counts in application.task_groups.values())
     if not has_placeholders or application.state in _GIVEN_UP:
+        if not application.awaits_placeholders:
+            partition.cancel_timer(application, TimerKind.PLACEHOLDER)
         return
     start = application.reservation_start_ns or partition.now_ns
     application.reservation_start_ns = start

@@ -88,6 +88,8 @@ class Application:
     pending_placeholders: int = 0
     ask_priorities: dict[int, int] = field(default_factory=dict)
     starts_whole: bool = False  # its placeholders wait until the whole gang is admitted
+    is_gang_over: bool = False  # given up: it goes on without
+    is_placeholder_wait_over: bool = False  # real asks have waited long enough for the first one
     gang_admitted: bool = False
     promise: Resource = field(default_factory=dict)
     trackers: Owner = ()  # of its user and, where a limit names one, its group
@@ -145,6 +147,15 @@ class Application:
         )
 
     @property
+    def awaits_placeholders(self) -> bool:
+        """Return whether a gang was announced of which no placeholder has been asked for yet."""
+        return (
+            self.is_gang
+            and not (self.task_groups or self.is_gang_over or self.is_placeholder_wait_over)
+            and self.state in _RESERVING_STATES
+        )
+
+    @property
     def waits_for_its_queue(self) -> bool:
         """Return whether a queue has not enough room for the whole gang: the limit of no user."""
         refusal = self.parked_refusal
@@ -160,7 +171,7 @@ class Application:
         return (
             self.state is ApplicationState.ACCEPTED
             and not self.allocations
-            and not self.gang_admitted
+            and not (self.gang_admitted and not self.is_gang_over)
             and not any(held.has_preempted for held in self.reservations.values())
         )
 
@@ -220,6 +231,7 @@ class Application:
         if state is self.state:
             return False
         self.state = state
+        self.is_gang_over |= state is ApplicationState.RESUMING
         self.message = message
         for key in [key for key in self.notes if key[0] == Reason.APPLICATION_ENDING]:
             del self.notes[key]
@@ -407,6 +419,11 @@ class Application:
                 Reason.GANG_PLACEHOLDERS_PENDING,
                 f"{self.pending_placeholders} placeholders of the gang are not allocated yet",
             )
+        if self.awaits_placeholders:
+            return Refusal(
+                Reason.GANG_PLACEHOLDERS_PENDING,
+                "none of the placeholders of the gang has been asked for yet",
+            )
         counts = self.task_groups.get(group.task_group_name)
         if counts is not None and not counts.is_used_up:
             if group.unplaced is not None:
@@ -466,7 +483,7 @@ class Application:
 
     def keep_promise(self) -> None:
         """Bring the promise to what is outstanding; who reserves no more has none."""
-        reserves = self.gang_admitted and self.state in _RESERVING_STATES
+        reserves = self.gang_admitted and not self.is_gang_over and self.state in _RESERVING_STATES
         after = self.outstanding() if reserves else {}
         before = self.promise
         if before == after:

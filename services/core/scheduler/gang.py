@@ -5,7 +5,9 @@ Rule 1: a gang's placeholders start only when the whole gang fits what the maxim
         admitted gangs have yet to allocate. So two gangs never hold a part each of a queue's room
         and wait for the other; the older is asked first. The size of the cluster is no quota:
         placeholders start as nodes allow.
-Rule 2: real asks wait while placeholder asks of their application are pending.
+Rule 2: real asks wait while placeholder asks of their application are pending; before the first
+        of these as well if a gang was announced, for the placeholder timeout at most. A gang that
+        is given up holds nobody.
 How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
 """
@@ -18,13 +20,14 @@ from services.core.scheduler.lifecycle import (
     drop_ask,
     end,
 )
-from services.core.scheduler.partition import Partition
+from services.core.scheduler.partition import Partition, timer_name
 from services.core.scheduler.users import first_full, first_shortage
-from shared.messages.interface import AllocationAskRelease, TerminationType
+from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
+from shared.model.units import milliseconds
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 EXECUTION_TIMEOUT = "ExecutionTimeout"
@@ -125,12 +128,58 @@ def start_reservation(partition: Partition, application: Application) -> None:
     )
 
 
+# --- real asks that come first ------------------------------------------------------------------
+
+
+def await_placeholders(partition: Partition, application: Application) -> None:
+    """Let real asks wait for the first placeholder's, for the placeholder timeout at most.
+
+    The time runs from the making of the first of them, or from the submission if that was later.
+    """
+    if not application.awaits_placeholders:
+        if application.task_groups and not application.reservation_start_ns:
+            partition.cancel_timer(application, TimerKind.PLACEHOLDER)
+        return
+    if timer_name(application, TimerKind.PLACEHOLDER) in application.timers:
+        return
+    since_ns = max(
+        min((ask.created_ns for ask in application.asks()), default=partition.now_ns),
+        application.request.submission_time_ns,
+    )
+    due_ns = since_ns + milliseconds(application.placeholder_timeout_ms(since_ns))
+    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+
+
+def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
+    """Let an application go on without its gang, because the resource manager does so."""
+    application = partition.applications.get(given_up.application_id)
+    if application is None or not application.is_gang or application.is_gang_over:
+        return
+    application.is_gang_over = True
+    for ask in [ask for ask in application.asks() if ask.request.placeholder]:
+        drop_ask(partition, application, ask.key)
+    if is_zero(application.allocated_placeholder):
+        partition.cancel_timer(application, TimerKind.PLACEHOLDER)
+    application.keep_promise()
+    application.enter()
+    partition.replaceable[application] = None
+    partition.outbox.touch(application)
+
+
 # --- timeout ------------------------------------------------------------------------------------
 
 
 def placeholder_timeout(partition: Partition, application: Application) -> None:
-    """Do what the placeholder timeout does in the application's state (contract 3.3, step 8)."""
-    if application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
+    """Do what the placeholder timeout does in the application's state (contract 3.3, step 8).
+
+    If no placeholder was ever asked for there is nothing to give up: real asks have waited enough.
+    """
+    is_reserving = application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED)
+    if application.awaits_placeholders:
+        application.is_placeholder_wait_over = True
+        application.enter()
+        partition.outbox.touch(application)
+    elif is_reserving and not application.is_gang_over:
         _give_up(partition, application)
     else:
         release_placeholders(

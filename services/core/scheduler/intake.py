@@ -3,12 +3,15 @@
 The order of the sections is UpdateRequest's. Nothing here schedules: the cycle comes after.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from services.core.scheduler import (
     allocations,
     events,
     foreign,
+    gang,
     lifecycle,
     live_actions,
     replacement,
@@ -26,6 +29,7 @@ from services.core.scheduler.pod_topology import MAX_LABEL_KEYS
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.settings import QUEUE_GANG
+from services.core.scheduler.task_groups import with_group
 from services.core.scheduler.views import application_summary
 from shared.messages.interface import (
     AcceptedApplication,
@@ -46,27 +50,29 @@ from shared.model.reasons import Reason
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
+Item = TypeVar("Item")
 _ENDING = (ApplicationState.FAILING,)
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
 def applications(partition: Partition, request: UpdateRequest) -> None:
     """Take in everything of a request but its nodes."""
-    for new in request.new_applications:
-        add_application(partition, new)
-    for existing in request.allocations:
-        allocations.add_existing(partition, existing)
-    for ask in request.asks:
-        add_ask(partition, ask)
+    _each(partition, request.new_applications, add_application)
+    _each(partition, request.allocations, allocations.add_existing)
+    _each(partition, request.gangs_given_up, gang.give_up_reserving)
+    _each(partition, request.asks, add_ask)
     _enter_all(partition, request)
-    for ask_release in request.ask_releases:
-        release_ask(partition, ask_release)
-    for release in request.releases:
-        release_allocation(partition, release)
-    for gone in request.remove_applications:
-        remove_application(partition, gone)
-    for note in request.notes:
-        take_note(partition, note)
+    _each(partition, request.ask_releases, release_ask)
+    _each(partition, request.releases, release_allocation)
+    _each(partition, request.remove_applications, remove_application)
+    _each(partition, request.notes, take_note)
+
+
+def _each(
+    partition: Partition, items: Iterable[Item], take: Callable[[Partition, Item], None]
+) -> None:
+    for item in items:
+        take(partition, item)
 
 
 def _enter_all(partition: Partition, request: UpdateRequest) -> None:
@@ -74,6 +80,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
     for application_id in dict.fromkeys(ask.application_id for ask in request.asks):
         application = partition.applications.get(application_id)
         if application is not None:
+            gang.await_placeholders(partition, application)
             application.enter()
             partition.replaceable[application] = None
 
@@ -230,6 +237,7 @@ def take_note(partition: Partition, note: ApplicationNote) -> None:
 
 def add_ask(partition: Partition, request: AllocationAsk) -> None:
     """Let an ask wait, or reject it. The same key again is an update, or changes nothing."""
+    request = with_group(request)
     application = partition.applications.get(request.application_id)
     reason = _ask_rejection(partition, application, request)
     if application is None or reason:

@@ -1,9 +1,10 @@
 """What became of a gang's placeholders, counted a task group at a time."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from services.core.scheduler.shapes import Ask
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.resources import Resource
 
 
@@ -35,3 +36,13 @@ class Replacement:
     ask: Ask
     allocation: Allocation
     is_placed: bool
+
+
+Item = TypeVar("Item", Allocation, AllocationAsk)
+
+
+def with_group(item: Item) -> Item:
+    """Return an item whose ``placeholder`` counts: without a task group's name it is ignored."""
+    if item.placeholder and not item.task_group_name:
+        return replace(item, placeholder=False)
+    return item

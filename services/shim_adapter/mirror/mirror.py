@@ -53,6 +53,7 @@ from shared.messages.interface import (
     AllocationAskRelease,
     AllocationRelease,
     ContainerSchedulingState,
+    GangGivenUp,
     NodeAction,
     RejectedAllocation,
     RejectedApplication,
@@ -231,12 +232,13 @@ class ClusterMirror(Moves):
         application.phase = ApplicationPhase.RUNNING
         self.world.touch_application(application)
         self._tell(application, "PlaceholderCreateFailed", news.reason, is_warning=True)
+        self._send(gangs_given_up=(GangGivenUp(application.application_id, news.reason),))
+        self._ask_for_pods(application)
         for pod in self.world.pods_of(application.application_id):
             if pod.spec.placeholder and not pod.has_ended:
                 if not pod.node:
                     self._release_ask(pod)
                 self._calls.append(DeletePod(pod.uid, "", news.reason))
-        self._ask_for_pods(application)
 
     # --- from the core --------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from shared.messages.interface import (
     Allocation,
     AllocationAsk,
     AllocationRelease,
+    GangGivenUp,
     NodeAction,
     NodeInfo,
     TerminationType,
@@ -308,3 +309,143 @@ def test_the_way_of_admission_is_named_queue_and_whole_is_its_old_name():
     }
     assert ways.pop("partial") == "partial"
     assert set(ways.values()) == {"queue"}
+
+
+# --- real asks that come first ------------------------------------------------------------------
+
+PH = {"placeholder": True, "task_group_name": "tg"}
+
+
+def with_real_ask_first(**more):
+    """A gang of two whose first real ask comes before its first placeholder."""
+    core = Core()
+    core.node("n1", **NODE)
+    core.application("app", placeholder_ask={"vcore": 2000, "pods": 2}, **more)
+    responses = core.asks("app", ["real"], ONE, task_group_name="tg")
+    assert section(responses, "new_allocations") == []
+    app = core.partition.applications["app"]
+    (group,) = app.groups.values()
+    assert app.hold(group).reason == "GANG_PLACEHOLDERS_PENDING"
+    return core, app
+
+
+def placed(responses):
+    return [allocation.allocation_key for allocation in section(responses, "new_allocations")]
+
+
+def test_a_real_ask_that_comes_first_waits_for_the_placeholders_and_takes_ones_place():
+    core, app = with_real_ask_first()
+    assert placed(core.asks("app", ["other"], ONE)) == []  # of no group: it waits as well
+    responses = core.asks("app", ["ph0", "ph1"], ONE, **PH)
+    assert placed(responses) == ["ph0", "ph1", "other"]
+    (release,) = section(responses, "released_allocations")
+    assert placed(core.update(releases=(release,))) == ["real"]
+    assert app.state is ApplicationState.RUNNING
+    core.check()
+
+
+@pytest.mark.parametrize("style", ["Soft", "Hard"])
+def test_it_waits_for_the_placeholder_timeout_at_most(style):
+    core, app = with_real_ask_first(
+        placeholder_timeout_milli_seconds=30_000, gang_scheduling_style=style
+    )
+    core.now_ns += 10 * 10**9
+    assert placed(core.asks("app", ["second"], ONE)) == []
+    assert timers_of(core, "app") == {"placeholder": 20}
+    assert placed(core.fire("app", "placeholder")) == ["real", "second"]
+    assert app.state is ApplicationState.RUNNING
+    core.check()
+
+
+def test_placeholders_that_come_in_time_end_that_wait_and_never_time_out_unallocated():
+    core, app = with_real_ask_first(placeholder_timeout_milli_seconds=30_000)
+    core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_NODE),))
+    core.asks("app", ["ph0"], ONE, **PH)
+    assert app.timers == {}
+    core.now_ns += 60 * 10**9
+    core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_TO_SCHEDULABLE),))
+    assert timers_of(core, "app") == {"placeholder": 30}
+    core.check()
+
+
+@pytest.mark.parametrize("placeholders", [0, 1])
+def test_it_waits_no_longer_once_the_gang_is_given_up(placeholders):
+    core, app = with_real_ask_first()
+    core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_NODE),))
+    core.asks("app", [f"ph{at}" for at in range(placeholders)], ONE, **PH)
+    given_up = (GangGivenUp("app"), GangGivenUp("nobody"))
+    core.update(gangs_given_up=given_up)
+    core.update(gangs_given_up=given_up)
+    core.check()
+    assert app.timers == {}
+    assert (app.pending_placeholders, core.partition.root.promised) == (0, {})
+    responses = core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_TO_SCHEDULABLE),))
+    assert placed(responses) == ["real"]
+    core.check()
+
+
+def test_a_gang_that_is_given_up_while_it_waits_as_a_whole_lets_others_start():
+    core = Core(
+        config_of("{name: a, resources: {max: {vcore: 4}}}"), settings=(("gangPatience", "0"),)
+    )
+    core.node("n1", **NODE)
+    core.application("filler", "root.a")
+    core.asks("filler", ["f"], ONE)
+    core.gang("app", 4, ONE, queue="root.a")
+    core.application("plain", "root.a")
+    assert placed(core.asks("plain", ["p"], ONE)) == []
+    assert placed(core.update(gangs_given_up=(GangGivenUp("app"),))) == ["p"]
+    core.check()
+
+
+def test_what_was_promised_to_a_gang_is_free_once_it_goes_on_without():
+    """Soft, and no node takes its real pods: it reserves nothing any more."""
+    core = Core(config_of("{name: a, resources: {max: {vcore: 4}}}"))
+    core.node("n1", vcore=1000, pods=9)
+    core.gang("soft", 4, ONE, queue="root.a")
+    core.gang("next", 4, ONE, queue="root.a")
+    assert not core.partition.applications["next"].gang_admitted
+    releases = section(core.fire("soft", "placeholder"), "released_allocations")
+    core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_NODE),), releases=tuple(releases))
+    core.asks("soft", ["real"], ONE)
+    assert core.partition.applications["soft"].state is ApplicationState.ACCEPTED
+    assert core.partition.applications["next"].gang_admitted
+    core.check()
+
+
+@pytest.mark.parametrize("state", ["Accepted", "Running"])
+def test_a_restart_lets_wait_whom_it_must_from_when_it_was_made(state):
+    """A gang that ran has no placeholders either: what is asked for it later is placed at once."""
+    core = Core(epoch=2)
+    core.send(SyncBegin(""))
+    request = AddApplicationRequest(
+        "app",
+        "root.default",
+        placeholder_ask=ONE,
+        placeholder_timeout_milli_seconds=30_000,
+        submission_time_ns=core.now_ns - 60 * 10**9,
+        state=state,
+    )
+    core.update(nodes=(NodeInfo("n1", NodeAction.CREATE, NODE),), new_applications=(request,))
+    made_ns = core.now_ns - 20 * 10**9
+    core.asks("app", ["real"], ONE, create_time_ns=made_ns)
+    responses = core.send(SyncEnd(1, 0, 1))
+    waits = state == "Accepted"
+    assert placed(responses) == ([] if waits else ["real"])
+    assert timers_of(core, "app") == ({"placeholder": 10} if waits else {})
+
+
+def test_a_placeholder_of_no_task_group_is_an_ordinary_pod():
+    core = Core()
+    core.node("n1", **NODE)
+    core.application("app")
+    ask = AllocationAsk("a", "app", ONE, placeholder=True)
+    assert placed(core.update(asks=(ask,))) == ["a"]
+    assert core.update(asks=(ask,)) == []
+    existing = Allocation("b", "app", "n1", ONE, placeholder=True)
+    core.update(allocations=(existing,))
+    app = core.partition.applications["app"]
+    assert (app.state, app.allocated) == (ApplicationState.RUNNING, {"vcore": 2000, "pods": 2})
+    assert (app.task_groups, app.allocated_placeholder, app.timers) == ({}, {}, {})
+    assert not any(allocation.placeholder for allocation in app.allocations.values())
+    core.check()

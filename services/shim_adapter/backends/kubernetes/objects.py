@@ -158,7 +158,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         namespace=view.namespace,
         annotations=annotations,
         claims=claim_names(raw["spec"], view.name),
-        placeholder=annotations.get(PLACEHOLDER) in _TRUE,
+        placeholder=annotations.get(PLACEHOLDER) in _TRUE and bool(spec.task_group_name),
     )
 
 
