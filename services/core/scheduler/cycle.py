@@ -135,6 +135,8 @@ def _park(
         leaf.open_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
         if application.is_parked_for(Reason.GANG_PATIENCE):
             return
+        for held in [held for held in application.reservations.values() if held.is_ordinary]:
+            reservations.unreserve(partition, held)  # a node is kept for who may start
     application.park(refusal, partition.now_ns, gate)
     patience.watch(partition, application)
     preemption.look_later_for_gang(partition, application)

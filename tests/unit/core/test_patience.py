@@ -146,6 +146,7 @@ def test_a_reserved_node_starts_nobody_behind_an_overdue_gang():
     core.end("other")
     assert "late" not in core.running()
     assert core.reason("late") == "GANG_PATIENCE"
+    assert not core.partition.applications["late"].reservations
     core.end("old")
     assert "late" in core.running()
 
