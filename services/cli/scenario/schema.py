@@ -292,7 +292,14 @@ class SchedulerSettings(_Strict):
         Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
     ] = []
 
-    @field_validator("gangPatience", "reservationDelay", "stalenessGracePeriod")
+    @field_validator("gangPatience", mode="before")
+    @classmethod
+    def _patience(cls, value: Any) -> str:
+        if parse_go_duration(str(value)) is None:
+            raise ValueError("a duration such as 5m, or 0, was expected")
+        return str(value)
+
+    @field_validator("reservationDelay", "stalenessGracePeriod")
     @classmethod
     def _delay(cls, value: str) -> str:
         if parse_go_duration(value.removeprefix("-")) is None:

@@ -116,8 +116,9 @@ def _may_start(partition: Partition, application: Application) -> bool:
     is_behind = application.parked_refusal is not None
     is_to_admit = application.awaits_admission
     kept_out = gang.kept_out(partition, application)
-    is_over = kept_out is not None and kept_out[0].reason is Reason.MAX_APPLICATIONS
-    events.runnable(partition, application, is_over=is_over)
+    reason = kept_out[0].reason if kept_out is not None else None
+    if reason is not Reason.GANG_PATIENCE:
+        events.runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
     if kept_out is not None:
         _park(partition, application, *kept_out)
     elif is_behind:

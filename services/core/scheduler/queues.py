@@ -302,7 +302,8 @@ class Queue:
             self.open(group.bucket)
 
     def forget_order(self) -> None:
-        """Forget the order of what waits: all applications are to be entered anew."""
+        """Forget the order of what waits, and who is ahead: all are to be entered anew."""
+        self.overdue_gang = None
         for bucket in (*self.buckets.values(), self.to_admit, self.behind):
             bucket.clear()
         self.open_buckets.clear()

@@ -189,6 +189,31 @@ def test_two_gangs_never_hold_a_part_each_of_a_queues_room(nodes):
     core.check()
 
 
+def test_what_is_promised_to_a_gang_stays_so_through_a_restart_in_its_middle():
+    core = Core(epoch=2)
+    core.send(SyncBegin(config_of("{name: a, resources: {max: {vcore: 4}}}")))
+    wanted = {"vcore": 3000, "pods": 3}
+    core.update(
+        nodes=(NodeInfo("n1", NodeAction.CREATE, {"vcore": 1000, "pods": 9}),),
+        new_applications=tuple(
+            AddApplicationRequest(name, "root.a", placeholder_ask=wanted, state="Accepted")
+            for name in ("older", "half")
+        ),
+    )
+    group = {"placeholder": True, "task_group_name": "tg"}
+    core.update(allocations=(Allocation("h0", "half", "n1", ONE, **group),))
+    core.asks("older", ["o0", "o1", "o2"], ONE, **group)
+    core.asks("half", ["h1", "h2"], ONE, **group)
+    core.send(SyncEnd(1, 1, 5))
+    apps = core.partition.applications
+    assert apps["half"].promise == {"vcore": 2000, "pods": 2}
+    assert apps["older"].parked_refusal.reason == "GANG_HEADROOM"
+    assert [name.split("/")[0] for name in apps["half"].timers] == ["placeholder"]
+    core.node("n2", vcore=9000, pods=9)
+    assert (len(apps["half"].allocations), len(apps["older"].allocations)) == (3, 0)
+    core.check()
+
+
 def test_what_the_nodes_lack_is_no_headroom_and_what_a_configured_max_lacks_is():
     """Two gangs larger together than the cluster both start; the queue's max holds the third."""
     core = Core(config_of("{name: a, resources: {max: {vcore: 7}}}"))

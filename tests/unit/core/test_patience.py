@@ -195,6 +195,20 @@ def test_nobody_is_waited_for_in_a_leaf_that_became_fair():
     assert core.running() == ["filler", "plain"]
 
 
+def test_a_leaf_that_becomes_fair_while_one_waits_behind_a_gang_that_came_after_it():
+    """It was submitted before, and so is ahead; the orders of fifo and fair do not compare."""
+    core = Queue(settings=NEVER_PASSED)
+    core.end("old")
+    core.application("plain", "root.a")
+    core.gang("older", 4, {"vcore": 1}, queue="root.a", submission_time_ns=1)
+    assert not core.plain("plain", 1)
+    assert core.reason("plain") == "GANG_PATIENCE"
+    fair = "{name: a, resources: {max: {vcore: 4m}}, properties: {application.sort.policy: fair}}"
+    core.send(UpdateConfiguration(config_of(fair)))
+    core.check()
+    assert core.running() == ["filler", "plain"]
+
+
 @pytest.mark.parametrize("way", ["removed", "asks", "all asks", "admitted"])
 def test_those_behind_are_asked_again_when_the_gang_waits_no_more(way):
     core = Queue(settings=NEVER_PASSED)
