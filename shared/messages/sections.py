@@ -8,6 +8,8 @@ the merged message then says the same things in the same order.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from itertools import chain
+from operator import attrgetter
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from shared.messages.envelope import Outgoing
@@ -43,40 +45,85 @@ def item_count(message: object) -> int:
     return sum(len(getattr(message, name)) for name, _ in sections_of(type(message)))
 
 
-def merged(first: Outgoing, second: Outgoing) -> Outgoing | None:
-    """Return one message that says what the two say in the same order, or None."""
-    if type(first.message) is not type(second.message) or type(first.message) not in STREAMED:
-        return None
-    if replace(first, message=None) != replace(second, message=None):
-        return None
-    left: Any = first.message
-    right: Any = second.message
-    cls = type(left)
-    if any(getattr(left, name) != getattr(right, name) for name in scalars_of(cls)):
-        return None
-    names = [name for name, _ in sections_of(cls)]
-    last = max((i for i, name in enumerate(names) if getattr(left, name)), default=0)
-    start = min((i for i, name in enumerate(names) if getattr(right, name)), default=len(names))
-    if start < last or item_count(left) + item_count(right) > MAX_ITEMS_PER_MESSAGE:
-        return None
-    joined = {name: getattr(left, name) + getattr(right, name) for name in names[start:]}
-    return replace(first, message=replace(left, **joined))
-
-
 def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
-    """Return the same messages in the same order, neighbours to one address merged."""
-    result: list[Outgoing] = []
-    last_at: dict[str, int] = {}
+    """Return the same messages in the same order, neighbours to one address merged.
+
+    A second one is merged when it differs in its sections alone, begins no earlier than the first
+    ends, and both together are not more than MAX_ITEMS_PER_MESSAGE.
+    """
+    result: list[Outgoing | _Run] = []
+    open_runs: dict[str, _Run] = {}
     for item in outgoing:
         key = item.to.routing_key
-        position = last_at.get(key)
-        joined = merged(result[position], item) if position is not None else None
-        if joined is not None and position is not None:
-            result[position] = joined
+        run = open_runs.get(key)
+        if run is not None and run.take(item):
             continue
-        last_at[key] = len(result)
-        result.append(item)
-    return [part for item in result for part in split(item)]
+        if type(item.message) in STREAMED:
+            open_runs[key] = run = _Run(item)
+            result.append(run)
+        else:
+            open_runs.pop(key, None)
+            result.append(item)
+    whole = [item if isinstance(item, Outgoing) else item.merged() for item in result]
+    return [part for item in whole for part in split(item)]
+
+
+class _Run:
+    """Messages to one address that will be said as one."""
+
+    __slots__ = ("_count", "_first", "_header", "_last", "_messages", "_scalars")
+
+    def __init__(self, first: Outgoing) -> None:
+        self._first = first
+        self._header = _header(first)
+        self._scalars = _scalars(first.message)
+        self._messages: list[object] = [first.message]
+        self._count, _, self._last = _extent(first.message)
+
+    def take(self, item: Outgoing) -> bool:
+        """Let a message be said with those before it, or return False where that cannot be."""
+        message = item.message
+        if type(message) is not type(self._messages[0]) or _header(item) != self._header:
+            return False
+        if _scalars(message) != self._scalars:
+            return False
+        count, start, last = _extent(message)
+        if start < self._last or self._count + count > MAX_ITEMS_PER_MESSAGE:
+            return False
+        self._messages.append(message)
+        self._count += count
+        self._last = max(self._last, last)
+        return True
+
+    def merged(self) -> Outgoing:
+        """Return the one message."""
+        if len(self._messages) == 1:
+            return self._first
+        said = [_sections(message) for message in self._messages]
+        names = [name for name, _ in sections_of(type(self._messages[0]))]
+        columns = zip(names, zip(*said, strict=True), strict=True)
+        joined = {name: tuple(chain.from_iterable(parts)) for name, parts in columns}
+        return replace(self._first, message=replace(_any(self._messages[0]), **joined))
+
+
+_header = attrgetter(*(item.name for item in fields(Outgoing) if item.name != "message"))
+
+
+def _sections(message: object) -> tuple[tuple[Any, ...], ...]:
+    return tuple([getattr(message, name) for name, _ in sections_of(type(message))])
+
+
+def _scalars(message: object) -> list[Any]:
+    return [getattr(message, name) for name in scalars_of(type(message))]
+
+
+def _extent(message: object) -> tuple[int, int, int]:
+    """Return how many items a message has, and its first and last section that has any."""
+    lengths = [len(items) for items in _sections(message)]
+    filled = [at for at, length in enumerate(lengths) if length]
+    if not filled:
+        return 0, len(lengths), 0
+    return sum(lengths), filled[0], filled[-1]
 
 
 def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoing]:

@@ -61,7 +61,8 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
 
 def selects(constraints: Constraints, name: str, labels: Mapping[str, str]) -> bool:
     """Return whether a node has what the selector and the required affinity ask of it."""
-    if any(labels.get(key) != value for key, value in constraints.node_selector):
+    selector = constraints.node_selector
+    if selector and any(labels.get(key) != value for key, value in selector):
         return False
     if constraints.required_node and constraints.required_node != name:
         return False
@@ -71,7 +72,7 @@ def selects(constraints: Constraints, name: str, labels: Mapping[str, str]) -> b
 
 def is_tolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> bool:
     """Return whether every taint that keeps pods away is tolerated."""
-    return all(
+    return not taints or all(
         taint.effect not in HARD_EFFECTS or tolerates(constraints.tolerations, taint)
         for taint in taints
     )

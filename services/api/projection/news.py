@@ -82,6 +82,8 @@ def _queue_changes(
 
 def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Iterator[EventState]:
     """Yield what has happened to a node, its allocations aside."""
+    if before is not None and not after.removed and _looks_the_same(before, after):
+        return
 
     def event(
         change: ChangeType,
@@ -104,6 +106,15 @@ def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Ite
     yield from _reservation_events(before, after, time_ns)
     if after.removed:
         yield event(_REMOVE, _D.NODE_DECOMISSION, "Node removed from the scheduler")
+
+
+def _looks_the_same(before: NodeState, after: NodeState) -> bool:
+    """Return whether nothing changed but what is on a node, as with nearly all that is told."""
+    return (
+        before.schedulable is after.schedulable
+        and before.reservations == after.reservations
+        and before.capacity == after.capacity
+    )
 
 
 def _reservation_events(

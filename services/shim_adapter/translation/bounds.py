@@ -4,12 +4,14 @@ What is told of a pod goes to the core with its ask, with its allocation, and ag
 recovery. An object as large as a cluster takes it would make a message of its own each time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.memo import once_per_class
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
 
 MAX_ITEM_BYTES = 32 * 1024
@@ -23,15 +25,24 @@ def size_of(value: Any) -> int:
     """Return about how many bytes a value takes in a message, names of fields included."""
     if isinstance(value, str):
         return _OVERHEAD_BYTES + (len(value) if value.isascii() else len(value.encode()))
-    if isinstance(value, Mapping):
-        return _OVERHEAD_BYTES + sum(size_of(k) + size_of(v) for k, v in value.items())
+    if isinstance(value, int) or value is None:
+        return _NUMBER_BYTES
     if isinstance(value, tuple):
         if set(map(type, value)) == {str}:
             return _OVERHEAD_BYTES * (len(value) + 1) + len("".join(value).encode())
         return _OVERHEAD_BYTES + sum(map(size_of, value))
-    if isinstance(value, int) or value is None:
-        return _NUMBER_BYTES
-    return sum(len(item.name) + size_of(getattr(value, item.name)) for item in fields(value))
+    if isinstance(value, dict | Mapping):
+        return _OVERHEAD_BYTES + sum([size_of(k) + size_of(v) for k, v in value.items()])
+    names_bytes, values_of = _record(type(value))
+    return names_bytes + sum([size_of(v) if v else _OVERHEAD_BYTES for v in values_of(value)])
+
+
+@once_per_class
+def _record(cls: type[Any]) -> tuple[int, Callable[[Any], tuple[Any, ...]]]:
+    """Return how many bytes the names of a record's fields take, and what reads its values."""
+    names = [item.name for item in fields(cls)]
+    read = attrgetter(*names)
+    return sum(map(len, names)), read if len(names) > 1 else lambda record: (read(record),)
 
 
 def check_pod(spec: PodSpec, where: str) -> None:
