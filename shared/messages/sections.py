@@ -6,7 +6,7 @@ the merged message then says the same things in the same order.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -187,20 +187,47 @@ def contents_by_application(message: object) -> dict[str, str]:
     scalar = getattr(message, "application_id", None)
     if isinstance(scalar, str):
         counts[scalar] = Counter()
-    for name, item in items_of(message):
-        application_id = getattr(item, "application_id", None)
-        if not isinstance(application_id, str):
+    for name, item_class in sections_of(type(message)):
+        kind_of = _kind_of(item_class)
+        if kind_of is None:
             continue
-        if application_id not in counts and len(counts) >= _MOST_APPLICATIONS_PER_RECORD:
-            continue
-        counts.setdefault(application_id, Counter())[_phrase(name, item)] += 1
+        for (application_id, *values), count in Counter(
+            map(kind_of, getattr(message, name))
+        ).items():
+            if application_id not in counts and len(counts) >= _MOST_APPLICATIONS_PER_RECORD:
+                continue
+            phrase = _phrase(name, item_class, values)
+            counts.setdefault(application_id, Counter())[phrase] += count
     return {
         application_id: ", ".join(f"{count} {what}" for what, count in counter.items())
         for application_id, counter in counts.items()
     }
 
 
-def _phrase(name: str, item: object) -> str:
-    flags = [f"({flag})" for flag in ("placeholder", "removed") if getattr(item, flag, False)]
-    words = (getattr(item, word, "") for word in ("termination_type", "state", "kind"))
-    return " ".join([name.replace("_", " "), *flags, *(str(word) for word in words if word)])
+@once_per_class
+def _told_of(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the flags and the words of an item that a phrase names, those that it has."""
+    names = {item.name for item in fields(cls)}
+    flags = tuple(name for name in ("placeholder", "removed") if name in names)
+    words = tuple(name for name in ("termination_type", "state", "kind") if name in names)
+    return flags, words
+
+
+@once_per_class
+def _kind_of(cls: type[Any]) -> Callable[[object], tuple[Any, ...]] | None:
+    """Return what reads an item's application, flags and words; None where it has no application.
+
+    It is called for every item that is sent, so it is no loop of ours.
+    """
+    if "application_id" not in {item.name for item in fields(cls)}:
+        return None
+    flags, words = _told_of(cls)
+    read = attrgetter("application_id", *flags, *words)
+    return read if flags or words else lambda item: (read(item),)
+
+
+def _phrase(name: str, item_class: type[Any], values: list[Any]) -> str:
+    flags, _ = _told_of(item_class)
+    said = [f"({flag})" for flag, is_set in zip(flags, values, strict=False) if is_set]
+    said += [str(word) for word in values[len(flags) :] if word]
+    return " ".join([name.replace("_", " "), *said])
