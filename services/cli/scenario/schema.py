@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from services.core.scheduler.settings import refused_actions
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints
@@ -305,6 +306,12 @@ class SchedulerSettings(_Strict):
         if parse_go_duration(value.removeprefix("-")) is None:
             raise ValueError("a duration such as 2s or 500ms was expected")
         return value
+
+    @model_validator(mode="after")
+    def _of_the_policy(self) -> Self:
+        if refused := refused_actions(self.policy, self.actions):
+            raise ValueError(refused[0])
+        return self
 
     def pairs(self) -> dict[str, str]:
         """Return the settings as the resource manager tells them."""

@@ -1,13 +1,18 @@
 """The actions on the live partition: a picture of it as a session, and what comes of a statement.
 
-With the policy ``kai`` asks that are refused have the actions run over a session of the partition:
-a queue's guarantee is its quota, its max its limit, an application a job, its placeholders and pods
-the tasks. What a statement decides is carried out at once: its victims are released in one message,
-and the nodes are kept for those it was done for, who start when the room is there.
+Asks that are refused have the actions run over a session of the partition: a queue's guarantee is
+its quota, its max its limit, an application a job, its placeholders and pods the tasks. What a
+statement decides is carried out at once: its victims are released in one message, and the nodes are
+kept for those it was done for, who start when the room is there.
+
+Under the policy ``yunikorn`` consolidation and stale gang eviction may run so too. What protects
+from preemption there protects from being moved: a queue that disables it, a fence around the ask.
 
 Placing what fits is the cycle's own work and is not done here. Accelerators and any other type that
 a node has count as vcore and memory do; ``pods`` is left to the cycle.
 """
+
+from functools import partial
 
 import numpy as np
 
@@ -27,11 +32,13 @@ from services.core.scheduler.actions.statement import Decision
 from services.core.scheduler.application import Application
 from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
+from services.core.scheduler.queue_settings import DISABLED, FENCE
 from services.core.scheduler.queues import Queue, depth_first
-from services.core.scheduler.settings import ALLOCATE, KAI
+from services.core.scheduler.settings import ALLOCATE, KAI, STALE, YUNIKORN
 from services.core.scheduler.shapes import Ask, Shape
 from services.core.scheduler.victims import evict
 from shared.messages.interface import Allocation
+from shared.model.reasons import Reason
 from shared.model.resources import PODS, ResourceView
 from shared.model.units import NANOS_PER_SECOND
 
@@ -41,12 +48,25 @@ KAI_PRIORITY = 100
 def run(partition: Partition, actions: tuple[str, ...]) -> int:
     """Run actions over the partition and carry out what they decide; return how many decisions."""
     wanted = [name for name in actions if name != ALLOCATE]
-    if not partition.nodes.nodes:
+    if not wanted or not partition.nodes.nodes:
         return 0
     picture = Picture(partition)
-    decisions = engine.run(picture.session, wanted)
+    plugins = engine.DEFAULT_PLUGINS
+    if partition.settings.policy == YUNIKORN:
+        plugins = (*plugins, lambda registry: registry.victim.append(partial(_may_move, partition)))
+    decisions = engine.run(picture.session, wanted, plugins)
     carry_out(partition, decisions)
     return len(decisions)
+
+
+def _may_move(partition: Partition, _: str, victim: Job, job: Job) -> bool:
+    """Return whether YuniKorn's own switches let a job be moved for another."""
+    leaf = partition.applications[victim.name].queue
+    if leaf.settings.preemption_policy == DISABLED:
+        return False
+    asking = partition.applications[job.name].queue
+    fence = next((q for q in asking.lineage() if q.settings.preemption_policy == FENCE), None)
+    return fence is None or fence in leaf.lineage()
 
 
 class Picture:
@@ -54,6 +74,7 @@ class Picture:
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
+        self._is_kai = partition.settings.policy == KAI
         self._nodes = list(partition.nodes.nodes.values())
         self._rows = {node.node_id: at for at, node in enumerate(self._nodes)}
         self._only: dict[Shape, frozenset[str] | None] = {}
@@ -151,11 +172,13 @@ class Picture:
     def _may_start(self, application: Application, ask: Ask) -> bool:
         """Return whether an ask waits for room: not for its gang, and for no certain node."""
         group = application.group_of[ask.key]
-        is_waiting = application.parked_at is not None or application.may_schedule
+        may_take = self._is_kai or ask.request.allow_preempt_other
         return (
-            is_waiting
+            _waits_for_room(application)
             and not application.is_behind_overdue_gang
+            and not group.bucket.is_blocked_by_user
             and application.hold(group) is None
+            and may_take
             and not ask.has_preempted
             and not ask.shape.constraints.required_node
             and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
@@ -204,6 +227,15 @@ def _with_kept_nodes(application: Application) -> list[tuple[Ask, Node]]:
     return reserved + covered
 
 
+def _waits_for_room(application: Application) -> bool:
+    """Return whether it is room that an application lacks, not leave to run or a user's limit."""
+    refusal = application.parked_refusal
+    if refusal is None:
+        return application.may_schedule
+    by_user = any(tracker.gate is application.parked_at for tracker in application.trackers)
+    return refusal.reason is Reason.GANG_HEADROOM and not by_user
+
+
 def _open_to_us(node: Node, name: str) -> int:
     """Return how much of a node other schedulers have left."""
     return max(0, node.capacity.get(name, 0) - node.occupied.get(name, 0))
@@ -222,7 +254,7 @@ def note_staleness(partition: Partition, application: Application) -> None:
 
     One of which a pod has succeeded is finishing.
     """
-    if partition.settings.policy != KAI or not application.is_gang:
+    if STALE not in partition.settings.actions or not application.is_gang:
         return
     groups = application.task_groups.values()
     real = sum(not allocation.placeholder for allocation in application.allocations.values())
@@ -234,10 +266,11 @@ def note_staleness(partition: Partition, application: Application) -> None:
     grace_ns = partition.settings.staleness_grace_ns
     if not is_stale:
         application.stale_since_ns = 0
-    elif not application.stale_since_ns:
-        application.stale_since_ns = partition.now_ns
-        if grace_ns >= 0:
-            partition.look_for_preemption_at(partition.now_ns + grace_ns)
+        return
+    application.stale_since_ns = application.stale_since_ns or partition.now_ns
+    due_ns = application.stale_since_ns + grace_ns
+    if grace_ns >= 0 and due_ns > partition.now_ns:
+        partition.look_for_preemption_at(due_ns)
 
 
 def stale_for_s(partition: Partition, application: Application) -> int:

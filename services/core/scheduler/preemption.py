@@ -18,6 +18,7 @@ What came of a try is in the ask's allocation log.
 """
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from services.core.scheduler import allocation_log, live_actions, reservations
 from services.core.scheduler.allocation_log import note
@@ -27,7 +28,7 @@ from services.core.scheduler.partition import Partition
 from services.core.scheduler.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.preemption_victims import Victim, eligible_victims
 from services.core.scheduler.queues import Queue, depth_first
-from services.core.scheduler.settings import KAI, PREEMPT
+from services.core.scheduler.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.shapes import Ask
 from services.core.scheduler.victims import evict
 from shared.model.resources import ResourceView
@@ -70,24 +71,32 @@ def _preempts(partition: Partition) -> bool:
 
 
 def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
-    if partition.settings.policy == KAI:
+    settings = partition.settings
+    if settings.policy == KAI or CONSOLIDATION in settings.actions:
         partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
-    elif has_guarantee(leaf):
+    elif has_guarantee(leaf) and PREEMPT in settings.actions:
         partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
 
 
 def look(partition: Partition) -> None:
-    """Let the asks that are due preempt, in the order of their leaves; set the next look."""
+    """Run the actions in their order, YuniKorn's preemption in its place; set the next look."""
     partition.preemption_due_ns = 0
     if not partition.preemption_enabled:
         return
-    if partition.settings.policy == KAI:
-        live_actions.run(partition, partition.settings.actions)
-        if partition.root.pending:
-            partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
-        return
-    if PREEMPT not in partition.settings.actions:
-        return
+    settings = partition.settings
+    is_yunikorn = settings.policy == YUNIKORN
+    for is_ours, names in groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT):
+        if is_ours:
+            _preempt(partition)
+        else:
+            live_actions.run(partition, tuple(names))
+    is_tried_again = settings.policy == KAI or CONSOLIDATION in settings.actions
+    if is_tried_again and partition.root.pending:
+        partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+
+
+def _preempt(partition: Partition) -> None:
+    """Let the asks that are due preempt, in the order of their leaves."""
     for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
         if has_guarantee(leaf):
             _look_in(partition, leaf)

@@ -15,6 +15,8 @@ ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
 ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
 GANG_PATIENCE_NS = seconds(5 * 60)
+MAY_BE_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, CONSOLIDATION, PREEMPT, STALE)}
+UNLESS_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, PREEMPT)}
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
@@ -37,8 +39,10 @@ class Settings:
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
-    mixture; ``actions`` which may be tried, in their order. ``staleness_grace_ns`` is how long a
-    gang may run below its minimum under ``kai``; negative is for ever.
+    mixture; ``actions`` which are tried, in their order. Consolidation and stale gang eviction take
+    nothing from a queue and may be named under either; reclaim is ``kai``'s. ``staleness_grace_ns``
+    is how long a gang may run below its minimum; negative is for ever. ``refused`` says which
+    values do not hold, a sentence each.
     """
 
     gang_admission: str = QUEUE_GANG
@@ -50,8 +54,9 @@ class Settings:
     backfill: bool = False
     filters_state_aware: bool = False
     policy: str = YUNIKORN
-    actions: tuple[str, ...] = ACTIONS
+    actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
     staleness_grace_ns: int = STALENESS_GRACE_NS
+    refused: tuple[str, ...] = ()
 
     def max_reserved_nodes(self, schedulable: int) -> int:
         """Return how many nodes may be reserved, of so many that are schedulable."""
@@ -64,6 +69,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
+    policy = KAI if values.get("policy") == KAI else YUNIKORN
+    named = [name.strip() for name in values.get("actions", "").split(",") if name.strip()]
     return Settings(
         gang_admission=_GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG),
         gang_patience_ns=GANG_PATIENCE_NS if patience_ns is None else patience_ns,
@@ -73,9 +80,10 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         reserved_nodes_percent=percent,
         backfill=values.get("backfill") == "enabled",
         filters_state_aware=values.get("stateAware") == "filtered",
-        policy=KAI if values.get("policy") == KAI else YUNIKORN,
-        actions=_actions(values.get("actions", "")),
+        policy=policy,
+        actions=_actions(policy, named),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
+        refused=refused_actions(policy, named),
     )
 
 
@@ -96,7 +104,21 @@ def _grace(text: str) -> int:
     return STALENESS_GRACE_NS if grace_ns is None else grace_ns
 
 
-def _actions(text: str) -> tuple[str, ...]:
-    """Return the actions of a list with commas; unknown ones are left out, none at all is all."""
-    names = [name.strip() for name in text.split(",")]
-    return tuple(name for name in names if name in ACTIONS) if text.strip() else ACTIONS
+def _actions(policy: str, named: list[str]) -> tuple[str, ...]:
+    """Return the actions that are named; those that are refused are left out, not replaced."""
+    if not named:
+        return UNLESS_NAMED[policy]
+    return tuple(name for name in named if name in MAY_BE_NAMED[policy])
+
+
+def refused_actions(policy: str, named: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence for each action that may not be named under a policy."""
+    open_to_it = MAY_BE_NAMED[policy]
+    known = f"there are {', '.join(open_to_it)}"
+    return tuple(
+        f"actions: {name} is an action of the policy {KAI}; under {policy} {known}"
+        if name in ACTIONS
+        else f"actions: there is no {name!r}; {known}"
+        for name in named
+        if name not in open_to_it
+    )

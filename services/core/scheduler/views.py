@@ -57,7 +57,7 @@ def partition_state(partition: "Partition") -> PartitionState:
         config_checksum=partition.config_checksum,
         config_error=partition.config_error,
         state_time_ns=partition.config_time_ns,
-        config_warnings=partition.config_warnings,
+        config_warnings=(*partition.config_warnings, *partition.settings.refused),
         quota_preemption_enabled=partition.quota_preemption_enabled,
         eviction_cycles=partition.evictions.cycles,
         placement_rules=tuple(

@@ -61,6 +61,10 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
             ":2: scheduler.actions.0: Input should be 'allocate'",
         ),
         (
+            "name: x\nscheduler: {actions: [allocate, reclaim]}\nsteps:\n  - advance: 1s\n",
+            ":2: scheduler: actions: reclaim is an action of the policy kai; under yunikorn there",
+        ),
+        (
             "name: x\nnodes:\n  - {name: n, capacity: {cpu: many}}\nsteps:\n  - advance: 1s\n",
             ":3: nodes.0.capacity: cpu: 'many' is not a quantity",
         ),
