@@ -85,6 +85,7 @@ class StatementMachine(RuleBasedStateMachine):
         self.statement = Statement(self.session)
         self.before = self.session.dump()
         self.checkpoints = [(0, self.before)]
+        self.was = {task: (task.status, task.node, task.ghost) for task in self.tasks}
 
     def ready(self, *statuses):
         return [task for task in self.tasks if task.status in statuses]
@@ -95,21 +96,30 @@ class StatementMachine(RuleBasedStateMachine):
         task = data.draw(st.sampled_from(self.ready(Status.PENDING)))
         (self.statement.allocate if now else self.statement.pipeline)(task, node)
 
-    @precondition(lambda self: self.ready(Status.RUNNING))
+    @precondition(lambda self: self.ready(*ACTIVE))
     @rule(data=st.data())
     def evict(self, data):
-        self.statement.evict(data.draw(st.sampled_from(self.ready(Status.RUNNING))), "why")
+        task = data.draw(st.sampled_from(self.ready(*ACTIVE)))
+        pod_on = task.ghost if task.status is Status.PIPELINED else task.node
+        self.statement.evict(task, "why")
+        has_pod = pod_on != NO_NODE
+        status = Status.RELEASING if has_pod else Status.PENDING  # without one it waits again
+        assert (task.status, task.node, task.ghost) == (status, pod_on, NO_NODE)
 
-    @precondition(lambda self: self.ready(Status.RELEASING))
+    def evicted(self):
+        """Return the tasks that this statement has evicted, and that have no other place yet."""
+        return [t for t in self.ready(Status.RELEASING) if self.was[t][0] in ACTIVE]
+
+    @precondition(lambda self: self.evicted())
     @rule(data=st.data(), node=st.integers(0, NODES - 1))
     def move(self, data, node):
-        task = data.draw(st.sampled_from(self.ready(Status.RELEASING)))
-        was_on = task.node
+        task = data.draw(st.sampled_from(self.evicted()))
+        pod_on = task.node
         self.statement.pipeline(task, node)
-        if node == was_on:
-            assert task.status is not Status.PIPELINED  # it just stays
+        if node == self.was[task][1]:
+            assert (task.status, task.node, task.ghost) == self.was[task]  # it just stays
         else:
-            assert task.ghost == was_on
+            assert (task.status, task.node, task.ghost) == (Status.PIPELINED, node, pod_on)
 
     @rule()
     def checkpoint(self):
@@ -129,8 +139,8 @@ class StatementMachine(RuleBasedStateMachine):
         assert self.session.dump() == self.before
         self.renew()
 
-    @rule()
-    def commit(self):
+    @rule(goes_on=st.booleans())
+    def commit(self, goes_on):
         decisions = self.statement.commit()
         names = [decision.task for decision in decisions]
         assert len(names) == len(set(names))
@@ -140,6 +150,9 @@ class StatementMachine(RuleBasedStateMachine):
             is_placed = task.status in (Status.ALLOCATED, Status.PIPELINED)
             assert bool(decision.node) == is_placed
             assert decision.reason == ("why" if decision.evicts else "")
+        if goes_on:  # the next action of the same run finds what this one has left
+            self.renew()
+            return
         for task in self.tasks:  # what was decided has happened by the next session
             if task.status in (Status.RELEASING, Status.PIPELINED):
                 self.session.move(task, Status.PENDING, NO_NODE)

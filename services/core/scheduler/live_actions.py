@@ -12,6 +12,7 @@ Placing what fits is the cycle's own work and is not done here. Accelerators and
 a node has count as vcore and memory do; ``pods`` is left to the cycle.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -167,7 +168,9 @@ class Picture:
         """Return an ask for which a node is kept: its room is nobody else's."""
         request = tuple(self._amounts(ask.shape.resource, 0))
         row = self._rows[node.node_id]
-        return Task(ask.key, job, request, at, ask.request.priority, Status.PIPELINED, row)
+        task = Task(ask.key, job, request, at, ask.request.priority, Status.PIPELINED, row)
+        task.is_kept = True
+        return task
 
     def _may_start(self, application: Application, ask: Ask) -> bool:
         """Return whether an ask waits for room: not for its gang, and for no certain node."""
@@ -282,12 +285,25 @@ def stale_for_s(partition: Partition, application: Application) -> int:
 
 def carry_out(partition: Partition, decisions: list[Decision]) -> None:
     """Release victims, and keep the nodes for those who were placed on their room."""
-    for decision in decisions:
+    net = net_of(decisions)
+    for decision in net:
         if decision.evicts:
             _evict(partition, decision)
-    for decision in decisions:
+    for decision in net:
         if decision.node and not decision.evicts:
             _keep_node(partition, decision)
+
+
+def net_of(decisions: list[Decision]) -> list[Decision]:
+    """Return what several statements come to, once a task: its last place, and why it ends last."""
+    net: dict[tuple[str, str], Decision] = {}
+    for decision in decisions:
+        key = (decision.job, decision.task)
+        before = net.get(key)
+        if before is not None and before.evicts and not decision.evicts:
+            decision = replace(before, node=decision.node)  # noqa: PLW2901
+        net[key] = decision
+    return list(net.values())
 
 
 def _evict(partition: Partition, decision: Decision) -> None:

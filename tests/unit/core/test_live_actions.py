@@ -1,6 +1,7 @@
 """The policy kai on the live partition: what the picture must not overlook."""
 
-from services.core.scheduler.live_actions import Picture
+from services.core.scheduler.actions.statement import Decision
+from services.core.scheduler.live_actions import Picture, net_of
 from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
 from tests.builders import Core, config_of, section
 
@@ -168,3 +169,36 @@ def test_a_stale_gang_is_told_so():
         "evicted with its gang, application gang in root.a, which has been below its minimum for 30 s"
     )
     assert event == message
+
+
+# --- several actions in one run -----------------------------------------------------------------
+
+
+def test_the_last_word_on_a_task_counts_and_it_ends_once():
+    decisions = [
+        Decision("e", "elastic", evicts=True, node="n0", by="large", reason="moved"),
+        Decision("l", "large", node="n1", by="large"),
+        Decision("e", "elastic", evicts=True, by="owed", reason="reclaimed"),
+        Decision("l", "large", by="owed"),
+        Decision("o", "owed", node="n0", by="owed"),
+    ]
+    assert net_of(decisions) == [
+        Decision("e", "elastic", evicts=True, by="owed", reason="reclaimed"),
+        Decision("l", "large", by="owed"),
+        Decision("o", "owed", node="n0", by="owed"),
+    ]
+
+
+def test_room_that_an_earlier_look_kept_is_taken_by_no_later_one():
+    core = Core(config_of("{name: a}"), settings=KAI)
+    core.node("n1", vcore=4)
+    core.application("low", "root.a")
+    core.asks("low", ["l"], {"vcore": 4})
+    core.application("high", "root.a")
+    core.asks("high", ["h"], {"vcore": 4}, priority=5)
+    assert look(core) == ["l"]
+    core.application("higher", "root.a")
+    core.asks("higher", ["hh"], {"vcore": 4}, priority=9)
+    for _ in range(3):
+        assert look(core) == []
+    assert list(core.partition.applications["high"].reservations) == ["h"]

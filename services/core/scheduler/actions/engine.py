@@ -13,7 +13,7 @@ from services.core.scheduler.actions.fair_share import set_fair_shares
 from services.core.scheduler.actions.ordering import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.plugins import Plugin, Plugins, registered
-from services.core.scheduler.actions.session import Job, Session, Status, is_placed
+from services.core.scheduler.actions.session import Job, Session, Status, is_evictable
 from services.core.scheduler.actions.solver import Search, solve
 from services.core.scheduler.actions.statement import Decision, Statement
 from services.core.scheduler.actions.topology import near_others
@@ -140,7 +140,7 @@ def evict_stale_gangs(session: Session) -> list[Decision]:
             f"below its minimum for {job.stale_for_s} s"
         )
         for task in job.tasks:
-            if is_placed(task):
+            if is_evictable(task):
                 statement.evict(task, reason)
         decisions += statement.commit()
     return decisions

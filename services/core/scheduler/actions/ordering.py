@@ -17,7 +17,7 @@ from services.core.scheduler.actions.session import (
     Status,
     Task,
     is_active,
-    is_placed,
+    is_evictable,
     minus,
     plus,
     request_of,
@@ -182,7 +182,7 @@ class VictimOrder(_QueueOrder):
         self._left: dict[Job, dict[Task, None]] = {}
         self._popped: dict[Queue, Amount] = {}
         for job in jobs:
-            self._left[job] = dict.fromkeys(task for task in job.tasks if is_placed(task))
+            self._left[job] = dict.fromkeys(task for task in job.tasks if is_evictable(task))
             self._waiting.setdefault(job.queue, []).append((self._key(job), job))
         for waiting in self._waiting.values():
             heapify(waiting)

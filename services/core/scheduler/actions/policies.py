@@ -16,7 +16,7 @@ from services.core.scheduler.actions.session import (
     Session,
     Task,
     is_active,
-    is_placed,
+    is_evictable,
     minus,
     plus,
     request_of,
@@ -27,7 +27,7 @@ from services.core.scheduler.actions.solver import Search
 
 def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
-    return job.placed > 0
+    return job.active > 0 and any(map(is_evictable, job.tasks))
 
 
 def _called(job: Job) -> str:
@@ -84,7 +84,7 @@ def may_preempt(session: Session, job: Job) -> bool:
 
 
 def _may_go(job: Job, min_runtime_s: int) -> bool:
-    return job.runtime_s >= min_runtime_s or bool(job.group.surplus(is_placed))
+    return job.runtime_s >= min_runtime_s or bool(job.group.surplus(is_evictable))
 
 
 def _min_runtime(queue: Queue, kind: str) -> int:

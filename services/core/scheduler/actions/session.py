@@ -57,6 +57,7 @@ class Task:
     status: Status = Status.PENDING
     node: int = NO_NODE
     ghost: int = NO_NODE
+    is_kept: bool = False  # its room was freed for it before this session: it is nobody else's
     only_nodes: frozenset[str] | None = None
     kind: str = ""  # what other tasks' affinity sees of it
     near: str = ""  # the label of nodes by which it is kept near tasks of its kind
@@ -76,6 +77,11 @@ def is_active(task: Task) -> bool:
 def is_placed(task: Task) -> bool:
     """Return whether a task has real room."""
     return task.status in PLACED
+
+
+def is_evictable(task: Task) -> bool:
+    """Return whether a task has room, or was promised some, that may be taken from it."""
+    return task.status in ACTIVE and not task.is_kept
 
 
 @dataclass(slots=True, eq=False)
