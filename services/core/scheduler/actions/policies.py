@@ -27,7 +27,7 @@ from services.core.scheduler.actions.solver import Search
 
 def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
-    return job.active > 0 and any(map(is_evictable, job.tasks))
+    return job.active > job.kept
 
 
 def _called(job: Job) -> str:

@@ -96,6 +96,7 @@ class Job:
     preemptible: bool = True
     tasks: list[Task] = field(default_factory=list)
     counts: list[int] = field(default_factory=lambda: [0] * len(Status))
+    kept: int = 0  # how many tasks have room that is nobody else's
     stale_for_s: int = 0
     staleness_grace_s: int | None = None  # None: the default; negative: never
     waits_s: int = 0  # how much of its preemption delay is left
@@ -244,6 +245,7 @@ class Session:
         job.queue.jobs.append(job)
         for task in job.tasks:
             job.counts[task.status] += 1
+            job.kept += task.is_kept
             self._count(task, 1)
 
     # --- moving ---------------------------------------------------------------------------------

@@ -66,11 +66,12 @@ def solve(session: Session, job: Job, search: Search) -> Statement | None:
     tasks = tasks_to_allocate(job)
     if not may_take(session, job, tasks):
         return None
+    held = session.held_pairs
     victims = [
         other
         for other in session.jobs
         if other is not job
-        and frozenset((other.name, job.name)) not in session.held_pairs
+        and not (held and frozenset((other.name, job.name)) in held)
         and search.is_victim(other)
         and session.plugins.may_take_from(search.action, other, job)
     ]
@@ -187,10 +188,10 @@ class _Room:
     def __init__(self, session: Session, victims: list[Job]) -> None:
         self._free = session.idle + session.releasing
         self._given = np.zeros_like(self._free)
-        for job in victims:
-            for task in job.tasks:
-                if is_evictable(task):
-                    self._given[task.node] += task.request
+        tasks = [task for job in victims for task in job.tasks if is_evictable(task)]
+        rows = [task.node for task in tasks]
+        requests = np.array([task.request for task in tasks], dtype=np.int64)
+        np.add.at(self._given, rows, requests)
 
     def could_ever_fit(self, tasks: list[Task]) -> bool:
         """Return whether tasks would fit by their sum, and each of them on some node."""
