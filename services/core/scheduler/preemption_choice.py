@@ -10,6 +10,7 @@ from services.core.scheduler.nodes import Node, matches
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.preemption_victims import Victim
 from services.core.scheduler.queues import Queue
+from services.core.scheduler.reservations import EXPIRY_NS, Reservation
 from services.core.scheduler.shapes import Ask
 from services.core.scheduler.victims import room_to_come
 from shared.model.resources import Resource, add_into, fits_room, subtract_into
@@ -37,7 +38,7 @@ def choose_victims(
     why_not = NoChoice.NO_NODE
     best: tuple[tuple[int, int, int, str], Node, list[Victim]] | None = None
     for name, node in partition.nodes.nodes.items():
-        if not _is_candidate(node, ask):
+        if not _is_candidate(partition, node, ask):
             continue
         attempt = _Attempt(leaf, ask, node, _going(partition, node))
         chosen = _choose(attempt, by_node.get(name, []), ordered)
@@ -51,12 +52,28 @@ def choose_victims(
     return why_not if best is None else (best[1], best[2])
 
 
-def _is_candidate(node: Node, ask: Ask) -> bool:
+def _is_candidate(partition: Partition, node: Node, ask: Ask) -> bool:
     return (
         node.schedulable
-        and not any(held.is_required for held in node.reservations.values())
         and fits_room(node.capacity, ask.shape.resource)
         and matches(ask.shape.constraints, node)
+        and all(_makes_way(partition, held, ask) for held in node.reservations.values())
+    )
+
+
+def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:
+    """Return whether a reservation lets an ask preempt on its node (contract section 6.9).
+
+    Its own does, and one of a lower priority that has stood for long. So does that of an ask that
+    has preempted there: several may wait for the room of one node (docs/adr/0016).
+    """
+    if held.ask is ask or (held.has_preempted and not held.is_required):
+        return True
+    age_ns = partition.now_ns - held.since_ns
+    return (
+        held.is_ordinary
+        and held.ask.request.priority < ask.request.priority
+        and age_ns > EXPIRY_NS + partition.settings.reservation_delay_ns
     )
 
 

@@ -280,3 +280,40 @@ def test_a_full_bound_costs_a_new_ask_no_look_at_those_that_wait(monkeypatch):
     core.asks("big", ["one-more"], LARGE)
     grow_old(core)
     assert len(reserved_for(core)) == 4
+
+
+@pytest.mark.parametrize(
+    ("priority", "age_s", "preempts"),
+    [
+        (0, 60, False),
+        (0, 3 * 3_600, False),
+        (1, 60, False),
+        (1, 2 * 3_600 + 2, False),
+        (1, 2 * 3_600 + 3, True),
+    ],
+)
+def test_an_ask_preempts_on_a_node_of_another_only_after_long_and_from_above(
+    priority, age_s, preempts
+):
+    """Contract 6.9: a plain reservation of a lower priority that is older than 120 min and 2 s."""
+    core = full_of_fillers(
+        2,
+        "{name: a}",
+        "{name: b, resources: {guaranteed: {vcore: 6}}, properties: {preemption.delay: 10s}}",
+    )
+    core.update(nodes=(NodeInfo("n0001", NodeAction.DRAIN_NODE),))
+    core.application("waiting", "root.a")
+    core.asks("waiting", ["waiting-0"], LARGE)
+    core.now_ns += seconds(2)
+    core.fire_own("reservation")
+    assert reserved_for(core) == ["waiting-0"]
+    since = core.now_ns
+    core.application("owed", "root.b")
+    core.asks("owed", ["owed-0"], FILLER, priority=priority)
+    for _ in range(2):
+        core.fire_own("preemption")
+    assert reserved_for(core) == ["waiting-0"], "not yet"
+    core.now_ns = max(core.now_ns, since + seconds(age_s))
+    core.fire_own("preemption")
+    core.check()
+    assert reserved_for(core) == (["owed-0"] if preempts else ["waiting-0"])
