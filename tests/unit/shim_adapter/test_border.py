@@ -36,8 +36,8 @@ from shared.messages.commands import (
     TaskGroupSpec,
 )
 from shared.messages.envelope import SHIM_ADAPTER, Envelope
-from shared.messages.interface import UpdateRequest
-from shared.messages.protocol import Heartbeat, SyncRequest
+from shared.messages.interface import NodeAction, NodeInfo, UpdateRequest
+from shared.messages.protocol import Heartbeat, SyncEnd, SyncRequest
 from shared.model.numbers import INT64_MAX
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
@@ -319,6 +319,21 @@ def test_an_ask_that_could_not_be_sent_fails_its_pod_and_an_application_all_of_i
     assert second.allocation_key
     assert shim.machine.set_aside(envelope, object(), "why", NOW) == []
     assert out == []
+
+
+def test_a_node_or_an_allocation_that_could_not_be_sent_does_not_keep_a_core_from_recovering():
+    shim = Shim()
+    shim.machine = ShimService(ShimOptions(nodes=3, node_capacity={"vcore": 1000})).make_machine()
+    sync = [message for message in shim.send(SyncRequest("core")) if isinstance(message, SyncEnd)]
+    before = sync[0].nodes
+    assert before > 1
+    envelope = Envelope("m", "UpdateRequest", UpdateRequest("rm"), SHIM_ADAPTER, "shim_adapter")
+    name = next(iter(shim.machine.world.nodes))
+    shim.machine.set_aside(envelope, NodeInfo(name, NodeAction.CREATE), "it is too large", NOW)
+    again = shim.send(SyncRequest("core"))
+    said = [node.node_id for m in again if isinstance(m, UpdateRequest) for node in m.nodes]
+    assert name not in said
+    assert [m.nodes for m in again if isinstance(m, SyncEnd)] == [len(said)] == [before - 1]
 
 
 @pytest.mark.parametrize("answer", [SubmitResult(), CommandResult(done=True)])
