@@ -13,6 +13,7 @@ class Reason(StrEnum):
     QUEUE_QUOTA = "QUEUE_QUOTA"  # a queue on the path to the root has no headroom for it
     USER_QUOTA = "USER_QUOTA"  # a limit of its user or group has no room for it
     GANG_HEADROOM = "GANG_HEADROOM"  # the gang as a whole does not fit the headroom yet
+    GANG_PLACES = "GANG_PLACES"  # not every member of the gang has a place on the nodes yet
     GANG_PATIENCE = "GANG_PATIENCE"  # a gang ahead of it in its queue has waited too long
     GANG_PLACEHOLDERS_PENDING = "GANG_PLACEHOLDERS_PENDING"  # real asks wait for placeholders
     AWAITING_REPLACEMENT = "AWAITING_REPLACEMENT"  # its group has placeholders it must replace

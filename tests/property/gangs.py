@@ -52,6 +52,29 @@ class GangWatch:
                 assert not has_started or was_ahead or is_kept, f"{other} has passed {name}"
 
 
+class WholeWatch:
+    """Sees that a gang goes from nothing to everything that it was announced with, in one step."""
+
+    def __init__(self):
+        self.waited = {}
+
+    def check(self, core):
+        """Raise when a gang that held nothing holds a part: a place or more, and not all."""
+        for name, app in core.partition.applications.items():
+            held = [a for a in app.allocations.values() if a.placeholder]
+            announced = app.request.placeholder_ask
+            if self.waited.get(name) is app and held and not app.is_gang_over:
+                whole = {}
+                for item in held:
+                    add_into(whole, item.resource_per_alloc)
+                assert fits_limit(whole, announced), f"{name} holds {whole} of {announced}"
+        self.waited = {
+            name: app
+            for name, app in core.partition.applications.items()
+            if app.request.placeholder_ask and not app.allocations and app.state in RESERVING
+        }
+
+
 def _takes_room(partition):
     """Return whether gangs may start over their headroom, by preemption or because they exist."""
     return any(queue.guaranteed_resource for queue in partition.queues.values()) or (

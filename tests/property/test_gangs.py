@@ -8,16 +8,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.invariants import violations
+from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint
 from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
+    NodeAction,
+    NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
 )
 from shared.messages.protocol import Heartbeat
+from shared.model.resources import add, multiply
 from shared.model.units import seconds
 from tests.builders import Core, config_of
-from tests.property.gangs import GangWatch
+from tests.property.gangs import GangWatch, WholeWatch
 
 STOPPED = TerminationType.STOPPED_BY_RM
 CONFIGS = [
@@ -121,3 +127,90 @@ class GangMachine(RuleBasedStateMachine):
 
 
 TestGangs = GangMachine.TestCase
+
+
+SHAPES = [
+    Constraints(),
+    Constraints(node_selector=(("disk", "ssd"),)),
+    Constraints(
+        pod_anti_affinity=(PodTerm("host", (Requirement("job", "In", ("g",)),)),), namespace="ns"
+    ),
+    Constraints(
+        spread=(SpreadConstraint("disk", selector=(Requirement("job", "In", ("g",)),)),),
+        namespace="ns",
+    ),
+    Constraints(required_node="n1"),
+]
+TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
+
+
+class ClusterGangMachine(GangMachine):
+    """Gangs of several task groups that start when all of them have a place on the nodes."""
+
+    @initialize(
+        config=st.sampled_from(CONFIGS),
+        patience=st.sampled_from(["0", "60s"]),
+        backfill=st.sampled_from(["enabled", "disabled"]),
+    )
+    def start(self, config, patience, backfill):
+        settings = (("gangAdmission", "cluster"), ("gangPatience", patience))
+        self.core = Core(config, settings=(*settings, ("backfill", backfill)))
+        self.count = 0
+        self.watch = GangWatch(self.core)
+        self.whole = WholeWatch()
+        for at in range(2):
+            self.a_node_comes(at, "ssd" if at else "hdd", 3)
+
+    @rule(at=st.integers(0, 4), disk=st.sampled_from(["ssd", "hdd"]), vcore=st.integers(1, 5))
+    def a_node_comes(self, at, disk, vcore):
+        name, capacity = f"n{at}", {"vcore": vcore, "memory": 4}
+        known = name in self.core.partition.nodes.nodes
+        action = NodeAction.UPDATE if known else NodeAction.CREATE
+        labels = {"disk": disk, "host": name}
+        self.core.update(nodes=(NodeInfo(name, action, capacity, labels=labels),))
+
+    @rule(at=st.integers(0, 4), drain=st.booleans())
+    def a_node_is_drained_or_taken_back(self, at, drain):
+        action = NodeAction.DRAIN_NODE if drain else NodeAction.DRAIN_TO_SCHEDULABLE
+        self.core.update(nodes=(NodeInfo(f"n{at}", action),))
+
+    @rule(at=st.integers(2, 4))
+    def a_node_is_lost(self, at):
+        self.core.update(nodes=(NodeInfo(f"n{at}", NodeAction.DECOMISSION),))
+
+    @rule(
+        leaf=st.sampled_from("aab"),
+        groups=st.lists(
+            st.tuples(st.integers(1, 3), st.sampled_from(SIZES), st.sampled_from(SHAPES)),
+            min_size=1,
+            max_size=3,
+        ),
+    )
+    def submit_gang_of_groups(self, leaf, groups):
+        name = self.name()
+        wanted = {}
+        asks = []
+        for number, (members, size, constraints) in enumerate(groups):
+            wanted = add(wanted, multiply(size, members))
+            asks += [
+                AllocationAsk(
+                    f"{name}-{number}-{at}",
+                    name,
+                    size,
+                    placeholder=True,
+                    task_group_name=f"tg{number}",
+                    constraints=constraints,
+                    allocation_tags=TAGS,
+                )
+                for at in range(members)
+            ]
+        request = AddApplicationRequest(name, f"root.p.{leaf}", placeholder_ask=wanted)
+        self.core.update(new_applications=(request,), asks=tuple(asks))
+
+    @invariant()
+    def no_gang_holds_a_part(self):
+        if hasattr(self, "whole"):
+            self.whole.check(self.core)
+
+
+TestClusterGangs = ClusterGangMachine.TestCase

@@ -280,7 +280,7 @@ class Step(_Strict):
 class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
-    gangAdmission: Literal["queue", "whole", "partial"] = "queue"  # noqa: N815
+    gangAdmission: Literal["queue", "cluster", "whole", "partial"] = "queue"  # noqa: N815
     gangPatience: str = "5m"  # noqa: N815
     reservations: Literal["enabled", "disabled"] = "enabled"
     reservationDelay: str = "2s"  # noqa: N815

@@ -154,7 +154,8 @@ def _recover_state(partition: Partition, application: Application, allocation: A
     if not allocation.placeholder:
         partition.fire(application, ApplicationEvent.RUN)
     elif not allocation.released:
-        application.admit()
+        if not application.starts_placed:
+            application.admit()
         _recover_reservation(partition, application)
 
 
@@ -171,7 +172,9 @@ def _recover_reservation(partition: Partition, application: Application) -> None
 
 def recover_timer(partition: Partition, application: Application) -> None:
     """Arm a recovered application's placeholder timeout from its first start."""
-    has_placeholders = any(counts.held for counts in application.task_groups.values())
+    has_placeholders = any(counts.held for counts in application.task_groups.values()) or (
+        application.needs_places and application.reservation_start_ns > 0
+    )
     if not has_placeholders or application.state in _GIVEN_UP:
         if not application.awaits_placeholders:
             partition.cancel_timer(application, TimerKind.PLACEHOLDER)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from services.core.scheduler.covers import Cover
+from services.core.scheduler.gang_places import WaitingGangs
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import NO_PRIORITY, Queue
@@ -88,6 +89,9 @@ class Application:
     pending_placeholders: int = 0
     ask_priorities: dict[int, int] = field(default_factory=dict)
     starts_whole: bool = False  # its placeholders wait until the whole gang is admitted
+    starts_placed: bool = False  # and until every one of them has a place on the nodes
+    refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
+    waiting_among: WaitingGangs | None = None
     is_gang_over: bool = False  # given up: it goes on without
     is_placeholder_wait_over: bool = False  # real asks have waited long enough for the first one
     gang_admitted: bool = False
@@ -154,6 +158,21 @@ class Application:
             and not (self.task_groups or self.is_gang_over or self.is_placeholder_wait_over)
             and self.state in _RESERVING_STATES
         )
+
+    @property
+    def needs_places(self) -> bool:
+        """Return whether all placeholders that wait must have a place before any is allocated."""
+        return (
+            self.starts_placed
+            and self.awaits_admission
+            and not self.is_gang_over
+            and self.state in _RESERVING_STATES
+        )
+
+    @property
+    def waits_as_a_whole(self) -> bool:
+        """Return whether its queue or the nodes lack room for the whole gang: no user's limit."""
+        return self.waits_for_its_queue or self.is_parked_for(Reason.GANG_PLACES)
 
     @property
     def waits_for_its_queue(self) -> bool:
@@ -392,10 +411,24 @@ class Application:
         """
         if not self.awaits_admission or self.state is not ApplicationState.ACCEPTED:
             self.queue.wait_no_more_for(self)
-        if (self.is_parked_for(Reason.GANG_HEADROOM) and not self.awaits_admission) or (
-            self.is_parked_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang
+        if (
+            (self.is_parked_for(Reason.GANG_HEADROOM) and not self.awaits_admission)
+            or (self.is_parked_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang)
+            or (self.waiting_among is not None and not self._lacks_the_same_places())
         ):
             self._forget_refusal()
+
+    def _lacks_the_same_places(self) -> bool:
+        """Return whether a gang that the nodes have refused still asks for what they refused."""
+        return self.needs_places and self.placeholder_needs() == self.refused_needs
+
+    def placeholder_needs(self) -> dict[Shape, int]:
+        """Return how many placeholders of each shape wait."""
+        wanted: dict[Shape, int] = {}
+        for (shape, *_), group in self.groups.items():
+            if group.placeholder and group.asks:
+                wanted[shape] = wanted.get(shape, 0) + len(group.asks)
+        return wanted
 
     def requeue(self, group: AskGroup, order_before: tuple[object, ...]) -> None:
         """Enter a group anew after its head was taken; all of them if the order changed."""
@@ -457,6 +490,8 @@ class Application:
             self.parked_at.applications.pop(self.id, None)
             self.parked_at = None
         self.parked_refusal = None
+        if self.waiting_among is not None:
+            self.waiting_among.remove(self)
         for reservation in self.reservations.values():
             reservation.retry()
 

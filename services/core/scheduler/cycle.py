@@ -5,8 +5,8 @@ its application order, in the application by priority and age, onto the first no
 An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
 when whatever refused it has changed. So a cycle costs what it places and what it newly refuses.
 
-Limit: MAX_DECISIONS a cycle. At the limit the cycle asks for another one, so that other messages
-are heard in between.
+Limit: MAX_DECISIONS a cycle, and as many more as a gang has that is placed as a whole. At the limit
+the cycle asks for another one, so that other messages are heard in between.
 """
 
 from services.core.scheduler import (
@@ -77,8 +77,9 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     group = entry[1]
     application = group.application
+    waiting = application.pending_placeholders
     if not _may_start(partition, application):
-        return 0
+        return waiting - application.pending_placeholders  # of a gang that was placed as a whole
     ask = group.head()
     if ask is None:
         group.bucket.withdraw(group)

@@ -4,7 +4,8 @@ Rule 1: a gang's placeholders start only when the whole gang fits what the maxim
         its queue and those above, and the limits of its user and group leave, less what other
         admitted gangs have yet to allocate. So two gangs never hold a part each of a queue's room
         and wait for the other; the older is asked first. The size of the cluster is no quota:
-        placeholders start as nodes allow.
+        placeholders start as nodes allow. With ``gangAdmission: cluster`` every member must have
+        a place on the nodes as well (``gang_places.py``).
 Rule 2: real asks wait while placeholder asks of their application are pending; before the first
         of these as well if a gang was announced, for the placeholder timeout at most. A gang that
         is given up holds nobody.
@@ -12,20 +13,23 @@ How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
 """
 
-from services.core.scheduler import patience
+from services.core.scheduler import gang_places, outstanding, patience
 from services.core.scheduler.application import Application
+from services.core.scheduler.gang_places import NoPlaces
 from services.core.scheduler.gates import Gate
 from services.core.scheduler.lifecycle import (
     after_placeholders_changed,
     drop_ask,
     end,
 )
+from services.core.scheduler.nodes import Node
 from services.core.scheduler.partition import Partition, timer_name
+from services.core.scheduler.shapes import Ask, Shape
 from services.core.scheduler.users import first_full, first_shortage
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
-from shared.model.resources import is_zero
+from shared.model.resources import Resource, fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
@@ -47,6 +51,16 @@ def kept_out(partition: Partition, application: Application) -> tuple[Refusal, G
             return over
     if not application.awaits_admission:
         return None
+    return _kept_as_a_whole(partition, application)
+
+
+def _kept_as_a_whole(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate | None] | None:
+    """Admit a gang that waits, or return what has no room for the whole of it."""
+    if application.starts_placed and not application.needs_places:
+        application.admit()  # it has run, or is over: its placeholders are asks like any other
+        return None
     gang = application.outstanding()
     short_user = first_shortage(application, gang, heed_promises=True)
     if short_user is not None:
@@ -58,6 +72,8 @@ def kept_out(partition: Partition, application: Application) -> tuple[Refusal, G
     if short is not None:
         queue, sentence = short
         return Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"), queue.gate
+    if application.needs_places:
+        return _place_whole(partition, application)
     application.admit()
     return None
 
@@ -99,6 +115,98 @@ def _another_starting(application: Application) -> tuple[Refusal, Gate] | None:
         return None
     sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
     return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
+
+
+# --- places on the nodes ------------------------------------------------------------------------
+
+
+def _place_whole(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate | None] | None:
+    """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
+    wanted, announced = gang_places.amount(application), application.outstanding()
+    if not fits_room(wanted, announced):
+        sentence = f"placeholders for {go_map(wanted)} of {go_map(announced)} have been asked for"
+        _await_places(partition, application, {})
+        return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, sentence), None
+    gate: Gate | None = None
+    backfill = partition.settings.backfill
+    found: list[tuple[Ask, Node]] | NoPlaces | None
+    found = gang_places.bound(partition.nodes, application, backfill=backfill)
+    if found is None:
+        over = _over_headroom(application, wanted)
+        if over is not None and over[0].reason is Reason.GANG_HEADROOM:
+            return over
+        if over is not None:
+            found, gate = NoPlaces(over[0], {}), over[1]
+        else:
+            found = gang_places.find(partition.nodes, application, backfill=backfill)
+    if isinstance(found, NoPlaces):
+        _await_places(partition, application, found.lacking)
+        for group in gang_places.members(application):
+            head = group.head()
+            if head is not None:
+                outstanding.tell_group(partition, group, head, found.refusal, len(group.asks))
+        return found.refusal, gate
+    _allocate_whole(partition, application, found)
+    return None
+
+
+def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
+    """Return which limit on the path has no room for all placeholders, the cluster's last.
+
+    They may be more than was announced, and the root's max counts what is kept for others.
+    """
+    short_user = first_shortage(application, wanted)
+    if short_user is not None:
+        tracker, sentence = short_user
+        text = f"the whole gang does not fit: {sentence}"
+        return Refusal(Reason.GANG_HEADROOM, text), tracker.gate
+    short = application.queue.first_without_room(wanted)
+    if short is None:
+        return None
+    queue, sentence = short
+    is_root = queue.parent is None
+    reason = Reason.GANG_PLACES if is_root else Reason.GANG_HEADROOM
+    text = "the whole gang has no place" if is_root else "the whole gang does not fit"
+    return Refusal(reason, f"{text}: {sentence}"), queue.gate
+
+
+def _await_places(
+    partition: Partition, application: Application, lacking: dict[Shape, int]
+) -> None:
+    """Let a gang wait until the nodes have room for more; its placeholder timeout runs meanwhile.
+
+    After a restart it runs from where it ran before, if the resource manager says it.
+    """
+    partition.waiting_gangs.add(application, lacking)
+    if application.reservation_start_ns and (
+        timer_name(application, TimerKind.PLACEHOLDER) in application.timers
+    ):
+        return
+    start_ns = application.reservation_start_ns or partition.now_ns
+    application.reservation_start_ns = start_ns
+    due_ns = start_ns + milliseconds(application.placeholder_timeout_ms(start_ns))
+    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+
+
+def _allocate_whole(
+    partition: Partition, application: Application, places: list[tuple[Ask, Node]]
+) -> None:
+    """Count every placeholder in where it has its place; the nodes' ledgers have it already.
+
+    The time that the gang waited without a place is over: the placeholders are held from now on.
+    """
+    if is_zero(application.allocated_placeholder):
+        application.reservation_start_ns = 0
+    application.admit()
+    for ask, node in places:
+        allocation = partition.allocate(application, ask, node)
+        partition.arm_execution(application, allocation)
+    placeholder_allocated(partition, application)
+    if application.state is ApplicationState.ACCEPTED and not application.outstanding():
+        partition.fire(application, ApplicationEvent.RUN)
+    partition.heed_pods()
 
 
 # --- placeholders allocated ---------------------------------------------------------------------

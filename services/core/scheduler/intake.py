@@ -28,7 +28,7 @@ from services.core.scheduler.placement import PlacementError, is_forced, place
 from services.core.scheduler.pod_topology import MAX_LABEL_KEYS
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import Queue
-from services.core.scheduler.settings import QUEUE_GANG
+from services.core.scheduler.settings import CLUSTER_GANG, QUEUE_GANG
 from services.core.scheduler.task_groups import with_group
 from services.core.scheduler.views import application_summary
 from shared.messages.interface import (
@@ -105,7 +105,9 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     )
     application.reservation_start_ns = request.reservation_start_ns
     application.execution_start_ns = request.execution_start_ns
-    application.starts_whole = partition.settings.gang_admission == QUEUE_GANG
+    way = partition.settings.gang_admission
+    application.starts_whole = way in (QUEUE_GANG, CLUSTER_GANG)
+    application.starts_placed = way == CLUSTER_GANG
     partition.applications[application.id] = application
     queue.applications[application.id] = application
     partition.users.link(application)

@@ -5,6 +5,7 @@ Tests and the scenario runner call ``violations`` after each step; the service d
 
 from collections.abc import Iterator
 
+from services.core.scheduler import gang_places
 from services.core.scheduler.application import Application
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queues import NO_PRIORITY, Queue, depth_first
@@ -255,6 +256,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
             short_user = first_shortage(application, gang, heed_promises=True)
             if not short_user and not application.queue.first_without_quota(gang):
                 yield f"gang {application.id} waits at a gate and has the headroom"
+        yield from _with_places(partition, application)
         if (
             application.is_parked_for(Reason.GANG_PATIENCE)
             and not application.is_behind_overdue_gang
@@ -263,9 +265,26 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
     for queue in partition.queues.values():
         gang_ahead = queue.overdue_gang
         if gang_ahead is not None and not (
-            queue.applications.get(gang_ahead.id) is gang_ahead and gang_ahead.waits_for_its_queue
+            queue.applications.get(gang_ahead.id) is gang_ahead and gang_ahead.waits_as_a_whole
         ):
             yield f"queue {queue.path} waits for {gang_ahead.id}, which does not"
+
+
+def _with_places(partition: Partition, application: Application) -> Iterator[str]:
+    """See that a gang which waits for places on the nodes has none, and is known to wait."""
+    if not application.is_parked_for(Reason.GANG_PLACES):
+        return
+    if application.waiting_among is not partition.waiting_gangs:
+        yield f"gang {application.id} waits for places and is not among those that do"
+    gang, backfill = gang_places.amount(application), partition.settings.backfill
+    if (
+        not first_shortage(application, gang, heed_promises=True)
+        and not application.queue.first_without_quota(gang)
+        and not application.queue.first_without_room(gang)
+        and not application.is_behind_overdue_gang
+        and gang_places.are_there(partition.nodes, application, backfill=backfill)
+    ):
+        yield f"gang {application.id} waits for places on the nodes, which are there"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

@@ -123,6 +123,7 @@ def end(partition: Partition, application: Application) -> None:
 def _leave_queue(partition: Partition, application: Application) -> None:
     queue = application.queue
     queue.applications.pop(application.id, None)
+    partition.waiting_gangs.remove(application)
     if application.parked_at is not None:
         application.parked_at.applications.pop(application.id, None)
     for level in queue.lineage():

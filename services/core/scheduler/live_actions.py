@@ -236,7 +236,8 @@ def _waits_for_room(application: Application) -> bool:
     if refusal is None:
         return application.may_schedule
     by_user = any(tracker.gate is application.parked_at for tracker in application.trackers)
-    return refusal.reason is Reason.GANG_HEADROOM and not by_user
+    is_for_room = refusal.reason in (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
+    return is_for_room and not by_user
 
 
 def _open_to_us(node: Node, name: str) -> int:
@@ -323,5 +324,5 @@ def _keep_node(partition: Partition, decision: Decision) -> None:
         reservations.keep_freed_room(partition, application, ask, node).retry()
     if application.is_gang and not application.gang_admitted:
         application.admit()
-        if application.parked_at is not None:
+        if application.parked_at is not None or application.waiting_among is not None:
             application.unpark()

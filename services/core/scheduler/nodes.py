@@ -40,6 +40,7 @@ FAIR = "fair"
 BINPACKING = "binpacking"
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
+MANY = 2**31  # of what asks for nothing a node has so many places
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
@@ -311,6 +312,73 @@ class NodeTable:
         if not shape.constraints.required_node:
             mask &= self._schedulable[: len(self._rows)]
         return bool(mask.any())
+
+    # --- many at once ---------------------------------------------------------------------------
+
+    def places(
+        self, shape: Shape, *, backfill: bool = False, when_empty: bool = False
+    ) -> NDArray[np.int64]:
+        """Return, row by row, for how many asks of a shape there is the room; pods aside.
+
+        Rows that may not be used have none, nor have reserved ones but with ``backfill``.
+        ``when_empty``: for how many there would be if nothing were on the nodes.
+        """
+        found = self._multiples(self._capacity if when_empty else self._available, shape)
+        found[~self._usable(shape, reserved_too=backfill or when_empty)] = 0
+        return found
+
+    def _usable(self, shape: Shape, *, reserved_too: bool) -> NDArray[np.bool_]:
+        count = len(self._rows)
+        mask: NDArray[np.bool_] = self._view(shape).eligible.copy()
+        if not shape.constraints.required_node:
+            mask &= self._schedulable[:count]
+        if not reserved_too or shape.constraints.required_node:
+            mask &= ~self._reserved[:count]
+        return mask
+
+    def _multiples(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return how often a shape goes into every row of a matrix, MANY at most."""
+        count = len(self._rows)
+        found = np.full(count, MANY, dtype=np.int64)
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                found[:] = 0
+            elif value > 0:
+                np.minimum(found, matrix[:count, column] // value, out=found)
+        return np.maximum(found, 0)
+
+    def places_on(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> int:
+        """Return for how many asks of a shape a node had the room without some allocations."""
+        if node.reservations or not self._is_open(node, shape):
+            return 0
+        room: Resource = dict(node.available)
+        for allocation in gone:
+            add_into(room, allocation.resource_per_alloc)
+        wanted = shape.resource.items()
+        return min((max(room.get(n, 0), 0) // v for n, v in wanted if v > 0), default=MANY)
+
+    def nearest(self, shape: Shape) -> tuple[Node, Resource] | None:
+        """Return the node that lacks least for one more ask than it has places, and what it lacks.
+
+        None where no node may be used for the shape. Shares of what is asked are compared.
+        """
+        rows = np.flatnonzero(self._usable(shape, reserved_too=True))
+        if not rows.size:
+            return None
+        places = self._multiples(self._available, shape)[rows]
+        lacks: dict[str, NDArray[np.int64]] = {}
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, value in shape.resource.items():
+            if value > 0:
+                column = self._columns.get(name)
+                room = self._available[rows, column] if column is not None else 0 * rows
+                lacks[name] = np.maximum(value - (room - places * value), 0)
+                total += lacks[name] / value
+        ties = np.flatnonzero(total == total.min())
+        at = int(ties[np.argmin(self._ranks()[rows[ties]])])
+        lacking = {name: int(amounts[at]) for name, amounts in lacks.items() if amounts[at]}
+        return self._rows[int(rows[at])], lacking
 
     # --- reservations ---------------------------------------------------------------------------
 

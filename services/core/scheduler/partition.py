@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from services.core.scheduler import covers, resource_history
 from services.core.scheduler.application import Application
+from services.core.scheduler.gang_places import WaitingGangs
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
@@ -62,6 +63,7 @@ class Partition:
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
+    waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
@@ -281,6 +283,10 @@ class Partition:
             for shape in list(self.blocked_shapes):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
+        if self.waiting_gangs:
+            backfill = self.settings.backfill
+            for gang in self.waiting_gangs.on_node(self.nodes, node, backfill=backfill):
+                gang.unpark()
         self.retry_replacements()
 
     def retry_replacements(self) -> None:
@@ -305,6 +311,8 @@ class Partition:
         for shape in list(self.blocked_shapes):
             if shape.labels or shape.constraints.asks_about_pods:
                 self.open_shape(shape)
+        for gang in self.waiting_gangs.on_pods(self.nodes, backfill=self.settings.backfill):
+            gang.unpark()
 
     def heed_domains(self) -> None:
         """Look again at what other pods keep from a node: nodes, and so domains, have changed."""

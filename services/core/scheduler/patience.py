@@ -1,11 +1,12 @@
 """Patience: a gang that has waited long for its queue is not passed by those behind it.
 
 Rule 1: a gang that the maxima of its queues have kept waiting for ``gangPatience`` since it was
-        submitted is overdue. Until it starts, no application behind it in the order of its leaf
-        starts there: no gang is admitted, and no other gets its first allocation. Who has started
-        goes on.
+        submitted is overdue; with ``gangAdmission: cluster`` one that has no place on the nodes,
+        too. Until it starts, no application behind it in the order of its leaf starts there: no
+        gang is admitted, and no other gets its first allocation. Who has started goes on.
 Rule 2: only a gang that room in its queues would let start is waited for: not one that a limit of
-        its user, or of running applications, keeps, nor one larger than a max that was lowered.
+        its user, or of running applications, keeps, nor one larger than a max that was lowered, or
+        than the nodes could hold if they were empty.
 Rule 3: of several overdue gangs the first in the order is the one that is waited for. The others,
         and whoever else is behind it, are in ``leaf.behind``, in order: they cost nothing until
         that gang has started, has gone, or has another place in the order.
@@ -17,6 +18,7 @@ Limit: the moments that are remembered are no more than MAX_SPARE and twice the 
 from heapq import heapify, heappop, heappush
 
 from services.core.scheduler.application import Application
+from services.core.scheduler.gang_places import could_be_held
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.queue_settings import FAIR
 from shared.model.duration import go_duration
@@ -42,7 +44,7 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 def watch(partition: Partition, application: Application) -> None:
     """See to it that a gang which was refused as a whole is not passed for too long."""
     leaf = application.queue
-    if not _is_to_be_waited_for(application):
+    if not _is_to_be_waited_for(partition, application):
         leaf.wait_no_more_for(application)
         return
     due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
@@ -63,15 +65,19 @@ def look(partition: Partition) -> None:
         due_ns, _, application = heappop(moments)
         if application.patience_due_ns == due_ns:
             application.patience_due_ns = 0
-        if _is_live(partition, application) and application.waits_for_its_queue:
+        if _is_live(partition, application) and application.waits_as_a_whole:
             watch(partition, application)
 
 
-def _is_to_be_waited_for(application: Application) -> bool:
-    """Return whether it is room in its queues that a gang lacks, and room that there may be."""
+def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
+    """Return whether it is room that a gang lacks, in its queues or on nodes, and may be had."""
     leaf = application.queue
+    if application.is_parked_for(Reason.GANG_PLACES) and not could_be_held(
+        partition.nodes, application
+    ):
+        return False
     return (
-        application.waits_for_its_queue
+        application.waits_as_a_whole
         and application.state is ApplicationState.ACCEPTED
         and leaf.settings.sort_policy != FAIR
         and fits_limit(leaf.configured_max(), application.outstanding())

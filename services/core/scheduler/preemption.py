@@ -23,6 +23,7 @@ from itertools import groupby
 from services.core.scheduler import allocation_log, live_actions, reservations
 from services.core.scheduler.allocation_log import note
 from services.core.scheduler.application import Application
+from services.core.scheduler.gang_places import members
 from services.core.scheduler.guarantees import Ledger, left
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.preemption_choice import NoChoice, choose_victims
@@ -31,6 +32,7 @@ from services.core.scheduler.queues import Queue, depth_first
 from services.core.scheduler.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.shapes import Ask
 from services.core.scheduler.victims import evict
+from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView
 from shared.model.units import seconds
 
@@ -128,13 +130,14 @@ def _look_in(partition: Partition, leaf: Queue) -> None:
 
 
 def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
-    """Let gangs start that wait for headroom as a whole and are owed all that their queues limit.
+    """Let gangs start that wait for room as a whole and are owed all that their queues limit.
 
     Their members then ask one by one, and preempt one by one. A type with a max and no guarantee
-    is not owed: nobody would make room for it, and the gang would hold a part for ever.
+    is not owed: nobody would make room for it, and the gang would hold a part for ever. So would
+    one that must have its places on the nodes, where the nodes and their victims have too few.
     """
     for application in list(leaf.applications.values()):
-        if not application.waits_for_its_queue or application.is_behind_overdue_gang:
+        if not application.waits_as_a_whole or application.is_behind_overdue_gang:
             continue
         due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
@@ -148,8 +151,31 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
         limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
         owed = left(leaf, leaf, ledger) or {}
         if _is_owed(leaf, gang, ledger) and all(name in owed for name in limited):
+            if application.starts_placed and not _can_be_made_places(partition, application):
+                partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+                continue
             application.admit()
             application.unpark()
+
+
+def _can_be_made_places(partition: Partition, application: Application) -> bool:
+    """Return whether the nodes had places for a whole gang if all its victims were gone."""
+    for group in members(application):
+        head = group.head()
+        if head is None:
+            continue
+        shape, table = head.shape, partition.nodes
+        places = table.places(shape)
+        on_nodes: dict[str, list[Allocation]] = {}
+        if _may_ever(head):
+            for victim in eligible_victims(partition, application.queue, head):
+                on_nodes.setdefault(victim.allocation.node_id, []).append(victim.allocation)
+        for name, gone in on_nodes.items():
+            node = table.nodes[name]
+            places[node.row] = table.places_on(node, shape, gone)
+        if int(places.sum()) < application.placeholder_needs()[shape]:
+            return False
+    return True
 
 
 def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:

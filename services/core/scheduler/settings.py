@@ -8,8 +8,14 @@ from shared.model.duration import parse_go_duration
 from shared.model.units import seconds
 
 QUEUE_GANG = "queue"
+CLUSTER_GANG = "cluster"
 PARTIAL_GANG = "partial"
-_GANG_ADMISSIONS = {QUEUE_GANG: QUEUE_GANG, "whole": QUEUE_GANG, PARTIAL_GANG: PARTIAL_GANG}
+_GANG_ADMISSIONS = {
+    QUEUE_GANG: QUEUE_GANG,
+    "whole": QUEUE_GANG,
+    CLUSTER_GANG: CLUSTER_GANG,
+    PARTIAL_GANG: PARTIAL_GANG,
+}
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
@@ -28,8 +34,8 @@ class Settings:
     """The settings; their defaults are YuniKorn's ways, but for ``gang_admission``.
 
     ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
-    queues (``queue``; ``whole`` is its old name), or as far as they fit (``partial``, as YuniKorn
-    does; contract case G-23).
+    queues (``queue``; ``whole`` is its old name), when every member has a place on the nodes as
+    well (``cluster``), or as far as they fit (``partial``, as YuniKorn does; contract case G-23).
     ``gang_patience_ns``: for how long a gang that waits as a whole may be passed by those behind it
     in its queue; 0 is never.
     ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
