@@ -35,6 +35,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.logs import set_up_logs
 
 EXIT_CONFIGURATION = 78
+DEMO_SETTINGS = {"gangAdmission": "cluster"}  # a gang gets all its places at once, or holds none
 NODE_CAPACITY = {VCORE: 8_000, MEMORY: 32 * 2**30, PODS: 110}
 _REFRESH_SECONDS = 0.25
 _READY_SECONDS = 60.0
@@ -68,6 +69,7 @@ def run_up(options: UpOptions) -> int:
         simulated = ShimOptions(
             state_dir=options.state_dir,
             config=config,
+            scheduler_settings=DEMO_SETTINGS if options.demo else None,
             start_delay_ns=milliseconds(_START_DELAY_MS),
             confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
             default_run_ns=seconds(10),
