@@ -115,3 +115,47 @@ def _over(partition):
         if queue.parent is not None and not fits_limit(queue.max_resource or {}, whole):
             found.append(queue.path)
     return found
+
+
+def everything(core):
+    """Return all that a trial could leave a trace in, in its order; empty counts are none."""
+    partition, pods = core.partition, core.partition.nodes.pods
+    table = partition.nodes
+    count = len(table._rows)
+    return {
+        "nodes": [
+            (
+                name, list(node.allocated.items()), list(node.available.items()),
+                list(node.allocations.items()), list(node.occupied.items()), list(node.reservations),
+            )
+            for name, node in table.nodes.items()
+        ],
+        "matrices": [
+            matrix[:count].tobytes()
+            for matrix in (
+                table._available, table._capacity, table._score, table._schedulable, table._reserved
+            )
+        ],
+        "changed": table.pods_changed,
+        "counts": [(k, v.tobytes()) for k, v in pods._counts.items()],
+        "owners": [(k, v.tobytes()) for k, v in pods._owners.items() if v.any()],
+        "ports": {
+            port: {node.node_id: dict(taken) for node, taken in nodes.items() if taken}
+            for port, nodes in pods._ports.items()
+            if any(nodes.values())
+        },
+        "queues": [
+            (path, list(q.allocated.items()), list(q.pending.items()), dict(q.promised),
+             dict(q.kept), list(q.allocating_accepted))
+            for path, q in partition.queues.items()
+        ],
+        "users": [(t.name, repr(t.usage), repr(t.promised)) for t in partition.users.all()],
+        "applications": [
+            (name, a.state, list(a.allocations), list(a.group_of), list(a.pending.items()),
+             dict(a.promise), dict(a.timers))
+            for name, a in partition.applications.items()
+        ],
+        "outbox": [
+            repr(value) for value in vars(partition.outbox).values()
+        ],
+    }  # fmt: skip

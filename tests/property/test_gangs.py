@@ -7,6 +7,7 @@ waited too long but seldom; this one has little else.
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from services.core.scheduler import gang_places
 from services.core.scheduler.invariants import violations
 from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint
 from shared.messages.interface import (
@@ -23,7 +24,7 @@ from shared.messages.protocol import Heartbeat
 from shared.model.resources import add, multiply
 from shared.model.units import seconds
 from tests.builders import Core, config_of
-from tests.property.gangs import GangWatch, WholeWatch
+from tests.property.gangs import GangWatch, WholeWatch, everything
 
 STOPPED = TerminationType.STOPPED_BY_RM
 CONFIGS = [
@@ -206,6 +207,23 @@ class ClusterGangMachine(GangMachine):
             ]
         request = AddApplicationRequest(name, f"root.p.{leaf}", placeholder_ask=wanted)
         self.core.update(new_applications=(request,), asks=tuple(asks))
+
+    @invariant()
+    def a_trial_leaves_no_trace(self):
+        if not hasattr(self, "whole"):
+            return
+        for gang in [app for app in self.apps.values() if app.needs_places][:2]:
+            self.try_and_take_back(gang)  # what the pod index remembers of terms is a cache
+            before = everything(self.core)
+            self.try_and_take_back(gang)
+            assert everything(self.core) == before
+
+    def try_and_take_back(self, gang):
+        nodes = self.core.partition.nodes
+        had_changed = nodes.pods_changed
+        found = gang_places.find(nodes, gang)
+        if not isinstance(found, gang_places.NoPlaces):
+            gang_places.take_back(nodes, found, had_changed=had_changed)
 
     @invariant()
     def no_gang_holds_a_part(self):

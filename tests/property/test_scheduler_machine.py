@@ -55,15 +55,15 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
 
     @initialize(
         data=st.data(),
-        partial=st.booleans(),
+        admission=st.sampled_from(["queue", "cluster", "partial"]),
         backfill=st.booleans(),
         filtered=st.booleans(),
         kai=st.booleans(),
         patience=st.sampled_from(["5m", "30s", "0"]),
     )
-    def start(self, data, partial, backfill, filtered, kai, patience):
+    def start(self, data, admission, backfill, filtered, kai, patience):
         config = data.draw(st.sampled_from([c for c in self.configs if "queues: 5" not in c]))
-        self.settings = (("gangAdmission", "partial"),) if partial else ()
+        self.settings = (("gangAdmission", admission),)
         self.settings += (("backfill", "enabled"),) if backfill else ()
         self.settings += (("stateAware", "filtered"),) if filtered else ()
         self.settings += (("policy", "kai"),) if kai else ()

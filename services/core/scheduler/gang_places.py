@@ -104,8 +104,7 @@ def find(
     why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
     has_room = nodes.places(left, backfill=backfill).any()
     lack = nodes.refusal(left).message if has_room else _lack(nodes, left)
-    _take_back(nodes, placed)
-    nodes.pods_changed = had_changed
+    take_back(nodes, placed, had_changed=had_changed)
     return NoPlaces(_refusal(nodes, why, lack), wanted)
 
 
@@ -117,14 +116,15 @@ def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = 
     found = find(nodes, application, backfill=backfill)
     if isinstance(found, NoPlaces):
         return False
-    _take_back(nodes, found)
-    nodes.pods_changed = had_changed
+    take_back(nodes, found, had_changed=had_changed)
     return True
 
 
-def _take_back(nodes: NodeTable, placed: list[tuple[Ask, Node]]) -> None:
+def take_back(nodes: NodeTable, placed: list[tuple[Ask, Node]], *, had_changed: bool) -> None:
+    """Take members off the nodes again, the last first; ``had_changed`` was ``pods_changed``."""
     for ask, node in reversed(placed):
         nodes.free(node, ask.key)
+    nodes.pods_changed = had_changed
 
 
 def _try(
