@@ -121,7 +121,7 @@ def everything(core):
     """Return all that a trial could leave a trace in, in its order; empty counts are none."""
     partition, pods = core.partition, core.partition.nodes.pods
     table = partition.nodes
-    count = len(table._rows)
+    count = len(table.rows)
     return {
         "nodes": [
             (

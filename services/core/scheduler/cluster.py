@@ -77,8 +77,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
         partition.nodes.set_capacity(node, info.schedulable_resource)
         partition.capacity_changed()
     if info.labels or info.taints:
-        node.labels, node.taints = dict(info.labels), info.taints
-        partition.nodes.relabelled()
+        partition.nodes.relabel(node, dict(info.labels), info.taints)
         partition.heed_domains()
     partition.node_improved(node)
     partition.look_for_reservations()

@@ -1,6 +1,5 @@
 """What an ask's constraints make of every node, as far as the node alone decides it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,41 +21,84 @@ if TYPE_CHECKING:
 FULL_MARKS = 100
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class NodeView:
-    """One value a row: may it be taken, would it be but for taints, and how it is liked."""
+    """One value a row: may it be taken, would it be but for taints, and how it is liked.
+
+    It knows the rows up to the one that it was ``made`` for.
+    """
+
+    __slots__ = (
+        "_constraints",
+        "_eligible",
+        "_preferred",
+        "_selected",
+        "_soft_taints",
+        "eligible",
+        "made",
+        "preferred",
+        "selected",
+        "soft_taints",
+    )
 
     eligible: NDArray[np.bool_]
     selected: NDArray[np.bool_]
     preferred: NDArray[np.int64]  # the sum of the weights of the preferred terms that match
     soft_taints: NDArray[np.int64]  # PreferNoSchedule taints that are not tolerated
 
+    def __init__(self, constraints: Constraints) -> None:
+        self.made = 0
+        self._constraints = constraints
+        self._eligible = np.zeros(0, dtype=np.bool_)
+        self._selected = np.zeros(0, dtype=np.bool_)
+        self._preferred = np.zeros(0, dtype=np.int64)
+        self._soft_taints = np.zeros(0, dtype=np.int64)
+        self._cut()
 
-def view_of(constraints: Constraints, rows: "list[Node]") -> NodeView:
-    """Compare constraints with every node; the answer stands until nodes or labels change."""
-    selected = [selects(constraints, node.node_id, node.labels) for node in rows]
-    eligible = [
-        wanted and is_tolerated(constraints, node.taints)
-        for wanted, node in zip(selected, rows, strict=True)
-    ]
-    terms = constraints.preferred_nodes
-    preferred = [
-        sum(term.weight for term in terms if term_matches(term, node.node_id, node.labels))
-        for node in rows
-    ]
-    soft = [
-        sum(
+    def extend(self, rows: "list[Node]") -> None:
+        """Compare the constraints with the rows that came since it was made."""
+        more = len(rows) - self._eligible.size
+        if more > 0:
+            more = max(more, self._eligible.size)
+            self._eligible = np.pad(self._eligible, (0, more))
+            self._selected = np.pad(self._selected, (0, more))
+            self._preferred = np.pad(self._preferred, (0, more))
+            self._soft_taints = np.pad(self._soft_taints, (0, more))
+        first, self.made = self.made, len(rows)
+        for at in range(first, len(rows)):
+            self._compare(at, rows[at])
+        self._cut()
+
+    def renew(self, node: "Node") -> None:
+        """Compare the constraints with one node again: its labels, taints or row changed."""
+        if node.row < self.made:
+            self._compare(node.row, node)
+
+    def shorten(self, count: int) -> None:
+        """Forget the rows from one on."""
+        if count < self.made:
+            self.made = count
+            self._cut()
+
+    def _compare(self, row: int, node: "Node") -> None:
+        constraints = self._constraints
+        is_selected = selects(constraints, node.node_id, node.labels)
+        self._selected[row] = is_selected
+        self._eligible[row] = is_selected and is_tolerated(constraints, node.taints)
+        self._preferred[row] = sum(
+            term.weight
+            for term in constraints.preferred_nodes
+            if term_matches(term, node.node_id, node.labels)
+        )
+        self._soft_taints[row] = sum(
             taint.effect == SOFT_EFFECT and not tolerates(constraints.tolerations, taint)
             for taint in node.taints
         )
-        for node in rows
-    ]
-    return NodeView(
-        np.array(eligible, dtype=np.bool_),
-        np.array(selected, dtype=np.bool_),
-        np.array(preferred, dtype=np.int64),
-        np.array(soft, dtype=np.int64),
-    )
+
+    def _cut(self) -> None:
+        self.eligible = self._eligible[: self.made]
+        self.selected = self._selected[: self.made]
+        self.preferred = self._preferred[: self.made]
+        self.soft_taints = self._soft_taints[: self.made]
 
 
 def normalised(scores: NDArray[np.int64], *, is_less_better: bool) -> NDArray[np.int64]:

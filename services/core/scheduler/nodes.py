@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.node_view import NodeView, leaves_enough, normalised, view_of
+from services.core.scheduler.node_index import NodeIndex, Ranks
+from services.core.scheduler.node_view import NodeView, leaves_enough, normalised
 from services.core.scheduler.pod_topology import PodIndex
 from services.core.scheduler.shapes import Shape
 from shared.messages.constraints import Constraints, Taint
@@ -62,6 +63,8 @@ class Node:
     foreign: dict[str, Allocation] = field(default_factory=dict)
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
     kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
+    score: float = 0.0  # its place in the order: smaller is better
+    changed: int = -1  # when its row changed last, by the index's log
 
 
 def matches(constraints: Constraints, node: Node) -> bool:
@@ -80,19 +83,21 @@ class NodeTable:
         self.policy = FAIR
         self.weights: dict[str, float] = dict(DEFAULT_WEIGHTS)
         self._scale = 1.0  # of the weights, so that their sums are numbers
-        self._rows: list[Node] = []
+        self.rows: list[Node] = []
         self._columns: dict[str, int] = {}
-        self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64)
-        self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64)
+        self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
         self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
         self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self.pods = PodIndex()
+        self.pods.watch(self.rows)
         self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
-        self._has_soft_taints = False
-        self._rank: NDArray[np.int64] | None = None
+        self._soft_taints = 0  # PreferNoSchedule taints, on all nodes
+        self._ranks = Ranks()
+        self._index = NodeIndex(self)
         self._views: dict[Constraints, NodeView] = {}
-        self._version = 0  # of nodes and labels, which views are made from
+        self._version = 0  # of the views: counted up when they are forgotten
 
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
@@ -100,32 +105,41 @@ class NodeTable:
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
         largest = max(self.weights.values())
         self._scale = largest if largest > _LARGEST_WEIGHT else 1.0
-        for node in self._rows:
+        for node in self.rows:
             self.refresh(node)
 
     def add(self, node: Node) -> None:
         """Register a node; its id must be new."""
-        node.row = len(self._rows)
+        node.row = len(self.rows)
         if node.row == self._score.shape[0]:
             self._grow_rows()
-        self._rows.append(node)
+        self.rows.append(node)
         self.nodes[node.node_id] = node
         add_into(self.total, node.capacity)
-        self.relabelled()
+        self._soft_taints += _soft_taints(node)
+        self._ranks.added(node)
+        self.pods.joined()
         self._write_capacity(node)
         self.refresh(node)
 
     def remove(self, node: Node) -> None:
         """Forget a node; the last row takes its place."""
-        last = self._rows.pop()
+        last = self.rows.pop()
+        self._ranks.removed(node, len(self.rows))
+        self._index.removed(node)
         if last is not node:
-            self._rows[node.row] = last
+            self.rows[node.row] = last
             last.row = node.row
             self._write_capacity(last)
             self.refresh(last)
+        for view in self._views.values():
+            view.shorten(len(self.rows))
+            if last is not node:
+                view.renew(last)
         del self.nodes[node.node_id]
         subtract_into(self.total, node.capacity)
-        self.relabelled()
+        self._soft_taints -= _soft_taints(node)
+        self.pods.watch(self.rows)
 
     def set_capacity(self, node: Node, capacity: ResourceView) -> None:
         """Change what a node can hold; what it holds may then be more than that."""
@@ -135,15 +149,15 @@ class NodeTable:
         self._write_capacity(node)
         self.refresh(node)
 
-    def relabelled(self) -> None:
-        """Forget which nodes match which constraints: nodes, labels or taints changed."""
-        self._rank = None
-        self._views.clear()
-        self._version += 1
-        self._has_soft_taints = any(
-            taint.effect == SOFT_EFFECT for node in self._rows for taint in node.taints
-        )
-        self.pods.watch(self._rows)
+    def relabel(self, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]) -> None:
+        """Change a node's labels and taints."""
+        self._soft_taints -= _soft_taints(node)
+        node.labels, node.taints = labels, taints
+        self._soft_taints += _soft_taints(node)
+        for view in self._views.values():
+            view.renew(node)
+        self._index.changed(node)
+        self.pods.watch(self.rows)
 
     def place(self, node: Node, allocation: Allocation) -> None:
         """Put an allocation on a node's ledger."""
@@ -171,7 +185,17 @@ class NodeTable:
         self._count(node, foreign, -1)
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
-        self.refresh(node)
+        amount = allocation.resource_per_alloc
+        if change > 0:
+            subtract_into(node.available, amount)
+        else:
+            add_into(node.available, amount)
+        for name in amount:
+            if name not in self._columns:
+                self._add_column(name)
+            value = saturated(node.available.get(name, 0))
+            self._available[node.row, self._columns[name]] = value
+        self._note(node)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
 
@@ -189,7 +213,12 @@ class NodeTable:
             self._available[row, self._columns[name]] = saturated(value)
         self._schedulable[row] = node.schedulable
         self._reserved[row] = bool(node.reservations)
-        self._score[row] = self.score(node)
+        self._note(node)
+
+    def _note(self, node: Node) -> None:
+        """Give a node that changed its place in the order, and have the index look at it."""
+        node.score = self._score[node.row] = self.score(node)
+        self._index.changed(node)
 
     def _write_capacity(self, node: Node) -> None:
         self._know(node.capacity)
@@ -220,16 +249,65 @@ class NodeTable:
         Reserved nodes are left out; with ``backfill`` one is taken where the reservation does not
         lack what the shape takes, if no other node will do.
         """
-        count = len(self._rows)
+        if not self._has_own_order(shape):
+            return self._scan(shape, backfill=backfill)
+        node = self._index.first(shape)
+        if node is None and backfill and self._reserved[: len(self.rows)].any():
+            return self._scan(shape, backfill=True)
+        return node
+
+    def _has_own_order(self, shape: Shape) -> bool:
+        """Return whether the order of two nodes is the same whatever others may be had, or pods."""
+        return not (
+            self._soft_taints or shape.constraints.preferred_nodes or self.pods.concern(shape)
+        )
+
+    def _scan(self, shape: Shape, *, backfill: bool) -> Node | None:
+        """Find the first node by a look at all of them."""
+        count = len(self.rows)
         mask = self._schedulable[:count] & self._view(shape).eligible
         if not self._keep_room(mask, shape):
             return None
         rows = np.flatnonzero(mask & ~self._reserved[:count])
         if not rows.size and backfill:
-            rows = np.array(
-                [r for r in np.flatnonzero(mask) if leaves_enough(self._rows[r], shape)]
-            )
+            rows = np.array([r for r in np.flatnonzero(mask) if leaves_enough(self.rows[r], shape)])
         return self._first(rows, shape) if rows.size else None
+
+    # --- what the index asks --------------------------------------------------------------------
+
+    def is_free(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node takes a shape now, pods aside, and is not reserved."""
+        if not node.schedulable or node.reservations:
+            return False
+        available = node.available
+        for name, value in shape.resource.items():
+            if value > 0 and value > available.get(name, 0):
+                return False
+        return bool(self._view(shape).eligible[node.row])
+
+    def free_rows(self, shape: Shape, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the rows that take a shape now, pods aside, and are not reserved.
+
+        With ``among`` only of those, in their order.
+        """
+        at = slice(len(self.rows)) if among is None else among
+        mask = self._schedulable[at] & self._view(shape).eligible[at]
+        mask &= ~self._reserved[at]
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0:
+                mask &= False if column is None else self._available[at, column] >= value
+        return np.flatnonzero(mask) if among is None else among[mask]
+
+    def first_rows(self, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
+        """Return the first of some rows by score and node id, in any order; there are more."""
+        scores = self._score[rows]
+        least = scores.min() if amount == 1 else np.partition(scores, amount - 1)[amount - 1]
+        before, ties = rows[scores < least], rows[scores == least]
+        missing = amount - before.size
+        if ties.size > missing:
+            ties = ties[np.argpartition(self._ranks.of(ties), missing - 1)[:missing]]
+        return np.concatenate((before, ties))
 
     def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
         """Narrow rows to those with the room, and that pods leave open; return whether any is."""
@@ -251,8 +329,8 @@ class NodeTable:
         scores = self._score[rows]
         ties = rows[scores == scores.min()]
         if ties.size > 1:
-            ties = ties[[int(np.argmin(self._ranks()[ties]))]]
-        return self._rows[int(ties[0])]
+            ties = ties[[int(np.argmin(self._ranks.of(ties)))]]
+        return self.rows[int(ties[0])]
 
     def _most_preferred(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
         """Return the rows that an ask would rather have, all of them where it does not mind.
@@ -261,7 +339,7 @@ class NodeTable:
         """
         view = self._view(shape)
         wishes = [(view.preferred, False, 2)] if shape.constraints.preferred_nodes else []
-        if self._has_soft_taints:
+        if self._soft_taints:
             wishes.append((view.soft_taints, True, 3))
         wishes += [(s, less, 2) for s, less in self.pods.preference(shape)]
         if not wishes or rows.size == 1:
@@ -310,7 +388,7 @@ class NodeTable:
         """Return whether a node that may be used for a shape could hold it when empty."""
         mask = self._fitting(self._capacity, shape) & self._view(shape).eligible
         if not shape.constraints.required_node:
-            mask &= self._schedulable[: len(self._rows)]
+            mask &= self._schedulable[: len(self.rows)]
         return bool(mask.any())
 
     # --- many at once ---------------------------------------------------------------------------
@@ -328,7 +406,7 @@ class NodeTable:
         return found
 
     def _usable(self, shape: Shape, *, reserved_too: bool) -> NDArray[np.bool_]:
-        count = len(self._rows)
+        count = len(self.rows)
         mask: NDArray[np.bool_] = self._view(shape).eligible.copy()
         if not shape.constraints.required_node:
             mask &= self._schedulable[:count]
@@ -338,7 +416,7 @@ class NodeTable:
 
     def _multiples(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
         """Return how often a shape goes into every row of a matrix, MANY at most."""
-        count = len(self._rows)
+        count = len(self.rows)
         found = np.full(count, MANY, dtype=np.int64)
         for name, value in shape.resource.items():
             column = self._columns.get(name)
@@ -376,19 +454,19 @@ class NodeTable:
                 lacks[name] = np.maximum(value - (room - places * value), 0)
                 total += lacks[name] / value
         ties = np.flatnonzero(total == total.min())
-        at = int(ties[np.argmin(self._ranks()[rows[ties]])])
+        at = int(ties[np.argmin(self._ranks.of(rows[ties]))])
         lacking = {name: int(amounts[at]) for name, amounts in lacks.items() if amounts[at]}
-        return self._rows[int(rows[at])], lacking
+        return self.rows[int(rows[at])], lacking
 
     # --- reservations ---------------------------------------------------------------------------
 
     def schedulable_count(self) -> int:
         """Return how many nodes are schedulable."""
-        return int(np.count_nonzero(self._schedulable[: len(self._rows)]))
+        return int(np.count_nonzero(self._schedulable[: len(self.rows)]))
 
     def best_to_reserve(self, shape: Shape) -> Node | None:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""
-        count = len(self._rows)
+        count = len(self.rows)
         mask = self._schedulable[:count] & self._view(shape).eligible
         mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
         rows = np.flatnonzero(mask)
@@ -396,7 +474,7 @@ class NodeTable:
             return None
         looseness = self._looseness(rows, shape)
         ties = rows[looseness == looseness.min()]
-        return self._rows[int(ties[np.argmin(self._ranks()[ties])])]
+        return self.rows[int(ties[np.argmin(self._ranks.of(ties))])]
 
     def _looseness(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.float64]:
         """Return how much room would be left over: a share of every type, 1 where none is asked."""
@@ -412,7 +490,7 @@ class NodeTable:
 
     def refusal(self, shape: Shape) -> Refusal:
         """Return why no node takes a shape now, with the numbers behind it."""
-        count = len(self._rows)
+        count = len(self.rows)
         schedulable = self._schedulable[:count]
         matching = schedulable & self._view(shape).eligible
         large = matching & self._fitting(self._capacity, shape)
@@ -455,34 +533,34 @@ class NodeTable:
 
     def _fitting(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.bool_]:
         """Return the rows of a matrix that have at least what a shape asks for."""
-        result = np.ones(len(self._rows), dtype=np.bool_)
+        result = np.ones(len(self.rows), dtype=np.bool_)
         for name, value in shape.resource.items():
             column = self._columns.get(name)
             if value > 0 and column is None:
                 result[:] = False
             elif value > 0:
-                result &= matrix[: len(self._rows), column] >= value
+                result &= matrix[: len(self.rows), column] >= value
         return result
 
     def _view(self, shape: Shape) -> NodeView:
         """Return what constraints make of every row, for what depends on the node alone."""
         if shape.view is not None and shape.view[0] == self._version:
-            return shape.view[1]
-        view = self._views.get(shape.constraints)
+            view = shape.view[1]
+        else:
+            view = self._view_of(shape.constraints)
+            shape.view = (self._version, view)
+        if view.made < len(self.rows):
+            view.extend(self.rows)
+        return view
+
+    def _view_of(self, constraints: Constraints) -> NodeView:
+        view = self._views.get(constraints)
         if view is None:
             if len(self._views) >= MAX_CONSTRAINTS:
                 self._views.clear()
-            view = self._views[shape.constraints] = view_of(shape.constraints, self._rows)
-        shape.view = (self._version, view)
+                self._version += 1
+            view = self._views[constraints] = NodeView(constraints)
         return view
-
-    def _ranks(self) -> NDArray[np.int64]:
-        if self._rank is None:
-            self._rank = np.zeros(len(self._rows), dtype=np.int64)
-            ordered = sorted(self._rows, key=lambda node: node.node_id)
-            for rank, node in enumerate(ordered):
-                self._rank[node.row] = rank
-        return self._rank
 
     def _grow_rows(self) -> None:
         more = self._score.shape[0]
@@ -497,3 +575,7 @@ class NodeTable:
         if column == self._available.shape[1]:
             self._available = np.pad(self._available, ((0, 0), (0, column)))
             self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
+
+
+def _soft_taints(node: Node) -> int:
+    return sum(taint.effect == SOFT_EFFECT for taint in node.taints)

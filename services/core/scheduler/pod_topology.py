@@ -88,6 +88,10 @@ class PodIndex:
         self._is_stale = True
         self._domains.clear()
 
+    def joined(self) -> None:
+        """Follow a node that was added in the row after the last; it has no pods yet."""
+        self._domains.clear()
+
     def learn(self, constraints: Constraints) -> bool:
         """Take in which labels an ask's constraints look at; return whether there are new ones."""
         new = [key for key in _keys_of(constraints) if key not in self.label_keys]
@@ -122,6 +126,8 @@ class PodIndex:
         constraints = allocation.constraints
         if self._is_stale:
             return bool(self.label_keys or constraints.host_ports)
+        if self._size < len(self._rows):
+            self._lengthen()
         for port in constraints.host_ports:
             self._count_port(node, port, change)
         selections: tuple[Selection, ...] = ()
@@ -132,6 +138,15 @@ class PodIndex:
         for term in constraints.pod_anti_affinity:
             self._owner(term, constraints.namespace)[node.row] += change
         return bool(selections or constraints.pod_anti_affinity or constraints.host_ports)
+
+    def _lengthen(self) -> None:
+        """Count on the nodes that joined, too."""
+        more = len(self._rows) - self._size
+        self._size += more
+        for selection, counts in self._counts.items():
+            self._counts[selection] = np.pad(counts, (0, more))
+        for term, counts in self._owners.items():
+            self._owners[term] = np.pad(counts, (0, more))
 
     def _count_port(self, node: "Node", port: HostPort, change: int) -> None:
         taken = self._ports.setdefault((port.port, port.protocol), {}).setdefault(node, {})
@@ -164,6 +179,8 @@ class PodIndex:
             self._is_stale = True
         if self._is_stale:
             self._recount()
+        elif self._size < len(self._rows):
+            self._lengthen()
 
     def _recount(self) -> None:
         self._is_stale = False
@@ -204,6 +221,10 @@ class PodIndex:
         if constraints.host_ports:
             result &= self._free_ports(constraints.host_ports)
         return result
+
+    def concern(self, shape: "Shape") -> bool:
+        """Return whether any pod may matter to where a shape goes."""
+        return shape.constraints.asks_about_pods or self._may_be_kept_away(shape)
 
     def _may_be_kept_away(self, shape: "Shape") -> bool:
         return bool(shape.labels) and (self._is_stale or bool(self._owners))

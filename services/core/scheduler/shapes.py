@@ -23,6 +23,7 @@ from shared.model.reasons import Refusal
 if TYPE_CHECKING:
     from services.core.scheduler.application import Application
     from services.core.scheduler.gates import Gate
+    from services.core.scheduler.node_index import Candidates
     from services.core.scheduler.node_view import NodeView
     from services.core.scheduler.queues import Queue
     from services.core.scheduler.reservations import Reservation
@@ -59,6 +60,7 @@ class Shape:
     blocked_buckets: dict["Bucket", None] = field(default_factory=dict)  # no node has the room
     reservations: dict["Reservation", None] = field(default_factory=dict)
     view: "tuple[int, NodeView] | None" = None  # what its constraints make of the nodes, and when
+    candidates: "Candidates | None" = None  # the first nodes in order that take it
 
 
 @dataclass(slots=True)
