@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler import covers, resource_history
 from services.core.scheduler.application import Application
 from services.core.scheduler.gang_places import WaitingGangs
+from services.core.scheduler.needs import NeedTable
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
@@ -58,7 +59,7 @@ class Partition:
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
-    blocked_shapes: dict[Shape, None] = field(default_factory=dict)
+    blocked_shapes: NeedTable[Shape] = field(default_factory=NeedTable)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
@@ -171,7 +172,7 @@ class Partition:
 
     def _let_go(self, shape: Shape) -> None:
         if self.shapes.let_go(shape):
-            self.blocked_shapes.pop(shape, None)
+            self.blocked_shapes.discard(shape)
             self.shapes_to_reserve.pop(shape, None)
 
     def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
@@ -280,7 +281,7 @@ class Partition:
         for reservation in node.reservations.values():
             reservation.retry()
         if not node.reservations or self.settings.backfill:
-            for shape in list(self.blocked_shapes):
+            for shape in self.blocked_shapes.fitting(node.available):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
         if self.waiting_gangs:
@@ -296,7 +297,7 @@ class Partition:
 
     def open_shape(self, shape: Shape) -> None:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
-        self.blocked_shapes.pop(shape, None)
+        self.blocked_shapes.discard(shape)
         for reservation in shape.reservations:
             reservation.retry()
         for bucket in list(shape.blocked_buckets):
@@ -323,14 +324,14 @@ class Partition:
         """Set a bucket aside because no node takes its shape; its asks may get reservations."""
         shape = bucket.shape
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
-        self.blocked_shapes[shape] = None
+        self.blocked_shapes.add(shape, shape.resource)
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
         self.outbox.touch_queue(bucket.leaf)
 
     def look_for_reservations(self) -> None:
         """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
-        self.shapes_to_reserve.update(self.blocked_shapes)
+        self.shapes_to_reserve.update(dict.fromkeys(self.blocked_shapes))
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""
@@ -372,6 +373,8 @@ class Partition:
         if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
             for gate in application.gates():
                 gate.open()
+            if application.waits_in is not None:
+                application.unpark()  # what kept it may not concern it in its new state
         application.keep_promise()
         self._time(application, before)
         self.outbox.touch(application)
