@@ -109,6 +109,19 @@ class Constraints:
     namespace: str = ""
 
     @property
+    def of_nodes(self) -> "Constraints":
+        """Return what these say about nodes alone: the same for asks that differ in pod terms."""
+        if not self.asks_about_pods and not self.namespace:
+            return self
+        return Constraints(
+            node_selector=self.node_selector,
+            tolerations=self.tolerations,
+            required_node=self.required_node,
+            node_terms=self.node_terms,
+            preferred_nodes=self.preferred_nodes,
+        )
+
+    @property
     def asks_about_pods(self) -> bool:
         """Return whether other pods decide where this one may go."""
         return bool(

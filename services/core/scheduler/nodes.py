@@ -119,11 +119,13 @@ class NodeTable:
         self._soft_taints += _soft_taints(node)
         self._ranks.added(node)
         self.pods.joined()
+        self.pods.count_node(node, 1)
         self._write_capacity(node)
         self.refresh(node)
 
     def remove(self, node: Node) -> None:
         """Forget a node; the last row takes its place."""
+        self.pods.count_node(node, -1)
         last = self.rows.pop()
         self._ranks.removed(node, len(self.rows))
         self._index.removed(node)
@@ -341,7 +343,8 @@ class NodeTable:
         wishes = [(view.preferred, False, 2)] if shape.constraints.preferred_nodes else []
         if self._soft_taints:
             wishes.append((view.soft_taints, True, 3))
-        wishes += [(s, less, 2) for s, less in self.pods.preference(shape)]
+        pods = self.pods.preference(shape, view.eligible, view.selected)
+        wishes += [(scores, is_less_better, 2) for scores, is_less_better in pods]
         if not wishes or rows.size == 1:
             return rows
         total = np.zeros(rows.size, dtype=np.int64)
@@ -378,10 +381,10 @@ class NodeTable:
         if open_rows is None or open_rows[node.row]:
             return True
         for allocation in gone:
-            self.pods.placed(node, allocation, -1)
+            self.pods.count(node, allocation, -1)
         open_rows = self._open_rows(shape)
         for allocation in gone:
-            self.pods.placed(node, allocation, 1)
+            self.pods.count(node, allocation, 1)
         return open_rows is None or bool(open_rows[node.row])
 
     def could_hold(self, shape: Shape) -> bool:
@@ -547,7 +550,7 @@ class NodeTable:
         if shape.view is not None and shape.view[0] == self._version:
             view = shape.view[1]
         else:
-            view = self._view_of(shape.constraints)
+            view = self._view_of(shape.constraints.of_nodes)
             shape.view = (self._version, view)
         if view.made < len(self.rows):
             view.extend(self.rows)

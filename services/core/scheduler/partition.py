@@ -13,6 +13,7 @@ from services.core.scheduler.needs import NeedTable
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
+from services.core.scheduler.pod_topology import has_label
 from services.core.scheduler.queues import Queue
 from services.core.scheduler.reservations import Reservation, ReservedNodes, unreserve
 from services.core.scheduler.settings import Settings
@@ -110,22 +111,35 @@ class Partition:
 
     def learn(self, constraints: Constraints) -> None:
         """Take in which pods' labels constraints look at."""
-        if self.nodes.pods.learn(constraints):
-            self._shape_anew()
-
-    def _shape_anew(self) -> None:
-        """Give every ask that waits its shape again: there are labels that count from now on."""
+        pods = self.nodes.pods
+        is_first = not pods.label_keys
+        keys = pods.learn(constraints)
+        if not keys:
+            return
         for application in self.applications.values():
-            for reservation in list(application.reservations.values()):
-                unreserve(self, reservation)
-            for ask in list(application.asks()):
-                application.take_ask(ask.key)
-                self._let_go(ask.shape)
-                labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
-                shape = self.shapes.shape_of(ask.request, labels)
-                application.add_ask(replace(ask, shape=shape))
-            application.enter()
-            self.tell_asks(application)
+            asks = [
+                ask
+                for ask in application.asks()
+                if is_first or has_label(ask.request.allocation_tags, keys)
+            ]
+            if asks:
+                self._shape_anew(application, asks)
+
+    def _shape_anew(self, application: Application, asks: list[Ask]) -> None:
+        """Give asks that wait their shapes again: they have labels that count from now on."""
+        for ask in asks:
+            if ask.key in application.reservations:
+                unreserve(self, application.reservations[ask.key])
+            application.take_ask(ask.key)
+            self._let_go(ask.shape)
+            labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
+            shape = self.shapes.shape_of(ask.request, labels)
+            application.add_ask(replace(ask, shape=shape))
+        application.enter()
+        for ask in asks:
+            self.outbox.asks[ask.key] = ask_state(
+                application.group_of[ask.key].asks[ask.key], application.owner
+            )
 
     def tell_asks(self, application: Application) -> None:
         """Say all asks of an application anew: they wait under other names."""
@@ -173,6 +187,7 @@ class Partition:
     def _let_go(self, shape: Shape) -> None:
         if self.shapes.let_go(shape):
             self.blocked_shapes.discard(shape)
+            self.nodes.pods.waiting.remove(shape)
             self.shapes_to_reserve.pop(shape, None)
 
     def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
@@ -298,6 +313,7 @@ class Partition:
     def open_shape(self, shape: Shape) -> None:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
         self.blocked_shapes.discard(shape)
+        self.nodes.pods.waiting.remove(shape)
         for reservation in shape.reservations:
             reservation.retry()
         for bucket in list(shape.blocked_buckets):
@@ -306,17 +322,17 @@ class Partition:
 
     def heed_pods(self) -> None:
         """Look again at the shapes that other pods keep from a node, where those have changed."""
+        for shape in self.nodes.pods.waiting.take_noted():
+            self.open_shape(shape)
         if not self.nodes.pods_changed:
             return
         self.nodes.pods_changed = False
-        for shape in list(self.blocked_shapes):
-            if shape.labels or shape.constraints.asks_about_pods:
-                self.open_shape(shape)
         for gang in self.waiting_gangs.on_pods(self.nodes, backfill=self.settings.backfill):
             gang.unpark()
 
     def heed_domains(self) -> None:
         """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
+        self.nodes.pods.waiting.note_all()
         self.nodes.pods_changed = True
         self.heed_pods()
 
@@ -325,6 +341,7 @@ class Partition:
         shape = bucket.shape
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
         self.blocked_shapes.add(shape, shape.resource)
+        self.nodes.pods.waiting.add(shape)
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
         self.outbox.touch_queue(bucket.leaf)

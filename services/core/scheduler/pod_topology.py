@@ -2,7 +2,8 @@
 
 Rule 1: a selector that some ask uses is a term; for every term the pods that match it are counted
         node by node, and a domain's count is the sum over its nodes. Counts follow every placement
-        and removal, and are made anew when nodes or labels change.
+        and removal; a pod touches only the terms that match it. By domain they are worked out anew
+        when nodes or their labels change.
 Rule 2: anti-affinity holds both ways: a pod stays away from the domain of a running pod whose
         anti-affinity it matches.
 Rule 3: a pod whose required affinity nobody matches may be the first, if it matches it itself.
@@ -10,60 +11,62 @@ Rule 4: the skew of a spread constraint is a domain's count, with the new pod, l
         count of an eligible domain, or 0 when there are fewer than ``min_domains``.
 Source: the Kubernetes documentation of inter-pod affinity and of topology spread constraints.
 
-Limits: MAX_TERMS terms are kept; beyond it all are forgotten and those in use counted anew. An ask
-whose selectors would make more than MAX_LABEL_KEYS label keys is refused.
+Limits: MAX_TERMS terms are kept, and as many answers for shapes and for host ports; beyond it all
+are forgotten and those in use counted anew. An ask whose selectors would make more than
+MAX_LABEL_KEYS label keys is refused.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shared.messages.constraints import ALL_NAMESPACES, Constraints, HostPort, PodTerm, Requirement
+from services.core.scheduler.pod_counts import (
+    Amounts,
+    DomainCount,
+    Domains,
+    Mask,
+    PodCount,
+    SpreadCount,
+)
+from services.core.scheduler.pod_kinds import (
+    NAMESPACE_KEY,
+    KindTable,
+    PodKind,
+    Selection,
+    SelectionIndex,
+    selection_of,
+    selections_of,
+)
+from services.core.scheduler.pod_waiters import PodWaiters
+from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation
-from shared.messages.selectors import all_hold
 
 if TYPE_CHECKING:
     from services.core.scheduler.nodes import Node
     from services.core.scheduler.shapes import Labels, Shape
 
 MAX_TERMS = 1_000
-MAX_KINDS = 10_000
 MAX_LABEL_KEYS = 1_000
 NAMESPACE_TAG = "kubernetes.io/meta/namespace"
 LABEL_TAG = "kubernetes.io/label/"
-NAMESPACE_KEY = ""  # stands for the namespace among a shape's labels
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address
-Mask = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Selection = tuple[tuple[Requirement, ...], tuple[str, ...]]  # selector, namespaces
 
 
-@dataclass(frozen=True, slots=True)
-class PodKind:
-    """What selectors can see of a pod: its namespace and labels."""
+class PodPlan:
+    """What decides where pods of one shape may go, looked up once: counts that follow the pods."""
 
-    namespace: str
-    labels: tuple[tuple[str, str], ...]
+    __slots__ = ("apart", "crowds", "is_first", "kind", "near", "spreads", "version", "wishes")
 
-    def matches(self, selection: Selection) -> bool:
-        """Return whether a selector, in its namespaces, matches the pod."""
-        selector, namespaces = selection
-        is_in = ALL_NAMESPACES in namespaces or self.namespace in namespaces
-        return is_in and all_hold(selector, dict(self.labels))
-
-
-def _pod_kind(labels: "Labels") -> PodKind:
-    """Return what selectors can see of a pod, from the labels that they look at."""
-    seen = dict(labels)
-    return PodKind(seen.pop(NAMESPACE_KEY, ""), tuple(seen.items()))
-
-
-def selection_of(term: PodTerm, namespace: str) -> Selection:
-    """Return a term's selector with the namespaces it looks at."""
-    return term.selector, term.namespaces or (namespace,)
+    def __init__(self, kind: PodKind, version: int) -> None:
+        self.kind = kind
+        self.version = version
+        self.apart: list[DomainCount] = []
+        self.near: list[tuple[PodCount, DomainCount]] = []
+        self.is_first = False  # it may start where none of those are, that it wants to be near
+        self.spreads: list[SpreadCount] = []
+        self.wishes: list[tuple[DomainCount, int]] = []
+        self.crowds: list[DomainCount] = []
 
 
 class PodIndex:
@@ -72,33 +75,64 @@ class PodIndex:
     def __init__(self) -> None:
         self.label_keys: dict[str, None] = {}
         self._rows: list[Node] = []
-        self._size = 0
-        self._counts: dict[Selection, Counts] = {}
-        self._owners: dict[tuple[str, Selection], Counts] = {}  # who keeps matching pods away
-        self._domains: dict[str, tuple[Counts, int]] = {}
-        self._kinds: dict[PodKind, tuple[Selection, ...]] = {}
+        self._domains: dict[str, Domains] = {}
+        self._kinds = KindTable()
+        self._counts: dict[Selection, PodCount] = {}
+        self._terms = SelectionIndex()  # of the selections that are counted
+        self._owners: dict[Selection, dict[str, PodCount]] = {}  # who keeps matching pods away
+        self._owned = SelectionIndex()
         self._ports: dict[tuple[int, str], dict[Node, dict[str, int]]] = {}
-        self._is_stale = True
+        self._closed: dict[tuple[int, str], dict[str, Mask]] = {}  # by address, to who wants it
+        self._plans: dict[tuple[Constraints, Labels], PodPlan] = {}
+        self._version = 0  # of what plans are made from
+        self._is_stale = True  # no pod is counted: nobody has asked yet
+        self.waiting = PodWaiters()
+        self._are_domains_stale = False
 
     # --- keeping the counts ---------------------------------------------------------------------
 
     def watch(self, rows: "list[Node]") -> None:
         """Follow the node table's rows; they, or their labels, have changed."""
         self._rows = rows
-        self._is_stale = True
-        self._domains.clear()
+        self._are_domains_stale = True
 
     def joined(self) -> None:
-        """Follow a node that was added in the row after the last; it has no pods yet."""
-        self._domains.clear()
+        """Follow a node that was added in the row after the last."""
+        self._are_domains_stale = True
 
-    def learn(self, constraints: Constraints) -> bool:
-        """Take in which labels an ask's constraints look at; return whether there are new ones."""
-        new = [key for key in _keys_of(constraints) if key not in self.label_keys]
-        if new:
-            self.label_keys.update(dict.fromkeys(new))
-            self._is_stale = True
-        return bool(new)
+    def count_node(self, node: "Node", change: int) -> None:
+        """Count a node's pods in (1) once it is in its row, or out (-1) before it leaves it."""
+        if not self._is_stale:
+            for allocation in (*node.allocations.values(), *node.foreign.values()):
+                self.count(node, allocation, change)
+
+    def learn(self, constraints: Constraints) -> tuple[str, ...]:
+        """Take in which labels an ask's constraints look at; return those that are new."""
+        if not constraints.asks_about_pods:
+            return ()
+        new = dict.fromkeys(key for key in _keys_of(constraints) if key not in self.label_keys)
+        if new and not self.label_keys:
+            self._is_stale = True  # so far no pod's namespace was looked at
+        if new and not self._is_stale:
+            self._tell_apart(tuple(new))
+        self.label_keys.update(new)
+        return tuple(new)
+
+    def _tell_apart(self, new: tuple[str, ...]) -> None:
+        """Move the pods that have one of some labels to the kinds that have them.
+
+        No term looks at these labels yet, so that no count changes.
+        """
+        moved = [
+            (node, self.labels_of(allocation.allocation_tags), allocation.allocation_tags)
+            for node in self._rows
+            for allocation in (*node.allocations.values(), *node.foreign.values())
+            if has_label(allocation.allocation_tags, new)
+        ]
+        self.label_keys.update(dict.fromkeys(new))
+        for node, labels, tags in moved:
+            self._count_kind(node, labels, -1)
+            self._count_kind(node, self.labels_of(tags), 1)
 
     def is_too_many(self, constraints: Constraints) -> bool:
         """Return whether an ask's constraints look at more labels than can be kept."""
@@ -117,82 +151,132 @@ class PodIndex:
         seen = [
             (tag[start:], value)
             for tag, value in tags.items()
-            if tag.startswith(LABEL_TAG) and tag[start:] in self.label_keys
+            if len(tag) > start and tag.startswith(LABEL_TAG) and tag[start:] in self.label_keys
         ]
         return tuple(sorted([(NAMESPACE_KEY, tags.get(NAMESPACE_TAG, "")), *seen]))
 
     def placed(self, node: "Node", allocation: Allocation, change: int) -> bool:
-        """Count an allocation in (1) or out (-1); return whether any term looks at it."""
+        """Count an allocation in (1) or out (-1), and note whom that may help.
+
+        Return whether anybody may look at it. Where pods are not counted yet, nobody was refused
+        because of one.
+        """
+        if not self._is_stale:
+            self.count(node, allocation, change)
+            if self.waiting:
+                labels = self.labels_of(allocation.allocation_tags)
+                self.waiting.note(PodKind(labels), allocation.constraints, is_gone=change < 0)
         constraints = allocation.constraints
+        return bool(self.label_keys or constraints.host_ports or constraints.pod_anti_affinity)
+
+    def count(self, node: "Node", allocation: Allocation, change: int) -> None:
+        """Count an allocation in (1) or out (-1), for a thought: nobody is woken."""
         if self._is_stale:
-            return bool(self.label_keys or constraints.host_ports)
-        if self._size < len(self._rows):
-            self._lengthen()
+            return
+        if self._are_domains_stale:
+            self._forget_domains()
+        constraints = allocation.constraints
         for port in constraints.host_ports:
             self._count_port(node, port, change)
-        selections: tuple[Selection, ...] = ()
-        if self._counts:
-            selections = self._selections(_pod_kind(self.labels_of(allocation.allocation_tags)))
-        for selection in selections:
-            self._counts[selection][node.row] += change
+        labels = self.labels_of(allocation.allocation_tags)
+        for count in self._count_kind(node, labels, change).counts:
+            count.change(node, change)
         for term in constraints.pod_anti_affinity:
-            self._owner(term, constraints.namespace)[node.row] += change
-        return bool(selections or constraints.pod_anti_affinity or constraints.host_ports)
+            self._count_owner(node, term, constraints.namespace, change)
 
-    def _lengthen(self) -> None:
-        """Count on the nodes that joined, too."""
-        more = len(self._rows) - self._size
-        self._size += more
-        for selection, counts in self._counts.items():
-            self._counts[selection] = np.pad(counts, (0, more))
-        for term, counts in self._owners.items():
-            self._owners[term] = np.pad(counts, (0, more))
+    def _count_kind(self, node: "Node", labels: "Labels", change: int) -> PodKind:
+        kind = self._kinds.kinds.get(labels)
+        if kind is None:
+            kind = self._kinds.add(labels)
+            kind.counts = [self._counts[selection] for selection in self._terms.matching(kind)]
+        left = kind.at.get(node, 0) + change
+        if left:
+            kind.at[node] = left
+        else:
+            del kind.at[node]
+            if not kind.at:
+                self._kinds.remove(labels)
+        return kind
+
+    def _count_owner(self, node: "Node", term: PodTerm, namespace: str, change: int) -> None:
+        selection = selection_of(term, namespace)
+        by_key = self._owners.get(selection)
+        if by_key is None:
+            by_key = self._owners[selection] = {}
+            self._owned.add(selection)
+        owner = by_key.get(term.topology_key)
+        if owner is None:
+            owner = by_key[term.topology_key] = PodCount()
+        owner.change(node, change)
+        if not owner.total:
+            del by_key[term.topology_key]
+        if not by_key:
+            del self._owners[selection]
+            self._owned.remove(selection)
 
     def _count_port(self, node: "Node", port: HostPort, change: int) -> None:
-        taken = self._ports.setdefault((port.port, port.protocol), {}).setdefault(node, {})
+        place = (port.port, port.protocol)
+        nodes = self._ports.setdefault(place, {})
+        taken = nodes.setdefault(node, {})
         taken[port.ip] = taken.get(port.ip, 0) + change
         if not taken[port.ip]:
             del taken[port.ip]
+        for address, closed in self._closed.get(place, {}).items():
+            closed[node.row] = _collides(address, taken)
+        if not taken:
+            del nodes[node]
 
-    def _selections(self, kind: PodKind) -> tuple[Selection, ...]:
-        found = self._kinds.get(kind)
-        if found is None:
-            if len(self._kinds) >= MAX_KINDS:
-                self._kinds.clear()
-            found = tuple(selection for selection in self._counts if kind.matches(selection))
-            self._kinds[kind] = found
-        return found
-
-    def _owner(self, term: PodTerm, namespace: str) -> Counts:
-        key = (term.topology_key, selection_of(term, namespace))
-        if key not in self._owners:
-            self._owners[key] = np.zeros(self._size, dtype=np.int64)
-        return self._owners[key]
-
-    def _need(self, selections: "Iterable[Selection]") -> None:
+    def _need(self, selections: tuple[Selection, ...]) -> None:
         """See that selections are counted, and counts are of the present nodes."""
-        new = [selection for selection in selections if selection not in self._counts]
-        if len(self._counts) + len(new) > MAX_TERMS:
-            self._counts.clear()
-        if new:
-            self._counts.update((selection, np.zeros(0, dtype=np.int64)) for selection in new)
-            self._is_stale = True
         if self._is_stale:
-            self._recount()
-        elif self._size < len(self._rows):
-            self._lengthen()
+            self._count_all()
+        if self._are_domains_stale:
+            self._forget_domains()
+        new = [item for item in dict.fromkeys(selections) if item not in self._counts]
+        if len(self._counts) + len(new) > MAX_TERMS:
+            self._forget_terms()
+            new = list(dict.fromkeys(selections))
+        for selection in new:
+            count = self._counts[selection] = PodCount()
+            self._terms.add(selection)
+            for kind in self._kinds.matching(selection):
+                kind.counts.append(count)
+                for node, pods in kind.at.items():
+                    count.add(node, pods)
 
-    def _recount(self) -> None:
-        self._is_stale = False
-        self._size = len(self._rows)
+    def _count_all(self) -> None:
         self._kinds.clear()
         self._owners.clear()
+        self._owned.clear()
         self._ports.clear()
-        for selection in self._counts:
-            self._counts[selection] = np.zeros(self._size, dtype=np.int64)
+        self._counts.clear()
+        self._terms.clear()
+        self._forget_domains()
+        self._is_stale = False
         for node in self._rows:
-            for allocation in (*node.allocations.values(), *node.foreign.values()):
-                self.placed(node, allocation, 1)
+            self.count_node(node, 1)
+
+    def _forget_terms(self) -> None:
+        self._counts.clear()
+        self._terms.clear()
+        for kind in self._kinds.kinds.values():
+            kind.counts.clear()
+        self._forget_plans()
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._version += 1
+
+    def _forget_domains(self) -> None:
+        self._are_domains_stale = False
+        self._domains.clear()
+        self._closed.clear()
+        self._forget_plans()
+        for count in self._counts.values():
+            count.forget_domains()
+        for owners in self._owners.values():
+            for owner in owners.values():
+                owner.forget_domains()
 
     # --- what a shape may and would rather do ----------------------------------------------------
 
@@ -203,23 +287,20 @@ class PodIndex:
         that match but for taints.
         """
         constraints = shape.constraints
-        if not constraints.asks_about_pods and not self._may_be_kept_away(shape):
+        if not self.concern(shape):
             return None
-        namespace = constraints.namespace
-        spread = [item for item in constraints.spread if item.hard]
-        wanted = [selection_of(t, namespace) for t in constraints.pod_affinity]
-        unwanted = [selection_of(t, namespace) for t in constraints.pod_anti_affinity]
-        self._need([*wanted, *unwanted, *((c.selector, (namespace,)) for c in spread)])
+        plan = self._plan(shape, eligible, selected)
         result = np.ones(len(self._rows), dtype=np.bool_)
-        for term, selection in zip(constraints.pod_anti_affinity, unwanted, strict=True):
-            result &= self._in_domain(term.topology_key, self._counts[selection]) == 0
-        self._keep_away(shape, result)
-        if wanted:
-            result &= self._affinity(shape, wanted)
-        if spread:
-            result &= self._spread(shape, eligible, selected)
-        if constraints.host_ports:
-            result &= self._free_ports(constraints.host_ports)
+        for apart in plan.apart:
+            np.greater(result, apart.taken(), out=result)
+        self._keep_away(plan.kind, result)
+        is_first = plan.is_first and not any(count.total for count, _ in plan.near)
+        for _, near in plan.near:
+            result &= near.has_key if is_first else near.taken()
+        for spread in plan.spreads:
+            result &= spread.open
+        for port in constraints.host_ports:
+            np.greater(result, self._closed_to(port), out=result)
         return result
 
     def concern(self, shape: "Shape") -> bool:
@@ -229,121 +310,132 @@ class PodIndex:
     def _may_be_kept_away(self, shape: "Shape") -> bool:
         return bool(shape.labels) and (self._is_stale or bool(self._owners))
 
-    def _keep_away(self, shape: "Shape", result: Mask) -> None:
-        self._need(())
-        kind = _pod_kind(shape.labels)
-        for (topology_key, selection), counts in self._owners.items():
-            if kind.matches(selection):
-                result &= self._in_domain(topology_key, counts) == 0
+    def _keep_away(self, kind: PodKind, result: Mask) -> None:
+        for selection in self._owned.matching(kind):
+            for topology_key, owner in self._owners[selection].items():
+                taken = owner.by(topology_key, self._domain(topology_key)).taken()
+                np.greater(result, taken, out=result)
 
-    def _affinity(self, shape: "Shape", wanted: list[Selection]) -> Mask:
-        terms = shape.constraints.pod_affinity
-        kind = _pod_kind(shape.labels)
-        result = np.ones(len(self._rows), dtype=np.bool_)
-        is_first = not any(self._counts[selection].any() for selection in wanted) and all(
-            kind.matches(selection) for selection in wanted
-        )
-        for term, selection in zip(terms, wanted, strict=True):
-            if is_first:
-                result &= self._domain(term.topology_key)[0] >= 0
-            else:
-                result &= self._in_domain(term.topology_key, self._counts[selection]) > 0
-        return result
+    def _plan(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
+        if self._is_stale or self._are_domains_stale:
+            self._need(())
+        plan = shape.plan
+        if plan is not None and plan.version == self._version:
+            return plan
+        plan = self._plans.get((shape.constraints, shape.labels))
+        if plan is None:
+            if len(self._plans) >= MAX_TERMS:
+                self._forget_terms()
+            plan = self._plan_anew(shape, eligible, selected)
+            self._plans[shape.constraints, shape.labels] = plan
+        shape.plan = plan
+        return plan
 
-    def _spread(self, shape: "Shape", eligible: Mask, selected: Mask) -> Mask:
-        hard = [item for item in shape.constraints.spread if item.hard]
+    def _plan_anew(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
+        constraints, namespace = shape.constraints, shape.constraints.namespace
+        self._need(tuple(selections_of(constraints)))
+        plan = PodPlan(PodKind(shape.labels), self._version)
+        for term in constraints.pod_anti_affinity:
+            plan.apart.append(self._count(term.topology_key, selection_of(term, namespace)))
+        wanted = [selection_of(term, namespace) for term in constraints.pod_affinity]
+        for term, selection in zip(constraints.pod_affinity, wanted, strict=True):
+            count = self._count(term.topology_key, selection)
+            plan.near.append((self._counts[selection], count))
+        plan.is_first = all(plan.kind.matches(selection) for selection in wanted)
+        self._plan_spread(plan, constraints, eligible, selected)
+        for terms, sign in ((constraints.preferred_pods, 1), (constraints.avoided_pods, -1)):
+            for term in terms:
+                count = self._count(term.topology_key, selection_of(term, namespace))
+                plan.wishes.append((count, sign * term.weight))
+        for item in constraints.spread:
+            if not item.hard:
+                selection = (item.selector, (namespace,))
+                plan.crowds.append(self._count(item.topology_key, selection))
+        return plan
+
+    def _plan_spread(
+        self, plan: PodPlan, constraints: Constraints, eligible: Mask, selected: Mask
+    ) -> None:
+        hard = [item for item in constraints.spread if item.hard]
         has_keys = np.ones(len(self._rows), dtype=np.bool_)
         for item in hard:
-            has_keys &= self._domain(item.topology_key)[0] >= 0
-        result = has_keys.copy()
-        kind = _pod_kind(shape.labels)
+            has_keys &= self._domain(item.topology_key).has_key
         for item in hard:
-            selection = (item.selector, (shape.constraints.namespace,))
             counted = has_keys.copy()
             if item.honor_affinity:
                 counted &= selected
             if item.honor_taints:
                 counted &= eligible
-            rows, size = self._domain(item.topology_key)
-            sums = _sum_by(rows[counted], self._counts[selection][counted], size)
-            present = np.unique(rows[counted])
-            least = int(sums[present].min()) if present.size >= item.min_domains else 0
-            mine = int(kind.matches(selection))
-            result &= np.where(rows >= 0, sums[rows], 0) + mine - least <= item.max_skew
-        return result
+            selection = (item.selector, (constraints.namespace,))
+            pods = self._counts[selection]
+            spread = SpreadCount(
+                item,
+                self._domain(item.topology_key),
+                pods.at,
+                counted,
+                has_keys,
+                is_own=plan.kind.matches(selection),
+            )
+            plan.spreads.append(pods.keep(spread))
 
-    def _free_ports(self, wanted: tuple[HostPort, ...]) -> Mask:
-        """Return the rows on which nobody has one of the ports at an address in common."""
-        result = np.ones(len(self._rows), dtype=np.bool_)
-        for port in wanted:
-            for node, taken in self._ports.get((port.port, port.protocol), {}).items():
-                if taken and (port.ip in taken or ANY_ADDRESS in (port.ip, *taken)):
-                    result[node.row] = False
-        return result
+    def _count(self, topology_key: str, selection: Selection) -> DomainCount:
+        return self._counts[selection].by(topology_key, self._domain(topology_key))
 
-    def preference(self, shape: "Shape") -> list[tuple[Counts, bool]]:
-        """Return what pods make of each row, as scores; True where a smaller one is better."""
+    def _closed_to(self, wanted: HostPort) -> Mask:
+        """Return the rows on which somebody has a port at an address in common."""
+        place = (wanted.port, wanted.protocol)
+        found = self._closed.get(place, {}).get(wanted.ip)
+        if found is None:
+            if sum(map(len, self._closed.values())) >= MAX_TERMS:
+                self._closed.clear()
+            closed = self._closed.setdefault(place, {})
+            found = closed[wanted.ip] = np.zeros(len(self._rows), dtype=np.bool_)
+            for node, taken in self._ports.get(place, {}).items():
+                found[node.row] = _collides(wanted.ip, taken)
+        return found
+
+    def preference(
+        self, shape: "Shape", eligible: Mask, selected: Mask
+    ) -> list[tuple[Amounts, bool]]:
+        """Return what pods make of each row, as scores; True where a smaller one is better.
+
+        The rows are those of ``mask``.
+        """
         constraints = shape.constraints
-        namespace = constraints.namespace
-        soft = [item for item in constraints.spread if not item.hard]
-        signed = [(term, 1) for term in constraints.preferred_pods]
-        signed += [(term, -1) for term in constraints.avoided_pods]
-        if not soft and not signed:
+        if not (constraints.spread or constraints.preferred_pods or constraints.avoided_pods):
             return []
-        self._need(
-            [
-                *(selection_of(term, namespace) for term, _ in signed),
-                *((item.selector, (namespace,)) for item in soft),
-            ]
-        )
-        found: list[tuple[Counts, bool]] = []
-        if signed:
+        plan = self._plan(shape, eligible, selected)
+        found: list[tuple[Amounts, bool]] = []
+        if plan.wishes:
             total = np.zeros(len(self._rows), dtype=np.int64)
-            for term, sign in signed:
-                counts = self._counts[selection_of(term, namespace)]
-                total += sign * term.weight * self._in_domain(term.topology_key, counts)
+            for count, weight in plan.wishes:
+                total += weight * count.by_row()
             found.append((total, False))
-        if soft:
+        if plan.crowds:
             crowd = np.zeros(len(self._rows), dtype=np.int64)
-            for item in soft:
-                counts = self._counts[item.selector, (namespace,)]
-                crowd += self._in_domain(item.topology_key, counts)
+            for count in plan.crowds:
+                crowd += count.by_row()
             found.append((crowd, True))
         return found
 
-    # --- domains --------------------------------------------------------------------------------
-
-    def _domain(self, topology_key: str) -> tuple[Counts, int]:
-        """Return every row's domain, -1 where the node lacks the key, and how many there are."""
+    def _domain(self, topology_key: str) -> Domains:
         found = self._domains.get(topology_key)
         if found is None:
-            numbers: dict[str, int] = {}
-            rows = np.full(len(self._rows), -1, dtype=np.int64)
-            for at, node in enumerate(self._rows):
-                value = node.labels.get(topology_key)
-                if value is not None:
-                    rows[at] = numbers.setdefault(value, len(numbers))
-            found = self._domains[topology_key] = (rows, len(numbers))
+            found = self._domains[topology_key] = Domains(topology_key, self._rows)
         return found
 
-    def _in_domain(self, topology_key: str, counts: Counts) -> Counts:
-        """Return, for every row, the sum of the counts in its domain; 0 where it has none."""
-        rows, size = self._domain(topology_key)
-        has_domain = rows >= 0
-        sums = _sum_by(rows[has_domain], counts[has_domain], size)
-        result = np.zeros(len(rows), dtype=np.int64)
-        result[has_domain] = sums[rows[has_domain]]
-        return result
+
+def has_label(tags: Mapping[str, str], keys: tuple[str, ...]) -> bool:
+    """Return whether a pod, by the tags that carry its labels, has one of some labels."""
+    return any(key and LABEL_TAG + key in tags for key in keys)
 
 
-def _sum_by(groups: Counts, values: Counts, size: int) -> Counts:
-    sums = np.zeros(max(size, 1), dtype=np.int64)
-    np.add.at(sums, groups, values)
-    return sums
+def _collides(address: str, taken: Mapping[str, int]) -> bool:
+    return bool(taken) and (address in taken or ANY_ADDRESS in (address, *taken))
 
 
 def _keys_of(constraints: Constraints) -> Iterator[str]:
-    """Yield the label keys that an ask's constraints look at in other pods."""
+    """Yield the label keys that an ask's constraints look at in other pods, the namespace's too."""
     for terms in (
         constraints.pod_affinity,
         constraints.pod_anti_affinity,
@@ -352,4 +444,6 @@ def _keys_of(constraints: Constraints) -> Iterator[str]:
         constraints.spread,
     ):
         for term in terms:
+            if not term.selector:
+                yield NAMESPACE_KEY  # it matches every pod of its namespaces
             yield from (requirement.key for requirement in term.selector)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.gates import Gate
     from services.core.scheduler.node_index import Candidates
     from services.core.scheduler.node_view import NodeView
+    from services.core.scheduler.pod_topology import PodPlan
     from services.core.scheduler.queues import Queue
     from services.core.scheduler.reservations import Reservation
     from services.core.scheduler.users import Owner
@@ -61,6 +62,7 @@ class Shape:
     reservations: dict["Reservation", None] = field(default_factory=dict)
     view: "tuple[int, NodeView] | None" = None  # what its constraints make of the nodes, and when
     candidates: "Candidates | None" = None  # the first nodes in order that take it
+    plan: "PodPlan | None" = None  # and of other pods
 
 
 @dataclass(slots=True)

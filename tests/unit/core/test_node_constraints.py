@@ -333,3 +333,40 @@ def test_waiting_asks_learn_that_a_label_counts():
     assert "x2" in placed
     assert "keeper" not in placed
     cluster.core.check()
+
+
+def test_an_empty_selector_matches_every_pod_of_the_namespace():
+    cluster = Cluster("a", "b")
+    assert cluster.pod("first") == "n1"
+    alone = (PodTerm(ZONE),)
+    assert cluster.pod("alone", pod_anti_affinity=alone) == "n2"
+    assert cluster.pod("next") == "n1"
+    assert cluster.pod("elsewhere", pod_anti_affinity=(PodTerm(ZONE, (), ("other",)),)) == "n1"
+    assert cluster.pod("alone-2", pod_anti_affinity=alone) is None
+
+
+def test_a_label_that_counts_from_now_on_gives_new_shapes_to_those_who_have_it_alone():
+    cluster = Cluster("a", vcore=1000)
+    cluster.pod("x", {"app": "x"}, pod_anti_affinity=(PodTerm(ZONE, APP_X),))
+    cluster.pod("y", {"app": "y"}, vcore=500)
+    cluster.pod("z", {"app": "z", "tier": "1"}, vcore=500)
+    asks = {ask.key: ask for ask in cluster.core.partition.applications["app"].asks()}
+    cluster.pod("t", pod_anti_affinity=(PodTerm(ZONE, (Requirement("tier", "Exists"),)),))
+    now = {ask.key: ask for ask in cluster.core.partition.applications["app"].asks()}
+    assert now["y"] is asks["y"]
+    assert now["z"].shape.labels != asks["z"].shape.labels
+
+
+def test_a_pod_wakes_only_those_whom_its_end_may_help():
+    cluster = Cluster("a")
+    apart_x = {"pod_anti_affinity": (PodTerm(ZONE, APP_X),)}
+    apart_y = {"pod_anti_affinity": (PodTerm(ZONE, (Requirement("app", "In", ("y",)),)),)}
+    for name, terms in (("x", apart_x), ("y", apart_y)):
+        assert cluster.pod(name, {"app": name}) == "n1"
+        assert cluster.pod(f"waits-for-{name}", **terms, vcore=9_000) is None
+    shapes = {ask.key: ask.shape for ask in cluster.core.partition.applications["app"].asks()}
+    waiting = cluster.core.partition.nodes.pods.waiting
+    node = cluster.core.partition.nodes.nodes["n1"]
+    waiting.take_noted()
+    cluster.core.partition.nodes.free(node, "x")
+    assert waiting.take_noted() == [shapes["waits-for-x"]]
