@@ -75,7 +75,24 @@ CONSTRAINTS = st.builds(
     host_ports=few(PORTS),
     namespace=st.sampled_from(NAMESPACES),
 )
-LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y", "1"]))
+X = (Requirement("app", "In", ("x",)),)
+# Judged in every run, beside what is drawn: what the counts that are kept can get wrong.
+ALWAYS = [
+    Constraints(spread=(SpreadConstraint("zone", selector=X),), namespace="d"),
+    Constraints(spread=(SpreadConstraint("host", selector=X, min_domains=3),), namespace="d"),
+    Constraints(pod_anti_affinity=(PodTerm("rack", X),), namespace="d"),
+    Constraints(pod_affinity=(PodTerm("zone", X),), namespace="d"),
+    Constraints(host_ports=(HostPort(80),), namespace="d"),
+]
+LABELS = st.one_of(
+    st.just({"app": "x"}),
+    st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y", "1"])),
+)
+PODS = st.one_of(
+    st.just(Constraints(namespace="d")),
+    st.sampled_from([Constraints(host_ports=(HostPort(80),)), ALWAYS[2]]),
+    CONSTRAINTS,
+)
 NODE_LABELS = st.fixed_dictionaries(
     {},
     optional={
@@ -96,10 +113,18 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
         self.pods: dict[str, Allocation] = {}
         self.asks: list[tuple[Constraints, dict[str, str], str]] = []
         self.waiting: dict[Shape, tuple[tuple[bool, ...], tuple]] = {}
+        self.always: list[tuple[Constraints, dict[str, str], str]] = []
         self.made = 0
 
-    @initialize(terms=st.sampled_from([3, 1_000]), labels=st.lists(NODE_LABELS, max_size=4))
-    def begin(self, terms, labels):
+    @initialize(
+        terms=st.sampled_from([3, 1_000]),
+        labels=st.lists(NODE_LABELS, max_size=4),
+        always=st.lists(st.sampled_from(ALWAYS), max_size=5, unique=True),
+    )
+    def begin(self, terms, labels, always):
+        for item in always:
+            self.learn(item)
+        self.always = [(item, {"app": "x"}, "d") for item in always]
         self.most_terms, pod_topology.MAX_TERMS = pod_topology.MAX_TERMS, terms
         for item in labels:
             self.add_node(item, ())
@@ -134,7 +159,7 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
     @precondition(lambda self: self.table.nodes)
     @rule(
         data=st.data(),
-        constraints=CONSTRAINTS,
+        constraints=PODS,
         labels=LABELS,
         namespace=st.sampled_from(NAMESPACES),
         is_foreign=st.booleans(),
@@ -205,7 +230,7 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
 
     @invariant()
     def judged_as_by_a_count(self):
-        for ask in self.asks:
+        for ask in (*self.always, *self.asks):
             shape = self.shape_of(*ask)
             rows, wishes = self.judge(shape, ask, list(self.pods.values()))
             mask = self.table._open_rows(shape)
@@ -359,4 +384,4 @@ def tags_of(labels, namespace):
 
 
 TestPodIndex = PodIndexAgainstACount.TestCase
-TestPodIndex.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestPodIndex.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
