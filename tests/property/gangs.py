@@ -117,6 +117,11 @@ def _over(partition):
     return found
 
 
+def count_of(count):
+    """Return a count of pods, node by node."""
+    return {node.node_id: pods for node, pods in count.at.items()}
+
+
 def everything(core):
     """Return all that a trial could leave a trace in, in its order; empty counts are none."""
     partition, pods = core.partition, core.partition.nodes.pods
@@ -137,8 +142,11 @@ def everything(core):
             )
         ],
         "changed": table.pods_changed,
-        "counts": [(k, v.tobytes()) for k, v in pods._counts.items()],
-        "owners": [(k, v.tobytes()) for k, v in pods._owners.items() if v.any()],
+        "counts": [(k, count_of(v)) for k, v in pods._counts.items() if v.total],
+        "owners": [
+            (k, key, count_of(v)) for k, by_key in pods._owners.items() for key, v in by_key.items()
+        ],
+        "noted": pods.waiting.noted(),
         "ports": {
             port: {node.node_id: dict(taken) for node, taken in nodes.items() if taken}
             for port, nodes in pods._ports.items()

@@ -95,7 +95,7 @@ def find(
     nothing was, the ledgers are as they were.
     """
     wanted = application.placeholder_needs()
-    had_changed = nodes.pods_changed
+    had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
     placed: list[tuple[Ask, Node]] = []
     left = _try(nodes, application, placed, backfill=backfill)
     if left is None:
@@ -104,27 +104,37 @@ def find(
     why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
     has_room = nodes.places(left, backfill=backfill).any()
     lack = nodes.refusal(left).message if has_room else _lack(nodes, left)
-    take_back(nodes, placed, had_changed=had_changed)
+    take_back(nodes, placed, had_changed=had_changed, noted=noted)
     return NoPlaces(_refusal(nodes, why, lack), wanted)
 
 
 def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = False) -> bool:
     """Return whether a gang would be given its places now; nothing changes."""
-    had_changed = nodes.pods_changed
+    had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
     if bound(nodes, application, backfill=backfill) is not None:
         return False
     found = find(nodes, application, backfill=backfill)
     if isinstance(found, NoPlaces):
         return False
-    take_back(nodes, found, had_changed=had_changed)
+    take_back(nodes, found, had_changed=had_changed, noted=noted)
     return True
 
 
-def take_back(nodes: NodeTable, placed: list[tuple[Ask, Node]], *, had_changed: bool) -> None:
-    """Take members off the nodes again, the last first; ``had_changed`` was ``pods_changed``."""
+def take_back(
+    nodes: NodeTable,
+    placed: list[tuple[Ask, Node]],
+    *,
+    had_changed: bool,
+    noted: tuple[Shape, ...],
+) -> None:
+    """Take members off the nodes again, the last first; nobody is woken by what was a trial.
+
+    ``had_changed`` was ``pods_changed``, ``noted`` were those noted before it.
+    """
     for ask, node in reversed(placed):
         nodes.free(node, ask.key)
     nodes.pods_changed = had_changed
+    nodes.pods.waiting.note_only(noted)
 
 
 def _try(

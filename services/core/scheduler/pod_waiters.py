@@ -88,6 +88,14 @@ class PodWaiters:
         """Note everybody."""
         self._noted.update(dict.fromkeys(self._places))
 
+    def noted(self) -> "tuple[Shape, ...]":
+        """Return who is to be looked at again."""
+        return tuple(self._noted)
+
+    def note_only(self, shapes: "tuple[Shape, ...]") -> None:
+        """Note those who were noted before a trial, and nobody else."""
+        self._noted = dict.fromkeys(shapes)
+
     def take_noted(self) -> list["Shape"]:
         """Return who is to be looked at again, who waits longest first, and note them no more."""
         noted = sorted(self._noted, key=self._places.__getitem__)
