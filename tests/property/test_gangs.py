@@ -334,10 +334,10 @@ class ClusterGangMachine(GangMachine):
 
     def try_and_take_back(self, gang):
         nodes = self.core.partition.nodes
-        had_changed = nodes.pods_changed
+        had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
         found = gang_places.find(nodes, gang)
         if not isinstance(found, gang_places.NoPlaces):
-            gang_places.take_back(nodes, found, had_changed=had_changed)
+            gang_places.take_back(nodes, found, had_changed=had_changed, noted=noted)
 
     @invariant()
     def no_gang_holds_a_part(self):
