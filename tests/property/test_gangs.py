@@ -110,8 +110,6 @@ def _started(partition):
 
 
 class GangMachine(RuleBasedStateMachine):
-    reloads = True
-
     @initialize(
         config=st.sampled_from(CONFIGS),
         patience=st.sampled_from(["0", "60s"]),
@@ -209,7 +207,6 @@ class GangMachine(RuleBasedStateMachine):
         app = data.draw(st.sampled_from(sorted(self.apps)))
         self.core.update(remove_applications=(RemoveApplicationRequest(app),))
 
-    @precondition(lambda self: self.reloads)
     @rule(config=st.sampled_from(CONFIGS))
     def the_configuration_changes(self, config):
         self.core.send(UpdateConfiguration(config))
@@ -224,8 +221,8 @@ class GangMachine(RuleBasedStateMachine):
         timers = [(name, kind) for name, app in self.apps.items() for kind in app.timers]
         if timers:
             name, timer_id = data.draw(st.sampled_from(sorted(timers)))
-            self.core.fire(name, timer_id.split("/")[0] if self.reloads else timer_id)
-            self.is_watched &= not self.reloads  # a gang that gives up has a part
+            self.core.fire(name, timer_id.split("/")[0])
+            self.is_watched = False  # a gang that gives up has a part
         if "reservation" in self.core.partition.timers:
             self.core.fire_own("reservation")
 
@@ -259,18 +256,15 @@ TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
 class ClusterGangMachine(GangMachine):
     """Gangs of several task groups that start when all of them have a place on the nodes."""
 
-    reloads = False
-
     @initialize(
-        config=st.sampled_from(WATCHED),
+        config=st.sampled_from(CONFIGS),
         patience=st.sampled_from(["0", "60s"]),
         backfill=st.sampled_from(["enabled", "disabled"]),
     )
     def start(self, config, patience, backfill):
         settings = (("gangAdmission", "cluster"), ("gangPatience", patience))
-        self.core = Twin(config, settings=(*settings, ("backfill", backfill)))
+        self.core = Core(config, settings=(*settings, ("backfill", backfill)))
         self.count = 0
-        self.is_watched = True
         self.watch = GangWatch(self.core)
         self.whole = WholeWatch()
         for at in range(2):
