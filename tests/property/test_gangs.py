@@ -4,14 +4,10 @@ The state machine of ``test_scheduler_machine`` has everything in it and so meet
 waited too long but seldom; this one has little else.
 """
 
-from contextlib import contextmanager
-from dataclasses import replace
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler import gang_places
-from services.core.scheduler.gates import Gate
 from services.core.scheduler.invariants import violations
 from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint
 from shared.messages.interface import (
@@ -23,90 +19,22 @@ from shared.messages.interface import (
     NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
-    UpdateConfiguration,
-    UserGroupInformation,
 )
-from shared.messages.protocol import Heartbeat, TimerFirings
+from shared.messages.protocol import Heartbeat
 from shared.model.resources import add, multiply
 from shared.model.units import seconds
 from tests.builders import Core, config_of
 from tests.property.gangs import GangWatch, WholeWatch, everything
 
 STOPPED = TerminationType.STOPPED_BY_RM
-WATCHED = [
+CONFIGS = [
     config_of("{name: p, resources: {max: {vcore: 8m}}, queues: [{name: a}, {name: b}]}"),
     config_of(
         "{name: p, queues: [{name: a, resources: {max: {vcore: 6m}}}, "
         "{name: b, maxapplications: 2, resources: {max: {vcore: 4m, memory: 3}}}]}"
     ),
 ]
-CONFIGS = [
-    *WATCHED,
-    config_of(
-        "{name: p, limits: [{users: [alice], maxresources: {vcore: 5m}, maxapplications: 2}, "
-        "{users: ['*'], maxresources: {vcore: 6m}}], queues: [{name: a, "
-        "resources: {max: {vcore: 7m}}}, {name: b, maxapplications: 1}]}"
-    ),
-    config_of(
-        "{name: p, maxapplications: 3, resources: {max: {vcore: 9m}}, queues: [{name: a, "
-        "properties: {application.sort.policy: fair}, resources: {max: {vcore: 5m}}}, {name: b, "
-        "properties: {application.sort.policy: stateaware}}]}"
-    ),
-]
-OWNERS = [UserGroupInformation("alice"), UserGroupInformation("bob")]
 SIZES = [{"vcore": 1}, {"vcore": 2}, {"vcore": 1, "memory": 1}]
-
-
-@contextmanager
-def everybody_tried():
-    """Have gates let all who wait be considered, not the first of those who are alike."""
-    as_it_is = Gate.open
-
-    def open_for_all(gate):
-        as_it_is(gate)
-        gate.disband()
-
-    Gate.open = open_for_all
-    try:
-        yield
-    finally:
-        Gate.open = as_it_is
-
-
-class Twin(Core):
-    """A core, and one beside it that hears the same and considers everybody at every gate."""
-
-    def __init__(self, *arguments, **more):
-        self.other = Core(*arguments, **more)
-        super().__init__(*arguments, **more)
-
-    def send(self, message, **more):
-        if hasattr(self, "now_ns"):
-            self.other.now_ns = self.now_ns
-        heard = message
-        if isinstance(message, TimerFirings):
-            heard = TimerFirings(tuple(map(self._as_armed, message.fired)))
-        with everybody_tried():
-            self.other.send(heard, **more)
-        return super().send(message, **more)
-
-    def _as_armed(self, fired):
-        """Return a firing as the other core's: there the timer may have been armed more often."""
-        app = self.other.partition.applications.get(fired.application_id)
-        timers = app.timers if app is not None else self.other.partition.timers
-        generation = timers.get(fired.timer_id, (fired.generation, 0))[0]
-        return replace(fired, generation=generation)
-
-    def check_alike(self):
-        """Raise unless the same applications have started, with the same pods."""
-        assert _started(self.partition) == _started(self.other.partition)
-
-
-def _started(partition):
-    return {
-        name: (app.state, app.gang_admitted, sorted(app.allocations))
-        for name, app in partition.applications.items()
-    }
 
 
 class GangMachine(RuleBasedStateMachine):
@@ -114,15 +42,11 @@ class GangMachine(RuleBasedStateMachine):
         config=st.sampled_from(CONFIGS),
         patience=st.sampled_from(["0", "60s"]),
         vcore=st.sampled_from([4, 50]),
-        filtered=st.booleans(),
     )
-    def start(self, config, patience, vcore, filtered):
-        settings = (("gangPatience", patience),)
-        settings += (("stateAware", "filtered"),) if filtered else ()
-        self.core = Twin(config, settings=settings)
+    def start(self, config, patience, vcore):
+        self.core = Core(config, settings=(("gangPatience", patience),))
         self.core.node("n", vcore=vcore, memory=9)
         self.count = 0
-        self.is_watched = config in WATCHED  # where it is the queues alone that keep gangs
         self.watch = GangWatch(self.core)
 
     def name(self):
@@ -140,40 +64,21 @@ class GangMachine(RuleBasedStateMachine):
         size=st.sampled_from(SIZES),
         priority=st.sampled_from([0, 0, 5]),
         late=st.booleans(),
-        user=st.sampled_from(OWNERS),
     )
-    def submit_gang(self, leaf, members, size, priority, late, user):
+    def submit_gang(self, leaf, members, size, priority, late):
         name = self.name()
         wanted = {kind: amount * members for kind, amount in size.items()}
-        self.core.application(name, f"root.p.{leaf}", placeholder_ask=wanted, ugi=user)
+        self.core.application(name, f"root.p.{leaf}", placeholder_ask=wanted)
         keys = [f"{name}-{at}" for at in range(members)]
         for part in ([keys[:1], keys[1:]]) if late else [keys]:
             self.core.asks(
                 name, part, size, placeholder=True, task_group_name="tg", priority=priority
             )
 
-    @rule(
-        leaf=st.sampled_from("aab"),
-        number=st.integers(3, 12),
-        members=st.integers(2, 4),
-        size=st.sampled_from(SIZES),
-        priorities=st.lists(st.sampled_from([0, 0, 5]), min_size=1, max_size=3),
-        user=st.sampled_from(OWNERS),
-    )
-    def submit_like_gangs(self, leaf, number, members, size, priorities, user):
-        for at in range(number):
-            priority = priorities[at % len(priorities)]
-            self.submit_gang(leaf, members, size, priority, late=False, user=user)
-
-    @rule(
-        leaf=st.sampled_from("aab"),
-        size=st.sampled_from(SIZES),
-        number=st.integers(1, 3),
-        user=st.sampled_from(OWNERS),
-    )
-    def submit_plain(self, leaf, size, number, user):
+    @rule(leaf=st.sampled_from("aab"), size=st.sampled_from(SIZES), number=st.integers(1, 3))
+    def submit_plain(self, leaf, size, number):
         name = self.name()
-        self.core.application(name, f"root.p.{leaf}", ugi=user)
+        self.core.application(name, f"root.p.{leaf}")
         self.core.asks(name, [f"{name}-{at}" for at in range(number)], size)
 
     @precondition(lambda self: self.apps)
@@ -207,22 +112,11 @@ class GangMachine(RuleBasedStateMachine):
         app = data.draw(st.sampled_from(sorted(self.apps)))
         self.core.update(remove_applications=(RemoveApplicationRequest(app),))
 
-    @rule(config=st.sampled_from(CONFIGS))
-    def the_configuration_changes(self, config):
-        self.core.send(UpdateConfiguration(config))
-        self.is_watched = False  # gangs that were admitted before may be over a new max
-
-    @rule(vcore=st.integers(1, 6))
-    def a_node_comes(self, vcore):
-        self.core.node(self.name(), vcore=vcore, memory=2)
-
     @rule(data=st.data())
     def a_timer_fires(self, data):
         timers = [(name, kind) for name, app in self.apps.items() for kind in app.timers]
         if timers:
-            name, timer_id = data.draw(st.sampled_from(sorted(timers)))
-            self.core.fire(name, timer_id.split("/")[0])
-            self.is_watched = False  # a gang that gives up has a part
+            self.core.fire(*data.draw(st.sampled_from(sorted(timers))))
         if "reservation" in self.core.partition.timers:
             self.core.fire_own("reservation")
 
@@ -230,9 +124,7 @@ class GangMachine(RuleBasedStateMachine):
     def nobody_is_forgotten_or_passed(self):
         if hasattr(self, "core"):
             assert violations(self.core.partition) == []
-            self.core.check_alike()
-            if self.is_watched:
-                self.watch.check(self.core)
+            self.watch.check(self.core)
 
 
 TestGangs = GangMachine.TestCase

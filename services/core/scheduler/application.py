@@ -10,13 +10,13 @@ Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets
 Source: contract sections 3.1, 3.3 and 6.3.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from services.core.scheduler.covers import Cover
 from services.core.scheduler.gang_places import WaitingGangs
-from services.core.scheduler.gates import Gate, WaitingClass
+from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import FAIR
 from services.core.scheduler.queues import NO_PRIORITY, Queue
 from services.core.scheduler.reservations import Reservation
@@ -101,9 +101,7 @@ class Application:
     reservations: dict[str, Reservation] = field(default_factory=dict)  # by ask key
     parked_refusal: Refusal | None = None
     parked_since_ns: int = 0
-    waits_in: WaitingClass | None = None  # at a gate, with those who are refused alike
-    trying_for: WaitingClass | None = None  # that it is considered for
-    refused_before: tuple[Hashable, Refusal, int] | None = None  # in which class, what, when
+    parked_at: Gate | None = None
     patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
     backoff_until_ns: int = 0
     cannot_run: tuple[str, ...] = ()  # by whom people were told that it may not start yet
@@ -175,11 +173,6 @@ class Application:
     def waits_as_a_whole(self) -> bool:
         """Return whether its queue or the nodes lack room for the whole gang: no user's limit."""
         return self.waits_for_its_queue or self.is_parked_for(Reason.GANG_PLACES)
-
-    @property
-    def parked_at(self) -> Gate | None:
-        """Return the gate at which the whole application waits, or None."""
-        return self.waits_in.gate if self.waits_in is not None else None
 
     @property
     def waits_for_its_queue(self) -> bool:
@@ -382,8 +375,6 @@ class Application:
         else:
             first = (self.submission_time_ns, priority)
         self.order = (*first, self.sequence)
-        if self.waits_in is not None and self.order != before:
-            self.waits_in.add(self)
         if self.queue.overdue_gang is self and self.order != before:
             self.queue.open(self.queue.behind)
 
@@ -398,14 +389,10 @@ class Application:
         )
         return tuple(sorted(shares, reverse=True))
 
-    def enter(self) -> bool:
-        """Enter every group that may be scheduled now, and withdraw the others.
-
-        Return whether any will be considered: not if what they are alike to is refused already.
-        """
+    def enter(self) -> None:
+        """Enter every group that may be scheduled now, and withdraw the others."""
         self._review_waiting()
         is_behind = self.is_parked_for(Reason.GANG_PATIENCE)
-        is_open = False
         for group in self.groups.values():
             if is_behind:
                 self.queue.behind.push(group)
@@ -414,11 +401,8 @@ class Application:
             elif group.placeholder and self.awaits_admission:
                 self.queue.to_admit.push(group)
                 self.queue.open(self.queue.to_admit)
-                is_open = True
             else:
                 self.queue.enter(group)
-                is_open |= group.bucket.refusal is None
-        return is_open
 
     def _review_waiting(self) -> None:
         """Stop waiting for what the application needs no more, and let others pass one that does.
@@ -484,60 +468,32 @@ class Application:
             )
         return None
 
-    def park(self, refusal: Refusal, now_ns: int, at: Gate | None) -> bool:
-        """Take the application out of its buckets until a gate opens; return whether that is new.
+    def park(self, refusal: Refusal, now_ns: int, at: Gate | None) -> None:
+        """Take the application out of its buckets until a gate opens.
 
-        Without a gate it waits for a time to come, or for a gang that is ahead of it. One that is
-        refused again as it was waits on as it did: what it was told stands, with its numbers and
-        since when.
+        Without one it waits for a time to come, or for a gang that is ahead of it.
         """
-        self._forget_place()
-        before, self.refused_before = self.refused_before, None
-        waiting = at.class_of(self, refusal) if at is not None else None
-        is_new = waiting is None or before is None or before[0] != waiting.key
-        if before is not None and not is_new:
-            _, refusal, now_ns = before
-        self.parked_refusal, self.parked_since_ns = refusal, now_ns
-        if waiting is not None:
-            self.waits_in = waiting
-            waiting.add(self)
+        self.parked_refusal = refusal
+        self.parked_since_ns = now_ns
+        self.parked_at = at
+        if at is not None:
+            at.applications[self.id] = self
         self.enter()
-        return is_new
 
-    def unpark(self) -> bool:
-        """Let the application be considered again; return whether there is anything to consider."""
+    def unpark(self) -> None:
+        """Let the application be considered again."""
         self._forget_refusal()
-        return self.enter()
-
-    def was_tried(self) -> None:
-        """Let the others of the class it was considered for have their turn, unless it is back."""
-        waiting = self.trying_for
-        if waiting is None:
-            return
-        if self.waits_in is waiting:
-            waiting.rest()
-        else:
-            waiting.settle()
-
-    def wait_no_more(self) -> None:
-        """Leave those who wait at a gate: the application ends."""
-        self._forget_place()
-        self.was_tried()
+        self.enter()
 
     def _forget_refusal(self) -> None:
-        self._forget_place()
+        if self.parked_at is not None:
+            self.parked_at.applications.pop(self.id, None)
+            self.parked_at = None
         self.parked_refusal = None
         if self.waiting_among is not None:
             self.waiting_among.remove(self)
         for reservation in self.reservations.values():
             reservation.retry()
-
-    def _forget_place(self) -> None:
-        waiting, self.waits_in = self.waits_in, None
-        if waiting is not None:
-            waiting.remove(self)
-            if self.parked_refusal is not None:
-                self.refused_before = (waiting.key, self.parked_refusal, self.parked_since_ns)
 
     def is_parked_for(self, reason: Reason) -> bool:
         """Return whether a reason keeps the whole application out of its buckets."""
@@ -635,15 +591,10 @@ class Application:
         counts.min_resource = dict(resource)
 
     def usage_changed(self) -> None:
-        """Note what was used at most, and find the place that the present use gives.
-
-        What it has decides whether it may start, so one that waits at a gate is considered again.
-        """
+        """Note what was used at most, and find the place that the present use gives."""
         for name, value in self.allocated.items():
             if value > self.max_allocated.get(name, 0):
                 self.max_allocated[name] = value
         if self.queue.settings.sort_policy == FAIR:
             self.reorder()
             self.enter()
-        if self.waits_in is not None:
-            self.unpark()

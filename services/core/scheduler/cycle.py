@@ -49,8 +49,6 @@ def run(partition: Partition) -> int:
             leaf = _next_leaf(partition.root)
             if leaf is not None:
                 decisions += _place_from(partition, leaf)
-            elif partition.root.trying:  # one that will not be considered keeps nobody asleep
-                next(iter(partition.root.trying)).settle()
             elif partition.shapes_to_reserve:
                 reservations.reserve_for_the_old(partition)
             else:
@@ -127,9 +125,6 @@ def _may_start(partition: Partition, application: Application) -> bool:
     elif is_behind:
         application.unpark()
         partition.outbox.touch(application)
-    if kept_out is None:
-        application.refused_before = None
-    application.was_tried()
     return kept_out is None and not is_behind and not is_to_admit
 
 
@@ -144,11 +139,10 @@ def _park(
             return
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             reservations.unreserve(partition, held)  # a node is kept for who may start
-    is_new = application.park(refusal, partition.now_ns, gate)
+    application.park(refusal, partition.now_ns, gate)
     patience.watch(partition, application)
     preemption.look_later_for_gang(partition, application)
-    if is_new:
-        partition.outbox.touch(application)
+    partition.outbox.touch(application)
 
 
 def _no_headroom(

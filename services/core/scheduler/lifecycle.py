@@ -124,7 +124,8 @@ def _leave_queue(partition: Partition, application: Application) -> None:
     queue = application.queue
     queue.applications.pop(application.id, None)
     partition.waiting_gangs.remove(application)
-    application.wait_no_more()
+    if application.parked_at is not None:
+        application.parked_at.applications.pop(application.id, None)
     for level in queue.lineage():
         level.allocating_accepted.pop(application.id, None)
     if not queue.applications and (queue.status == DRAINING or not queue.is_managed):

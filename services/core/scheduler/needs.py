@@ -1,9 +1,9 @@
 """Needs side by side: which of many amounts fit a room is one comparison of a matrix with a row.
 
 A table holds keys and what each needs, in the order in which they came. It answers which of them
-fit a room; it knows nothing of what keys or rooms are. Amounts beyond int64 count as the number
-nearest to them, which can only name a key too many: who asks compares the few that are named by
-the ledgers.
+fit a room; it knows nothing of what keys or rooms are. Who asks for a type that the room lacks
+does not fit. Amounts beyond int64 count as the number nearest to them, which can only name a key
+too many: who asks compares the few that are named by the ledgers.
 """
 
 from collections.abc import Iterator
@@ -52,16 +52,13 @@ class NeedTable(Generic[K]):
         if len(self._keys) > _SMALL + 2 * len(self._rows):
             self._close_ranks()
 
-    def fitting(self, room: ResourceView, unnamed: int = 0) -> list[K]:
-        """Return the keys whose need is within a room, in the order in which they came.
-
-        ``unnamed`` is what there is of a type that the room does not name.
-        """
+    def fitting(self, room: ResourceView) -> list[K]:
+        """Return the keys whose need is within a room, in the order in which they came."""
         if not self._rows:
             return []
         least = np.zeros(len(self._columns), dtype=np.int64)
         for name, column in self._columns.items():
-            least[column] = saturated(room.get(name, unnamed))
+            least[column] = saturated(room.get(name, 0))
         needs = self._needs[: len(self._keys), : len(self._columns)]
         rows = np.flatnonzero((needs <= least).all(axis=1))
         return [key for row in rows.tolist() if (key := self._keys[row]) is not None]

@@ -67,7 +67,6 @@ def look(partition: Partition) -> None:
             application.patience_due_ns = 0
         if _is_live(partition, application) and application.waits_as_a_whole:
             watch(partition, application)
-            application.unpark()  # it may be something else by now that keeps it
 
 
 def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
@@ -89,8 +88,6 @@ def _become_overdue(application: Application) -> None:
     """Let a gang be waited for, unless one that is ahead of it already is."""
     leaf = application.queue
     waited_for = leaf.overdue_gang
-    if application.waits_in is not None:
-        application.waits_in.gate.try_always(application.waits_in)
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:

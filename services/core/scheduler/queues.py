@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.access import NOBODY, Access
-from services.core.scheduler.gates import Gate, WaitingClass
+from services.core.scheduler.gates import Gate
 from services.core.scheduler.queue_settings import Limit, QueueSettings, Template
 from services.core.scheduler.shapes import (
     ANY_SHAPE,
@@ -85,7 +85,6 @@ class Queue:
     overdue_gang: "Application | None" = None
     active_children: dict[str, "Queue"] = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
-    trying: dict[WaitingClass, None] = field(default_factory=dict)  # at the root: being tried
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
     quota_due_ns: int = 0  # when it is made to; 0: never
     starter: "Application | None" = None  # the one that is let start, where one at a time is
@@ -97,16 +96,10 @@ class Queue:
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
         self.to_admit = Bucket(self, ANY_SHAPE)
         self.behind = Bucket(self, ANY_SHAPE)
-        self.gate.room = self.own_room_for_gangs
 
     def lineage(self) -> tuple["Queue", ...]:
         """Return this queue and every one above it, the root last."""
         return self._lineage
-
-    @property
-    def root(self) -> "Queue":
-        """Return the queue above all."""
-        return self._lineage[-1]
 
     # --- limits and ledgers ---------------------------------------------------------------------
 
@@ -167,14 +160,6 @@ class Queue:
             if short:
                 return queue, short
         return None
-
-    def own_room_for_gangs(self) -> Resource:
-        """Return what this queue's own max leaves a whole gang, for the types that it names."""
-        room = dict(self.max_resource or {})
-        for used in (self.allocated, self.promised, self.kept):
-            for name in room:
-                room[name] -= used.get(name, 0)
-        return room
 
     def _shortage(self, used: ResourceView, amount: ResourceView) -> str:
         """Return in a sentence of which type the queue's own max has too little, or ""."""
@@ -252,7 +237,7 @@ class Queue:
     def set_max(self, limit: Resource | None) -> None:
         """Change the queue's own limit; whoever it refused is looked at again."""
         self.max_resource = limit
-        self.gate.open_for_all()
+        self.gate.open()
 
     # --- priority -------------------------------------------------------------------------------
 

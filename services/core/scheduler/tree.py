@@ -130,12 +130,6 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
-    gates = [
-        *(queue.gate for queue in partition.queues.values()),
-        *(tracker.gate for tracker in partition.users.all()),
-    ]
-    for gate in gates:
-        gate.disband()  # classes have an order too
     for queue in partition.queues.values():
         partition.outbox.touch_queue(queue)
         queue.forget_order()
@@ -143,9 +137,11 @@ def _order_anew(partition: Partition) -> None:
         _find_owner(partition, application)
         application.reorder()
         application.enter()
-    for gate in gates:
-        gate.open()
-    partition.users.changed.update(dict.fromkeys(partition.users.all()))
+    for queue in partition.queues.values():
+        queue.gate.open()
+    for tracker in partition.users.all():
+        tracker.gate.open()
+        partition.users.changed[tracker] = None
     partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
         partition.open_shape(shape)
