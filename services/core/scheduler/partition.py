@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler import covers, resource_history
 from services.core.scheduler.application import Application
 from services.core.scheduler.gang_places import WaitingGangs
-from services.core.scheduler.needs import NeedTable
 from services.core.scheduler.nodes import Node, NodeTable
 from services.core.scheduler.outbox import Outbox
 from services.core.scheduler.placement import PlacementRules
@@ -60,7 +59,7 @@ class Partition:
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
-    blocked_shapes: NeedTable[Shape] = field(default_factory=NeedTable)
+    blocked_shapes: dict[Shape, None] = field(default_factory=dict)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
@@ -186,7 +185,7 @@ class Partition:
 
     def _let_go(self, shape: Shape) -> None:
         if self.shapes.let_go(shape):
-            self.blocked_shapes.discard(shape)
+            self.blocked_shapes.pop(shape, None)
             self.nodes.pods.waiting.remove(shape)
             self.shapes_to_reserve.pop(shape, None)
 
@@ -296,7 +295,7 @@ class Partition:
         for reservation in node.reservations.values():
             reservation.retry()
         if not node.reservations or self.settings.backfill:
-            for shape in self.blocked_shapes.fitting(node.available):
+            for shape in list(self.blocked_shapes):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
         if self.waiting_gangs:
@@ -312,7 +311,7 @@ class Partition:
 
     def open_shape(self, shape: Shape) -> None:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
-        self.blocked_shapes.discard(shape)
+        self.blocked_shapes.pop(shape, None)
         self.nodes.pods.waiting.remove(shape)
         for reservation in shape.reservations:
             reservation.retry()
@@ -340,7 +339,7 @@ class Partition:
         """Set a bucket aside because no node takes its shape; its asks may get reservations."""
         shape = bucket.shape
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
-        self.blocked_shapes.add(shape, shape.resource)
+        self.blocked_shapes[shape] = None
         self.nodes.pods.waiting.add(shape)
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
@@ -348,7 +347,7 @@ class Partition:
 
     def look_for_reservations(self) -> None:
         """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
-        self.shapes_to_reserve.update(dict.fromkeys(self.blocked_shapes))
+        self.shapes_to_reserve.update(self.blocked_shapes)
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""
@@ -390,8 +389,6 @@ class Partition:
         if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
             for gate in application.gates():
                 gate.open()
-            if application.waits_in is not None:
-                application.unpark()  # what kept it may not concern it in its new state
         application.keep_promise()
         self._time(application, before)
         self.outbox.touch(application)
