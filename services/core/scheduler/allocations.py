@@ -26,7 +26,6 @@ from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT32
 from shared.model.resources import ResourceView, add_into, is_negative, subtract_into, without_zeros
 from shared.model.states import ApplicationEvent, ApplicationState
-from shared.model.units import milliseconds
 
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
@@ -181,5 +180,4 @@ def recover_timer(partition: Partition, application: Application) -> None:
         return
     start = application.reservation_start_ns or partition.now_ns
     application.reservation_start_ns = start
-    due_ns = start + milliseconds(application.placeholder_timeout_ms(start))
-    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+    partition.arm_placeholder_timer(application, start)

@@ -31,7 +31,6 @@ from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
-from shared.model.units import milliseconds
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 EXECUTION_TIMEOUT = "ExecutionTimeout"
@@ -186,8 +185,7 @@ def _await_places(
         return
     start_ns = application.reservation_start_ns or partition.now_ns
     application.reservation_start_ns = start_ns
-    due_ns = start_ns + milliseconds(application.placeholder_timeout_ms(start_ns))
-    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+    partition.arm_placeholder_timer(application, start_ns)
 
 
 def _allocate_whole(
@@ -231,9 +229,7 @@ def start_reservation(partition: Partition, application: Application) -> None:
     if application.reservation_start_ns:
         return
     application.reservation_start_ns = partition.now_ns
-    partition.arm_timer(
-        application, TimerKind.PLACEHOLDER, application.placeholder_timeout_ms(partition.now_ns)
-    )
+    partition.arm_placeholder_timer(application, partition.now_ns)
 
 
 # --- real asks that come first ------------------------------------------------------------------
@@ -254,8 +250,7 @@ def await_placeholders(partition: Partition, application: Application) -> None:
         min((ask.created_ns for ask in application.asks()), default=partition.now_ns),
         application.request.submission_time_ns,
     )
-    due_ns = since_ns + milliseconds(application.placeholder_timeout_ms(since_ns))
-    partition.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+    partition.arm_placeholder_timer(application, since_ns)
 
 
 def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:

@@ -74,6 +74,15 @@ def matches(constraints: Constraints, node: Node) -> bool:
     )
 
 
+def could_hold(node: Node, shape: Shape) -> bool:
+    """Return whether a node may be used for a shape and would have the room if it were empty."""
+    return (
+        node.schedulable
+        and fits_room(node.capacity, shape.resource)
+        and matches(shape.constraints, node)
+    )
+
+
 class NodeTable:
     """All nodes of the partition, in rows that are kept dense."""
 

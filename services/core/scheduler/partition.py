@@ -436,6 +436,11 @@ class Partition:
         timer_id = timer_name(application, kind, detail)
         self._arm(application.timers, TimerSet(timer_id, kind, application.id, "", due_ns))
 
+    def arm_placeholder_timer(self, application: Application, since_ns: int) -> None:
+        """Arm an application's placeholder timeout, as it runs since a moment."""
+        due_ns = since_ns + milliseconds(application.placeholder_timeout_ms(since_ns))
+        self.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+
     def arm_own_timer(self, kind: TimerKind, due_ns: int) -> None:
         """Arm a timer of the partition itself; one of the kind that is armed is moved."""
         self._arm(self.timers, TimerSet(kind.value, kind, PARTITION_TIMER, "", due_ns))

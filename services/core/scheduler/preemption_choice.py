@@ -6,7 +6,7 @@ Source: contract section 6.9; cases X-01 to X-10.
 from enum import IntEnum
 
 from services.core.scheduler.guarantees import Ledger, left
-from services.core.scheduler.nodes import Node, matches
+from services.core.scheduler.nodes import Node, could_hold
 from services.core.scheduler.partition import Partition
 from services.core.scheduler.preemption_victims import Victim
 from services.core.scheduler.queues import Queue
@@ -53,11 +53,8 @@ def choose_victims(
 
 
 def _is_candidate(partition: Partition, node: Node, ask: Ask) -> bool:
-    return (
-        node.schedulable
-        and fits_room(node.capacity, ask.shape.resource)
-        and matches(ask.shape.constraints, node)
-        and all(_makes_way(partition, held, ask) for held in node.reservations.values())
+    return could_hold(node, ask.shape) and all(
+        _makes_way(partition, held, ask) for held in node.reservations.values()
     )
 
 

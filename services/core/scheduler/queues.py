@@ -267,10 +267,14 @@ class Queue:
         """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""
         if self.highest == NO_PRIORITY:
             return NO_PRIORITY
+        return self.shown(self.highest)
+
+    def shown(self, priority: int) -> int:
+        """Return as what a priority inside the queue shows outside of it (contract 6.4)."""
         offset = self.settings.priority_offset
         if self.settings.priority_fence:
             return offset
-        return max(NO_PRIORITY, min(HIGHEST_PRIORITY, self.highest + offset))
+        return max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority + offset))
 
     def configure(self, settings: QueueSettings) -> None:
         """Take settings over; what the queue shows to its siblings may change with them."""

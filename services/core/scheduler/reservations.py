@@ -25,11 +25,10 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.gates import Gate
-from services.core.scheduler.nodes import Node, matches
-from services.core.scheduler.queues import HIGHEST_PRIORITY, NO_PRIORITY, Queue
+from services.core.scheduler.nodes import Node, could_hold
+from services.core.scheduler.queues import Queue
 from services.core.scheduler.shapes import Ask, AskGroup, Bucket, Shape
 from services.core.scheduler.users import first_shortage
-from shared.model.resources import fits_room
 from shared.model.units import seconds
 
 if TYPE_CHECKING:
@@ -242,7 +241,7 @@ def _take_place(partition: "Partition", group: AskGroup, ask: Ask, node: Node | 
     """Reserve a node for an ask instead of for the last in rank; False when none could hold it."""
     last = partition.reserved_nodes.last
     assert last is not None
-    if node is None and _could_hold(last.node, ask.shape):
+    if node is None and could_hold(last.node, ask.shape):
         node = last.node
     if node is None:
         return False
@@ -251,22 +250,12 @@ def _take_place(partition: "Partition", group: AskGroup, ask: Ask, node: Node | 
     return True
 
 
-def _could_hold(node: Node, shape: Shape) -> bool:
-    return (
-        node.schedulable
-        and fits_room(node.capacity, shape.resource)
-        and matches(shape.constraints, node)
-    )
-
-
 def _rank(leaf: Queue, ask: Ask) -> Rank:
     """Return an ask's rank. Its priority is what the queues below the root make of it (6.4)."""
     priority = ask.request.priority
     for queue in leaf.lineage():
         if queue.parent is not None:
-            offset = queue.settings.priority_offset
-            priority = offset if queue.settings.priority_fence else priority + offset
-            priority = max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority))
+            priority = queue.shown(priority)
     return (-priority, ask.created_ns, ask.sequence)
 
 
