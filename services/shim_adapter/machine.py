@@ -6,7 +6,6 @@ saves the world before anything that follows from it is said (``flush``).
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 from services.shim_adapter.backends.base import Backend, CommandRefusedError, Playground
 from services.shim_adapter.mirror import ClusterMirror
@@ -43,17 +42,15 @@ from shared.messages.interface import (
     RejectedAllocation,
     RejectedApplication,
     UpdateConfiguration,
-    UpdateRequest,
     UpdateResponse,
 )
-from shared.messages.protocol import SyncEnd, SyncRequest
+from shared.messages.protocol import SyncRequest
 from shared.model.units import seconds
 
 NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
 USE_CONFIG_MAP = "the queues are in the ConfigMap yunikorn-configs: change it there"
 USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
 DEFAULT_RUN_NS = seconds(30)
-MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
 
 
 class ShimMachine:
@@ -81,7 +78,6 @@ class ShimMachine:
         self._save = save
         self._has_announced = False
         self._proposed: list[Outgoing] = []
-        self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
         self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SyncRequest: lambda _, __: self._sync(),
             UpdateResponse: self._on_response,
@@ -143,7 +139,7 @@ class ShimMachine:
                 refusal = RejectedAllocation(item.allocation_key, item.application_id, reason)
                 refused["rejected_allocations"] = (refusal,)
             case NodeInfo() | Allocation():
-                self._leave_out(item)
+                self.mirror.leave_out(item)
                 return []
             case None if isinstance(envelope.message, SubmitResult):
                 answer = SubmitResult(refused=(RefusedDocument("", 0, "", reason),))
@@ -179,16 +175,8 @@ class ShimMachine:
 
     # --- the core -------------------------------------------------------------------------------
 
-    def _leave_out(self, item: NodeInfo | Allocation) -> None:
-        """Say an item no more at a recovery: a core waits for as many as SyncEnd counts."""
-        self._unsendable[_identity(item)] = None
-        if len(self._unsendable) > MAX_UNSENDABLE:
-            del self._unsendable[next(iter(self._unsendable))]
-
     def _sync(self) -> list[Outgoing]:
         outgoing = self.mirror.sync()
-        if self._unsendable:
-            outgoing = _without(outgoing, self._unsendable)
         self.proposals.again()
         return outgoing + self._take_proposed()
 
@@ -378,28 +366,6 @@ class ShimMachine:
             outgoing += self._settle(news, now_ns)
         result = SubmitResult(tuple(accepted), tuple(refused))
         return outgoing + self._answer(envelope.reply_to, result, envelope)
-
-
-def _identity(item: NodeInfo | Allocation) -> tuple[type, str]:
-    return type(item), item.node_id if isinstance(item, NodeInfo) else item.allocation_key
-
-
-def _without(outgoing: list[Outgoing], left_out: dict[tuple[type, str], None]) -> list[Outgoing]:
-    """Return a recovery without the nodes and allocations that cannot be sent, and its count."""
-    said: list[Outgoing] = []
-    nodes = allocations = 0
-    for item in outgoing:
-        message = item.message
-        if isinstance(message, UpdateRequest):
-            kept_nodes = tuple(one for one in message.nodes if _identity(one) not in left_out)
-            kept = tuple(one for one in message.allocations if _identity(one) not in left_out)
-            nodes += len(kept_nodes)
-            allocations += sum(1 for one in kept if one.application_id)
-            message = replace(message, nodes=kept_nodes, allocations=kept)
-        elif isinstance(message, SyncEnd):
-            message = replace(message, nodes=nodes, allocations=allocations)
-        said.append(replace(item, message=message))
-    return said
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:

@@ -55,6 +55,7 @@ from shared.messages.interface import (
     ContainerSchedulingState,
     GangGivenUp,
     NodeAction,
+    NodeInfo,
     RejectedAllocation,
     RejectedApplication,
     RemoveApplicationRequest,
@@ -65,6 +66,7 @@ from shared.messages.interface import (
 )
 from shared.model.states import ApplicationState
 
+MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
 _WHY_FAILED = {
     "ResourceReservationTimeout": "Scheduling has timed out due to insufficient resources",
     "ExecutionTimeout": "its application has run for as long as it may",
@@ -78,6 +80,7 @@ class ClusterMirror(Moves):
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
+        self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
         self._reports: dict[type, Callable[[Any], None]] = {
             NodeNews: self._on_node,
             PodAdded: lambda news: self._on_pod(news.pod),
@@ -139,7 +142,15 @@ class ClusterMirror(Moves):
         return [self._to_core(message) for message in self._everything(waiting)]
 
     def _everything(self, waiting: list[PodRecord]) -> Iterator[object]:
-        return everything(self.world, self.rm_id, waiting, tuple(self._unconfirmed.values()))
+        unconfirmed = tuple(self._unconfirmed.values())
+        return everything(self.world, self.rm_id, waiting, unconfirmed, self._unsendable)
+
+    def leave_out(self, item: NodeInfo | Allocation) -> None:
+        """Say an item no more at a recovery: a core waits for as many as SyncEnd counts."""
+        name = item.node_id if isinstance(item, NodeInfo) else item.allocation_key
+        self._unsendable[type(item), name] = None
+        if len(self._unsendable) > MAX_UNSENDABLE:
+            del self._unsendable[next(iter(self._unsendable))]
 
     # --- from the resource manager --------------------------------------------------------------
 

@@ -4,7 +4,7 @@ Source: architecture section 4. The order is nodes and applications, then what i
 what waits, so that every item finds what it refers to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from services.shim_adapter.mirror.asks import (
@@ -22,6 +22,7 @@ from shared.messages.interface import (
     Allocation,
     AllocationAskRelease,
     NodeAction,
+    NodeInfo,
     TerminationType,
     UpdateRequest,
 )
@@ -35,14 +36,19 @@ def everything(
     rm_id: str,
     waiting: list[PodRecord],
     unconfirmed: tuple[AllocationAskRelease, ...],
+    left_out: Container[tuple[type, str]] = (),
 ) -> Iterator[object]:
-    """Yield SyncBegin, the world in update requests, SyncEnd, and what people should know."""
+    """Yield SyncBegin, the world in update requests, SyncEnd, and what people should know.
+
+    ``left_out`` are nodes by id and allocations by key that cannot be sent: they are not said.
+    """
     yield SyncBegin(
         world.config, tuple(sorted(world.scheduler_settings.items())), world.last_good_config
     )
     nodes = tuple(
         node_info(node, NodeAction.CREATE_DRAIN if node.is_cordoned else NodeAction.CREATE, rm_id)
         for node in world.nodes.values()
+        if (NodeInfo, node.name) not in left_out
     )
     applications = [a for a in world.applications.values() if a.is_live]
     yield UpdateRequest(
@@ -52,13 +58,13 @@ def everything(
         existing(world, pod)
         for application in applications
         for pod in world.pods_of(application.application_id)
-        if pod.node and not pod.has_ended
+        if pod.node and not pod.has_ended and (Allocation, pod.uid) not in left_out
     )
     foreign = tuple(
         foreign_allocation(pod)
         for node in world.nodes
         for pod in world.pods_on(node)
-        if pod.spec.foreign
+        if pod.spec.foreign and (Allocation, pod.uid) not in left_out
     )
     yield UpdateRequest(rm_id, allocations=allocations + foreign)
     asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
