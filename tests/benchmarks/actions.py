@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 
-from services.core.scheduler.actions import engine
-from services.core.scheduler.actions.fair_share import set_fair_shares
-from services.core.scheduler.actions.session import (
+from services.core.scheduler.kai import engine
+from services.core.scheduler.kai.fair_share import set_fair_shares
+from services.core.scheduler.kai.session import (
     UNLIMITED,
     Job,
     Queue,

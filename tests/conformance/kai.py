@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from services.core.scheduler.actions import engine
-from services.core.scheduler.actions.groups import Group
-from services.core.scheduler.actions.session import (
+from services.core.scheduler.kai import engine
+from services.core.scheduler.kai.groups import Group
+from services.core.scheduler.kai.session import (
     NO_NODE,
     UNLIMITED,
     Job,
@@ -24,8 +24,8 @@ from services.core.scheduler.actions.session import (
     Status,
     Task,
 )
-from services.core.scheduler.actions.topology import Topology
-from services.core.scheduler.settings import ACTIONS
+from services.core.scheduler.kai.topology import Topology
+from services.core.scheduler.model.settings import ACTIONS
 
 NAMES = ("vcore", "memory", "nvidia.com/gpu")
 GPU = 2

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.core.scheduler.actions import engine
-from services.core.scheduler.settings import ACTIONS
+from services.core.scheduler.kai import engine
+from services.core.scheduler.model.settings import ACTIONS
 from tests.conformance import fairshare, kai
 
 TABLES = Path(__file__).parents[3] / "shared" / "conformance"

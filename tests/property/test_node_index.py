@@ -9,11 +9,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from services.core.scheduler import node_index, nodes
-from services.core.scheduler.node_index import Ranks
-from services.core.scheduler.node_view import leaves_enough
-from services.core.scheduler.nodes import BINPACKING, FAIR, Node, NodeTable, matches
-from services.core.scheduler.shapes import Shape
+from services.core.scheduler.constraints.node_view import leaves_enough
+from services.core.scheduler.model import nodes
+from services.core.scheduler.model.nodes import BINPACKING, FAIR, Node, NodeTable, matches
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.ordering import node_index
+from services.core.scheduler.ordering.node_index import Ranks
 from shared.messages.constraints import (
     NO_CONSTRAINTS,
     Constraints,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.actions.session import (
+from services.core.scheduler.kai.session import (
     ACTIVE,
     NO_NODE,
     PLACED,
@@ -14,7 +14,7 @@ from services.core.scheduler.actions.session import (
     Status,
     Task,
 )
-from services.core.scheduler.actions.statement import Statement
+from services.core.scheduler.kai.statement import Statement
 
 NAMES = ("vcore", "memory", "nvidia.com/gpu")
 NODES = 3

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from services.core.scheduler.settings import refused_actions
+from services.core.scheduler.model.settings import refused_actions
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints

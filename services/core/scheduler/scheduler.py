@@ -10,25 +10,16 @@ epoch that is not lower starts a new partition; lower epochs are refused.
 from collections.abc import Callable
 from dataclasses import replace
 
-from services.core.scheduler import (
-    allocations,
-    backoff,
-    cluster,
-    cycle,
-    dynamic_queues,
-    events,
-    gang,
-    intake,
-    lifecycle,
-    patience,
-    preemption,
-    quota_preemption,
-)
-from services.core.scheduler.application import Application
-from services.core.scheduler.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
-from services.core.scheduler.settings import settings_from
-from services.core.scheduler.tree import PartitionConfig, configure, conflict
-from services.core.scheduler.views import (
+from services.core.scheduler.actions import backoff, cycle, gang, patience, quota_preemption
+from services.core.scheduler.lifecycle import allocations, cluster, intake, lifecycle
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.policies import preemption
+from services.core.scheduler.queues import dynamic_queues
+from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
+from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
+from services.core.scheduler.telling import events
+from services.core.scheduler.telling.views import (
     allocation_state,
     application_summary,
     ask_state,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.core.scheduler.settings import settings_from
+from services.core.scheduler.model.settings import settings_from
 from shared.messages.interface import AllocationRelease, TerminationType
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.core.scheduler.settings import settings_from
+from services.core.scheduler.model.settings import settings_from
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,

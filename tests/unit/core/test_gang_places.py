@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.core.scheduler import gang as gang_module
-from services.core.scheduler import gang_places
-from services.core.scheduler.settings import settings_from
+from services.core.scheduler.actions import gang as gang_module
+from services.core.scheduler.actions import gang_places
+from services.core.scheduler.model.settings import settings_from
 from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint, Taint
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
@@ -91,7 +91,7 @@ def test_five_members_of_five_on_four_nodes_of_eight_hold_nothing_and_are_unsche
 
 
 def test_all_places_are_told_in_one_message_however_many_there_are(monkeypatch):
-    monkeypatch.setattr("services.core.scheduler.cycle.MAX_DECISIONS", 3)
+    monkeypatch.setattr("services.core.scheduler.actions.cycle.MAX_DECISIONS", 3)
     core = cluster({"vcore": 50})
     told = core.gang("gang", 20, {"vcore": 1})
     (response,) = [item for item in told if item.new_allocations]

@@ -1,7 +1,7 @@
 """The policy kai on the live partition: what the picture must not overlook."""
 
-from services.core.scheduler.actions.statement import Decision
-from services.core.scheduler.live_actions import Picture, net_of
+from services.core.scheduler.actions.live_actions import Picture, net_of
+from services.core.scheduler.kai.statement import Decision
 from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
 from tests.builders import Core, config_of, section
 

@@ -1,6 +1,6 @@
 """Which asks are said to be helped by more nodes: once each, and none that a quota or a gang holds."""
 
-from services.core.scheduler import outstanding
+from services.core.scheduler.telling import outstanding
 from shared.messages.interface import AllocationRelease, TerminationType
 from tests.builders import Core, config_of, section
 

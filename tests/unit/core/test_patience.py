@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.core.scheduler import gang
-from services.core.scheduler.settings import settings_from
+from services.core.scheduler.actions import gang
+from services.core.scheduler.model.settings import settings_from
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     AddApplicationRequest,

@@ -3,7 +3,7 @@
 import pytest
 
 from services.core.configuration import parse_configuration
-from services.core.scheduler.views import partition_state
+from services.core.scheduler.telling.views import partition_state
 from shared.messages.interface import UserGroupInformation
 from tests.builders import Core
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from services.core.scheduler.actions import engine
-from services.core.scheduler.actions.session import Job, Queue, Session, Status, Task
+from services.core.scheduler.kai import engine
+from services.core.scheduler.kai.session import Job, Queue, Session, Status, Task
 
 NAMES = ("vcore", "memory", "nvidia.com/gpu")
 

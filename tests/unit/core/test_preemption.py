@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.core.scheduler.preemption_victims import eligible_victims
-from services.core.scheduler.queues import Queue
-from services.core.scheduler.quota_preemption import preemptable
+from services.core.scheduler.actions.quota_preemption import preemptable
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.policies.preemption_victims import eligible_victims
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     Allocation,

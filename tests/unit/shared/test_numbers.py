@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.core.scheduler.queue_settings import QueueSettings, settings_of
+from services.core.scheduler.model.queue_settings import QueueSettings, settings_of
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int32, parse_uint64
 from shared.queueconfig import QueueConfigError, load_configuration

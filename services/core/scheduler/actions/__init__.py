@@ -1,5 +1,4 @@
-"""The actions framework: sessions, statements, and the actions that use them. Pure.
+"""What the scheduler does: allocate, gangs, replacement, reservations, quota, stale gangs.
 
-``session`` is a picture of a cluster that actions work on; ``statement`` changes it so that every
-change can be taken back; ``engine`` runs actions in their order.
+No message and no event of state is made here.
 """

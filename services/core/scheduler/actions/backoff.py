@@ -1,0 +1,52 @@
+"""Backoff: an application with many asks that no node takes is left out for a while.
+
+Off unless the queue's ``application.unschedasks.backoff`` is more than 0: so many unschedulable
+asks park the application for ``application.unschedasks.backoff.delay``.
+Source: contract section 6.5, step 5; case S-14.
+"""
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.shapes import Bucket
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.protocol import TimerKind
+from shared.model.duration import go_duration
+from shared.model.numbers import saturated
+from shared.model.reasons import Reason, Refusal
+
+
+def heed(partition: Partition, bucket: Bucket) -> None:
+    """Park the applications of a bucket, just refused by the nodes, that have had enough."""
+    settings = bucket.leaf.settings
+    if not settings.backoff_asks:
+        return
+    applications = dict.fromkeys(group.application for group in bucket.groups)
+    for application in applications:
+        count = _unschedulable(application)
+        is_tried = application.may_schedule and not application.awaits_admission
+        if count >= settings.backoff_asks and is_tried:
+            _park(partition, application, count)
+
+
+def _unschedulable(application: Application) -> int:
+    """Return how many of an application's asks no node takes."""
+    return sum(
+        len(group.asks)
+        for group in application.groups.values()
+        if group.bucket in group.bucket.shape.blocked_buckets and application.hold(group) is None
+    )
+
+
+def _park(partition: Partition, application: Application, count: int) -> None:
+    delay_ns = application.queue.settings.backoff_delay_ns
+    application.backoff_until_ns = saturated(partition.now_ns + delay_ns)
+    sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
+    application.park(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
+    partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)
+    partition.outbox.touch(application)
+
+
+def end(partition: Partition, application: Application) -> None:
+    """Take an application in again: its backoff is over."""
+    application.backoff_until_ns = 0
+    application.unpark()
+    partition.outbox.touch(application)

@@ -1,0 +1,326 @@
+"""Covers: the placeholders that go together for one real pod that is larger than each of them.
+
+Rule 1: as many go as cover the pod, in every type that they have, and the others stay for the rest
+        of the gang: so it takes no more of the queues than its gang gives back. All of them are on
+        one node where that can be; else as many as there are on the node where most are, with what
+        is free there, and others for what the queues lack; else it goes to any node that takes it.
+Rule 2: from the first release to the last confirmation the pod's room is kept: of the node and of
+        the queues, users and groups that count it, what it needs beyond the placeholders that have
+        yet to go. What is kept is nobody else's, and grows as they go.
+Rule 3: where no node would take it, or a quota is too small, nothing is released.
+Source: contract section 3.3, step 6, and 8.3; docs/adr/0025.
+
+Cost: a search reads every placeholder of the group once and then finds as many covers as it is
+asked for, in O(log nodes) each.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.task_groups import TaskGroupCount
+from services.core.scheduler.model.users import first_shortage
+from shared.messages.interface import Allocation, TerminationType
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    excess,
+    fits_room,
+    subtract_into,
+    total_of,
+)
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.application import Application
+    from services.core.scheduler.statement.partition import Partition
+
+Rank = tuple[int, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Cover:
+    """Placeholders that go for an ask, and what is kept for it meanwhile.
+
+    ``going`` are those that have not gone yet, with what they hold; ``from_node`` and ``in_all``
+    the sums over those on ``node`` and over all. ``on_node`` and ``in_queues`` are in the ledgers.
+    """
+
+    node: Node
+    wanted: ResourceView
+    going: dict[str, ResourceView] = field(default_factory=dict)
+    from_node: Resource = field(default_factory=dict)
+    in_all: Resource = field(default_factory=dict)
+    on_node: Resource = field(default_factory=dict)
+    in_queues: Resource = field(default_factory=dict)
+
+
+# --- keeping the room -----------------------------------------------------------------------------
+
+
+def begin(
+    partition: "Partition",
+    application: "Application",
+    ask: Ask,
+    node: Node,
+    placeholders: Sequence[Allocation],
+) -> None:
+    """Keep an ask's room on a node from now on; its placeholders are, or are about to be, released.
+
+    The ask goes on waiting, apart from those like it.
+    """
+    application.set_covered(ask, is_covered=True)
+    cover = application.covers[ask.key] = Cover(node, ask.shape.resource)
+    for placeholder in placeholders:
+        key, amount = placeholder.allocation_key, placeholder.resource_per_alloc
+        application.covering[key] = ask.key
+        application.counts_of(placeholder).unclaimed.pop(key, None)
+        cover.going[key] = amount
+        add_into(cover.in_all, amount)
+        if placeholder.node_id == node.node_id:
+            add_into(cover.from_node, amount)
+    _keep(partition, application, cover)
+
+
+def change(
+    partition: "Partition", application: "Application", key: str, now: ResourceView | None
+) -> str | None:
+    """Take in that a placeholder is about to go (None), or to have another size.
+
+    Return the key of the ask that waited for nothing but this one to go, else None.
+    """
+    ask_key = application.covering.get(key)
+    if ask_key is None:
+        return None
+    cover = application.covers[ask_key]
+    is_on_node = application.allocations[key].node_id == cover.node.node_id
+    for ledger in (cover.in_all, cover.from_node) if is_on_node else (cover.in_all,):
+        subtract_into(ledger, cover.going[key])
+        add_into(ledger, now or {})
+    if now is None:
+        del cover.going[key], application.covering[key]
+    else:
+        cover.going[key] = now
+    _keep(partition, application, cover)
+    return None if cover.going else ask_key
+
+
+def end(partition: "Partition", application: "Application", ask_key: str) -> Cover:
+    """Give an ask's room back; what has yet to go for it is there for the next one."""
+    cover = application.covers.pop(ask_key)
+    for key in cover.going:
+        del application.covering[key]
+        placeholder = application.allocations.get(key)
+        if placeholder is not None:
+            application.counts_of(placeholder).unclaimed[key] = None
+            partition.replaceable[application] = None
+    _set(partition, application, cover, {}, {})
+    if partition.nodes.nodes.get(cover.node.node_id) is cover.node:
+        partition.node_improved(cover.node)
+    partition.retry_replacements()
+    return cover
+
+
+def _keep(partition: "Partition", application: "Application", cover: Cover) -> None:
+    """Keep what the ask needs beyond what has yet to go for it."""
+    on_node = excess(cover.wanted, cover.from_node)
+    _set(partition, application, cover, on_node, excess(cover.wanted, cover.in_all))
+
+
+def _set(
+    partition: "Partition",
+    application: "Application",
+    cover: Cover,
+    on_node: Resource,
+    in_queues: Resource,
+) -> None:
+    node, queue = cover.node, application.queue
+    subtract_into(node.kept, cover.on_node)
+    add_into(node.kept, on_node)
+    cover.on_node = on_node
+    if partition.nodes.nodes.get(node.node_id) is node:
+        partition.nodes.refresh(node)
+    more, less = excess(in_queues, cover.in_queues), excess(cover.in_queues, in_queues)
+    cover.in_queues = in_queues
+    if more:
+        queue.keep(more)
+        for tracker in application.trackers:
+            tracker.keep(queue, more)
+    if less:
+        for tracker in application.trackers:
+            tracker.keep_no_more(queue, less)
+        queue.keep_no_more(less)
+
+
+# --- which ones -----------------------------------------------------------------------------------
+
+
+def candidates(application: "Application", counts: TaskGroupCount) -> Iterator[Allocation]:
+    """Yield a group's placeholders that may go for a larger ask, first those that go already."""
+    for key in counts.unclaimed:
+        if application.released[key] != TerminationType.PLACEHOLDER_REPLACED:
+            yield application.allocations[key]
+    for key in counts.held:
+        yield application.allocations[key]
+
+
+class Search:
+    """Finds covers for the asks of one shape among the placeholders of their group.
+
+    It stands until something else than its own covers changes placeholders or nodes.
+    """
+
+    def __init__(
+        self, partition: "Partition", application: "Application", counts: TaskGroupCount, ask: Ask
+    ) -> None:
+        self._partition = partition
+        self._application = application
+        self._shape: Shape = ask.shape
+        self._wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
+        self._left: dict[str, Allocation] = {}
+        self._by_node: dict[str, dict[str, Allocation]] = {}
+        self._need: Resource = {}
+        self._ranks: dict[str, Rank | None] = {}
+        self._order: dict[str, int] = {}
+        self._heap: list[tuple[Rank, str]] = []
+        if partition.nodes.could_hold(self._shape):
+            self._read(counts)
+
+    def _read(self, counts: TaskGroupCount) -> None:
+        for placeholder in candidates(self._application, counts):
+            key = placeholder.allocation_key
+            self._left[key] = placeholder
+            self._by_node.setdefault(placeholder.node_id, {})[key] = placeholder
+            for name, value in placeholder.resource_per_alloc.items():
+                if value > 0 and name in self._wanted:
+                    self._need[name] = self._wanted[name]
+        for at, name in enumerate(self._by_node):
+            self._order[name] = at
+            self._ranks[name] = self._rank(name)
+        self._heap = [(rank, name) for name, rank in self._ranks.items() if rank is not None]
+        heapify(self._heap)
+
+    def next(self) -> tuple[Node, list[Allocation]] | Refusal:
+        """Return a node and the placeholders that go so that it takes an ask, or why not.
+
+        What is done of it has to be told by ``renew`` before the next one.
+        """
+        node = self._best_with_placeholders() or self._partition.nodes.best(self._shape)
+        if node is None or not self._left:
+            return self._partition.nodes.refusal(self._shape)
+        chosen = self._on(node)
+        chosen += self._elsewhere(node, chosen)
+        return self._over_quota(chosen) or (node, chosen)
+
+    def renew(self, node: Node, taken: list[Allocation]) -> None:
+        """Look again at the node where an ask will start, and at those that give for it."""
+        for item in taken:
+            del self._left[item.allocation_key]
+            del self._by_node[item.node_id][item.allocation_key]
+        for name in dict.fromkeys([node.node_id, *(item.node_id for item in taken)]):
+            rank = self._ranks[name] = self._rank(name)
+            if rank is not None:
+                heappush(self._heap, (rank, name))
+
+    # --- the node -------------------------------------------------------------------------------
+
+    def _best_with_placeholders(self) -> Node | None:
+        while self._heap:
+            rank, name = self._heap[0]
+            if self._ranks[name] == rank:
+                return self._partition.nodes.nodes[name]
+            heappop(self._heap)
+        return None
+
+    def _rank(self, name: str) -> Rank | None:
+        """Return a node's place in the order, or None where the ask could not start there.
+
+        Those whose own placeholders cover the ask come first, of them the one where the fewest
+        have to be released; then those where the most are.
+        """
+        node = self._partition.nodes.nodes.get(name)
+        here = self._by_node.get(name, {})
+        if node is None or not here:
+            return None
+        chosen = self._on(node)
+        alone = total_of(item.resource_per_alloc for item in chosen)
+        if node.reservations and not fits_room(alone, self._wanted):
+            return None  # what is free there is kept for somebody else
+        if not self._partition.nodes.would_take(node, self._shape, chosen):
+            return None
+        if fits_room(alone, self._need):
+            return 0, self._releases(chosen), self._order[name]
+        return 1, -len(here), self._order[name]
+
+    def _on(self, node: Node) -> list[Allocation]:
+        """Return the fewest placeholders of a node that cover the ask there, or else all."""
+        lacking = excess(self._wanted, node.available)
+        if node.reservations:
+            lacking = dict(self._wanted)
+        for name, value in self._need.items():
+            lacking[name] = max(value, self._wanted[name] - node.available.get(name, 0))
+        return self._fewest(self._by_node.get(node.node_id, {}).values(), lacking)
+
+    # --- the placeholders -----------------------------------------------------------------------
+
+    def _elsewhere(self, node: Node, chosen: list[Allocation]) -> list[Allocation]:
+        """Return those of other nodes for what a node's own do not cover; one at the least."""
+        lacking = excess(self._need, total_of(item.resource_per_alloc for item in chosen))
+        if not lacking:
+            return [] if chosen else [next(iter(self._left.values()))]
+        others = (item for item in self._left.values() if item.node_id != node.node_id)
+        return self._fewest(others, lacking, is_ordered=True)
+
+    def _fewest(
+        self, items: Iterable[Allocation], wanted: Resource, *, is_ordered: bool = False
+    ) -> list[Allocation]:
+        """Return as few as cover an amount, or all that help; those that go already first."""
+        if not is_ordered:
+            items = sorted(items, key=self._usefulness)
+        lacking, chosen = dict(wanted), []
+        for item in items:
+            if not lacking:
+                break
+            if any(item.resource_per_alloc.get(name, 0) > 0 for name in lacking):
+                chosen.append(item)
+                lacking = excess(lacking, item.resource_per_alloc)
+        return self._trimmed(chosen, wanted) if not lacking else chosen
+
+    def _usefulness(self, item: Allocation) -> tuple[bool, float]:
+        amount = item.resource_per_alloc
+        share = sum(min(amount.get(n, 0), value) / value for n, value in self._wanted.items())
+        return not self._goes_already(item), -share
+
+    def _trimmed(self, chosen: list[Allocation], wanted: Resource) -> list[Allocation]:
+        """Return placeholders without those that the others make needless."""
+        spare = total_of(item.resource_per_alloc for item in chosen)
+        subtract_into(spare, wanted)
+        needed: list[Allocation] = []
+        for item in reversed(chosen):
+            amount = {n: v for n, v in item.resource_per_alloc.items() if n in wanted}
+            if not self._goes_already(item) and fits_room(spare, amount):
+                subtract_into(spare, amount)
+            else:
+                needed.append(item)
+        return needed[::-1]
+
+    def _goes_already(self, item: Allocation) -> bool:
+        return item.allocation_key in self._application.released
+
+    def _releases(self, chosen: Sequence[Allocation]) -> int:
+        return sum(not self._goes_already(item) for item in chosen)
+
+    def _over_quota(self, chosen: list[Allocation]) -> Refusal | None:
+        """Return whose limit has no room for what the placeholders do not cover, or None."""
+        rest = excess(self._wanted, total_of(item.resource_per_alloc for item in chosen))
+        short_user = first_shortage(self._application, rest)
+        if short_user is not None:
+            return Refusal(Reason.USER_QUOTA, f"Not enough user quota: {short_user[1]}")
+        short = self._application.queue.first_without_room(rest)
+        if short is not None:
+            return Refusal(Reason.QUEUE_QUOTA, f"Not enough queue quota: {short[1]}")
+        return None

@@ -1,0 +1,222 @@
+"""The cycle: reserved asks first, then replacements, then the rest, until nothing more fits.
+
+Order (contract sections 6.1 to 6.8): down the queues by priority and fair share, in the leaf by
+its application order, in the application by priority and age, onto the first node in node order.
+An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
+when whatever refused it has changed. So a cycle costs what it places and what it newly refuses.
+
+Limit: MAX_DECISIONS a cycle, and as many more as a gang has that is placed as a whole. At the limit
+the cycle asks for another one, so that other messages are heard in between.
+"""
+
+from services.core.scheduler.actions import (
+    backoff,
+    gang,
+    patience,
+    replacement,
+    required_nodes,
+    reservations,
+)
+from services.core.scheduler.actions.reservations import Reservation
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.policies import preemption
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import allocation_log, events, outstanding
+from shared.model.reasons import Reason, Refusal
+from shared.model.states import ApplicationEvent, ApplicationState
+
+MAX_DECISIONS = 4_000
+
+
+def run(partition: Partition) -> int:
+    """Place what can be placed; return the number of decisions."""
+    decisions = 0
+    if partition.root.max_resource is None:
+        return 0
+    while decisions < MAX_DECISIONS:
+        if partition.reserved_to_try:
+            decisions += _try_reserved(partition, next(iter(partition.reserved_to_try)))
+        elif partition.replaceable:
+            decisions += replacement.replace_placeholders(partition, MAX_DECISIONS - decisions)
+        else:
+            leaf = _next_leaf(partition.root)
+            if leaf is not None:
+                decisions += _place_from(partition, leaf)
+            elif partition.shapes_to_reserve:
+                reservations.reserve_for_the_old(partition)
+            else:
+                outstanding.tell(partition)
+                return decisions
+    partition.outbox.want_cycle()
+    return decisions
+
+
+def _next_leaf(root: Queue) -> Queue | None:
+    """Walk down the active queues, the first in order at every level."""
+    queue = root
+    while not queue.is_leaf:
+        child = queue.next_child()
+        if child is None:
+            return None
+        queue = child
+    return queue
+
+
+def _place_from(partition: Partition, leaf: Queue) -> int:
+    """Place the first ask of a leaf; return 1 when it was placed."""
+    entry = leaf.first_group()
+    if entry is None:
+        leaf.deactivate()
+        return 0
+    group = entry[1]
+    application = group.application
+    waiting = application.pending_placeholders
+    if not _may_start(partition, application):
+        return waiting - application.pending_placeholders  # of a gang that was placed as a whole
+    ask = group.head()
+    if ask is None:
+        group.bucket.withdraw(group)
+        return 0
+    short = _no_headroom(partition, application, ask)
+    if short is not None:
+        _block(partition, group, ask, *short)
+        return 0
+    if ask.told:
+        events.has_headroom(partition, application, ask)
+    node = _node_for(partition, group, ask)
+    if node is None:
+        return 0
+    _allocate(partition, application, ask, node)
+    return 1
+
+
+def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, gate: Gate) -> None:
+    """Set a bucket aside for which a queue or a user has no headroom."""
+    leaf = group.bucket.leaf
+    leaf.block(group.bucket, refusal, gate, partition.now_ns)
+    if gate is partition.root.gate:
+        partition.unplaced[group.bucket] = None
+    if refusal.reason is Reason.QUEUE_QUOTA:
+        preemption.look_later(partition, group.application, ask)
+    partition.outbox.touch_queue(leaf)
+
+
+def _may_start(partition: Partition, application: Application) -> bool:
+    """Return whether an application's asks may be placed; one that may not start is set aside.
+
+    One that is admitted here, or need not wait behind a gang any more, has had its asks entered,
+    each in its bucket: they come from there.
+    """
+    is_behind = application.parked_refusal is not None
+    is_to_admit = application.awaits_admission
+    kept_out = gang.kept_out(partition, application)
+    reason = kept_out[0].reason if kept_out is not None else None
+    if reason is not Reason.GANG_PATIENCE:
+        events.runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
+    if kept_out is not None:
+        _park(partition, application, *kept_out)
+    elif is_behind:
+        application.unpark()
+        partition.outbox.touch(application)
+    return kept_out is None and not is_behind and not is_to_admit
+
+
+def _park(
+    partition: Partition, application: Application, refusal: Refusal, gate: Gate | None
+) -> None:
+    """Set an application aside that may not start yet."""
+    if refusal.reason is Reason.GANG_PATIENCE:
+        leaf = application.queue
+        leaf.open_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
+        if application.is_parked_for(Reason.GANG_PATIENCE):
+            return
+        for held in [held for held in application.reservations.values() if held.is_ordinary]:
+            reservations.unreserve(partition, held)  # a node is kept for who may start
+    application.park(refusal, partition.now_ns, gate)
+    patience.watch(partition, application)
+    preemption.look_later_for_gang(partition, application)
+    partition.outbox.touch(application)
+
+
+def _no_headroom(
+    partition: Partition, application: Application, ask: Ask
+) -> tuple[Refusal, Gate] | None:
+    """Return what user, group or queue say to an ask, and at whose gate it then waits."""
+    amount = ask.shape.resource
+    short_user = first_shortage(application, amount)
+    if short_user is not None:
+        tracker, sentence = short_user
+        available = tracker.headroom(application.queue)
+        events.no_headroom(partition, application, ask, events.BY_USER, available)
+        text = allocation_log.USER_QUOTA
+        allocation_log.note(partition, application, ask, text)
+        return Refusal(Reason.USER_QUOTA, f"{text}: {sentence}"), tracker.gate
+    short = application.queue.first_without_room(amount, heed_kept=not ask.has_kept_room)
+    if short is not None:
+        queue, sentence = short
+        available = application.queue.headroom()
+        events.no_headroom(partition, application, ask, events.BY_QUEUE, available)
+        text = allocation_log.QUEUE_QUOTA
+        allocation_log.note(partition, application, ask, text)
+        return Refusal(Reason.QUEUE_QUOTA, f"{text}: {sentence}"), queue.gate
+    return None
+
+
+def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
+    """Return the node for a group's head, or set the group's bucket aside."""
+    bucket, application = group.bucket, group.application
+    if ask.shape.constraints.required_node:
+        found = required_nodes.node_for(partition, application, ask)
+        if isinstance(found, Node):
+            return found
+        partition.refuse_by_nodes(bucket, found)
+        return None
+    node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
+    if node is None:
+        partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
+        preemption.look_later(partition, application, ask)
+        backoff.heed(partition, bucket)
+    return node
+
+
+def _allocate(partition: Partition, application: Application, ask: Ask, node: Node) -> None:
+    """Place an ask, and follow up on what that means for its application."""
+    allocation = partition.allocate(application, ask, node)
+    if ask.request.placeholder:
+        gang.placeholder_allocated(partition, application)
+    elif application.state is not ApplicationState.RUNNING:
+        partition.fire(application, ApplicationEvent.RUN)
+    partition.arm_execution(application, allocation)
+
+
+def _try_reserved(partition: Partition, reservation: Reservation) -> int:
+    """Try a reserved ask on its node, then on any other; return 1 when it was placed."""
+    del partition.reserved_to_try[reservation]
+    application, ask = reservation.application, reservation.ask
+    group = application.group_of[ask.key]
+    if not application.may_schedule or application.hold(group) is not None:
+        return 0
+    behind = patience.refusal(partition, application)
+    if behind is not None:
+        _park(partition, application, behind, None)
+        return 0
+    if not reservations.has_room(partition, reservation):
+        return 0
+    node = reservation.node if _is_its_turn(partition, reservation) else None
+    if node is None and not reservation.is_required:
+        node = partition.nodes.best(ask.shape)
+    if node is None:
+        required_nodes.make_room(partition, reservation)
+        return 0
+    _allocate(partition, application, ask, node)
+    return 1
+
+
+def _is_its_turn(partition: Partition, reservation: Reservation) -> bool:
+    first = next(iter(reservation.node.reservations.values()))
+    return first is reservation and partition.nodes.takes(reservation.node, reservation.ask.shape)

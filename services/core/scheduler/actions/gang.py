@@ -1,0 +1,356 @@
+"""Gangs: admission as a whole, and what a timeout does.
+
+Rule 1: a gang's placeholders start only when the whole gang fits what the maxima that are set, of
+        its queue and those above, and the limits of its user and group leave, less what other
+        admitted gangs have yet to allocate. So two gangs never hold a part each of a queue's room
+        and wait for the other; the older is asked first. The size of the cluster is no quota:
+        placeholders start as nodes allow. With ``gangAdmission: cluster`` every member must have
+        a place on the nodes as well (``gang_places.py``).
+Rule 2: real asks wait while placeholder asks of their application are pending; before the first
+        of these as well if a gang was announced, for the placeholder timeout at most. A gang that
+        is given up holds nobody.
+How they take their placeholders' places is in ``replacement.py``.
+Source: contract section 3.3; cases G-01 to G-28.
+"""
+
+from services.core.scheduler.actions import gang_places, patience
+from services.core.scheduler.actions.gang_places import NoPlaces
+from services.core.scheduler.lifecycle.lifecycle import after_placeholders_changed, drop_ask, end
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.users import first_full, first_shortage
+from services.core.scheduler.statement.partition import Partition, timer_name
+from services.core.scheduler.telling import outstanding
+from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
+from shared.messages.protocol import TimerKind
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import Resource, fits_room, go_map, is_zero
+from shared.model.states import ApplicationEvent, ApplicationState
+
+RESERVATION_TIMEOUT = "ResourceReservationTimeout"
+EXECUTION_TIMEOUT = "ExecutionTimeout"
+
+
+# --- admission ----------------------------------------------------------------------------------
+
+
+def kept_out(partition: Partition, application: Application) -> tuple[Refusal, Gate | None] | None:
+    """Return why an application may not start yet, and whose gate it waits at, or None."""
+    behind = patience.refusal(partition, application)
+    if behind is not None:
+        return behind, None
+    if application.state is ApplicationState.ACCEPTED:
+        over = _over_applications(partition, application)
+        if over is not None:
+            return over
+    if not application.awaits_admission:
+        return None
+    return _kept_as_a_whole(partition, application)
+
+
+def _kept_as_a_whole(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate | None] | None:
+    """Admit a gang that waits, or return what has no room for the whole of it."""
+    if application.starts_placed and not application.needs_places:
+        application.admit()  # it has run, or is over: its placeholders are asks like any other
+        return None
+    gang = application.outstanding()
+    short_user = first_shortage(application, gang, heed_promises=True)
+    if short_user is not None:
+        tracker, sentence = short_user
+        return Refusal(
+            Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"
+        ), tracker.gate
+    short = application.queue.first_without_quota(gang)
+    if short is not None:
+        queue, sentence = short
+        return Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"), queue.gate
+    if application.needs_places:
+        return _place_whole(partition, application)
+    application.admit()
+    return None
+
+
+def _over_applications(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate] | None:
+    """Return which limit on running applications keeps one from starting, or None."""
+    queue = application.queue
+    if application.id not in queue.allocating_accepted:
+        full = queue.first_over_applications(application.id)
+        if full is not None:
+            running = full.running_apps + len(full.allocating_accepted)
+            sentence = (
+                f"queue {full.path} runs {running} of at most {full.max_applications} applications"
+            )
+            return Refusal(Reason.MAX_APPLICATIONS, sentence), full.gate
+    over = first_full(application)
+    if over is not None:
+        return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
+    if partition.settings.filters_state_aware and queue.settings.state_aware:
+        return _another_starting(application)
+    return None
+
+
+def _another_starting(application: Application) -> tuple[Refusal, Gate] | None:
+    """Let one new application start at a time (stateaware as filtered fifo).
+
+    The first to be considered is the starter until it runs; one that comes before it in the
+    queue's order takes over as long as the starter holds nothing.
+    """
+    queue = application.queue
+    starter = queue.starter
+    if starter is None or starter.state is not ApplicationState.ACCEPTED or starter is application:
+        queue.starter = application
+        return None
+    if not starter.allocations and application.order < starter.order:
+        queue.starter = application
+        return None
+    sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
+    return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
+
+
+# --- places on the nodes ------------------------------------------------------------------------
+
+
+def _place_whole(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate | None] | None:
+    """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
+    wanted, announced = gang_places.amount(application), application.outstanding()
+    if not fits_room(wanted, announced):
+        sentence = f"placeholders for {go_map(wanted)} of {go_map(announced)} have been asked for"
+        _await_places(partition, application, {})
+        return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, sentence), None
+    gate: Gate | None = None
+    backfill = partition.settings.backfill
+    found: list[tuple[Ask, Node]] | NoPlaces | None
+    found = gang_places.bound(partition.nodes, application, backfill=backfill)
+    if found is None:
+        over = _over_headroom(application, wanted)
+        if over is not None and over[0].reason is Reason.GANG_HEADROOM:
+            return over
+        if over is not None:
+            found, gate = NoPlaces(over[0], {}), over[1]
+        else:
+            found = gang_places.find(partition.nodes, application, backfill=backfill)
+    if isinstance(found, NoPlaces):
+        _await_places(partition, application, found.lacking)
+        for group in gang_places.members(application):
+            head = group.head()
+            if head is not None:
+                outstanding.tell_group(partition, group, head, found.refusal, len(group.asks))
+        return found.refusal, gate
+    _allocate_whole(partition, application, found)
+    return None
+
+
+def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
+    """Return which limit on the path has no room for all placeholders, the cluster's last.
+
+    They may be more than was announced, and the root's max counts what is kept for others.
+    """
+    short_user = first_shortage(application, wanted)
+    if short_user is not None:
+        tracker, sentence = short_user
+        text = f"the whole gang does not fit: {sentence}"
+        return Refusal(Reason.GANG_HEADROOM, text), tracker.gate
+    short = application.queue.first_without_room(wanted)
+    if short is None:
+        return None
+    queue, sentence = short
+    is_root = queue.parent is None
+    reason = Reason.GANG_PLACES if is_root else Reason.GANG_HEADROOM
+    text = "the whole gang has no place" if is_root else "the whole gang does not fit"
+    return Refusal(reason, f"{text}: {sentence}"), queue.gate
+
+
+def _await_places(
+    partition: Partition, application: Application, lacking: dict[Shape, int]
+) -> None:
+    """Let a gang wait until the nodes have room for more; its placeholder timeout runs meanwhile.
+
+    After a restart it runs from where it ran before, if the resource manager says it.
+    """
+    partition.waiting_gangs.add(application, lacking)
+    if application.reservation_start_ns and (
+        timer_name(application, TimerKind.PLACEHOLDER) in application.timers
+    ):
+        return
+    start_ns = application.reservation_start_ns or partition.now_ns
+    application.reservation_start_ns = start_ns
+    partition.arm_placeholder_timer(application, start_ns)
+
+
+def _allocate_whole(
+    partition: Partition, application: Application, places: list[tuple[Ask, Node]]
+) -> None:
+    """Count every placeholder in where it has its place; the nodes' ledgers have it already.
+
+    The time that the gang waited without a place is over: the placeholders are held from now on.
+    """
+    if is_zero(application.allocated_placeholder):
+        application.reservation_start_ns = 0
+    application.admit()
+    for ask, node in places:
+        allocation = partition.allocate(application, ask, node)
+        partition.arm_execution(application, allocation)
+    placeholder_allocated(partition, application)
+    if application.state is ApplicationState.ACCEPTED and not application.outstanding():
+        partition.fire(application, ApplicationEvent.RUN)
+    partition.heed_pods()
+
+
+# --- placeholders allocated ---------------------------------------------------------------------
+
+
+def placeholder_allocated(partition: Partition, application: Application) -> None:
+    """Follow up on a placeholder's allocation: the timer, the promise, the state."""
+    if application.state is ApplicationState.ACCEPTED:
+        for queue in application.queue.lineage():
+            queue.allocating_accepted[application.id] = None
+        start_reservation(partition, application)
+        if application.allocated_placeholder == application.request.placeholder_ask:
+            partition.fire(application, ApplicationEvent.RUN)
+    application.keep_promise()
+    if not application.pending_placeholders:
+        application.enter()
+    partition.replaceable[application] = None
+
+
+def start_reservation(partition: Partition, application: Application) -> None:
+    """Start the placeholder timeout at the first placeholder allocation, and only then."""
+    if application.reservation_start_ns:
+        return
+    application.reservation_start_ns = partition.now_ns
+    partition.arm_placeholder_timer(application, partition.now_ns)
+
+
+# --- real asks that come first ------------------------------------------------------------------
+
+
+def await_placeholders(partition: Partition, application: Application) -> None:
+    """Let real asks wait for the first placeholder's, for the placeholder timeout at most.
+
+    The time runs from the making of the first of them, or from the submission if that was later.
+    """
+    if not application.awaits_placeholders:
+        if application.task_groups and not application.reservation_start_ns:
+            partition.cancel_timer(application, TimerKind.PLACEHOLDER)
+        return
+    if timer_name(application, TimerKind.PLACEHOLDER) in application.timers:
+        return
+    since_ns = max(
+        min((ask.created_ns for ask in application.asks()), default=partition.now_ns),
+        application.request.submission_time_ns,
+    )
+    partition.arm_placeholder_timer(application, since_ns)
+
+
+def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
+    """Let an application go on without its gang, because the resource manager does so."""
+    application = partition.applications.get(given_up.application_id)
+    if application is None or not application.is_gang or application.is_gang_over:
+        return
+    application.is_gang_over = True
+    for ask in [ask for ask in application.asks() if ask.request.placeholder]:
+        drop_ask(partition, application, ask.key)
+    if is_zero(application.allocated_placeholder):
+        partition.cancel_timer(application, TimerKind.PLACEHOLDER)
+    application.keep_promise()
+    application.enter()
+    partition.replaceable[application] = None
+    partition.outbox.touch(application)
+
+
+# --- timeout ------------------------------------------------------------------------------------
+
+
+def placeholder_timeout(partition: Partition, application: Application) -> None:
+    """Do what the placeholder timeout does in the application's state (contract 3.3, step 8).
+
+    If no placeholder was ever asked for there is nothing to give up: real asks have waited enough.
+    """
+    is_reserving = application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED)
+    if application.awaits_placeholders:
+        application.is_placeholder_wait_over = True
+        application.enter()
+        partition.outbox.touch(application)
+    elif is_reserving and not application.is_gang_over:
+        _give_up(partition, application)
+    else:
+        release_placeholders(
+            partition, application, "releasing allocated placeholders on placeholder timeout"
+        )
+        drop_asks(partition, application, only_placeholders=True)
+
+
+def _give_up(partition: Partition, application: Application) -> None:
+    """Drop every ask and release every allocation: the gang could not be had in time."""
+    event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
+    _stop(
+        partition, application, event, RESERVATION_TIMEOUT, "releasing placeholders on app timeout"
+    )
+
+
+def execution_timeout(partition: Partition, application: Application) -> None:
+    """Fail an application that has run for as long as it may; one that is ending anyway is let."""
+    if application.state is ApplicationState.RUNNING:
+        _stop(partition, application, ApplicationEvent.FAIL, EXECUTION_TIMEOUT, "execution timeout")
+
+
+def _stop(
+    partition: Partition,
+    application: Application,
+    event: ApplicationEvent,
+    reason: str,
+    message: str,
+) -> None:
+    """Drop every ask and release every allocation of an application because its time is up."""
+    drop_asks(partition, application, only_placeholders=False)
+    for key in list(application.allocations):
+        if key not in application.released:
+            partition.release(application, key, TerminationType.TIMEOUT, message)
+    partition.fire(application, event, reason)
+    after_placeholders_changed(partition, application)
+
+
+def release_placeholders(partition: Partition, application: Application, message: str) -> None:
+    """Release every placeholder that is allocated and not being released."""
+    for counts in application.task_groups.values():
+        for key in list(counts.held):
+            partition.release(application, key, TerminationType.TIMEOUT, message)
+
+
+def drop_asks(partition: Partition, application: Application, *, only_placeholders: bool) -> None:
+    """Drop asks that wait, and tell the resource manager; placeholders count as timed out.
+
+    A real ask that was to take a placeholder's place waits as well, though it is in no sum.
+    """
+    asks = [ask for ask in application.asks() if ask.request.placeholder or not only_placeholders]
+    keys = [ask.key for ask in asks]
+    if not only_placeholders:
+        keys += application.replacing_ask
+    for key in keys:
+        drop_ask(partition, application, key, TerminationType.TIMEOUT)
+        partition.outbox.say(
+            "released_asks",
+            AllocationAskRelease(
+                application.id, key, TerminationType.TIMEOUT, message="placeholder timeout"
+            ),
+        )
+    if keys:
+        application.enter()
+
+
+def completing_timeout(partition: Partition, application: Application) -> None:
+    """Complete an application that has waited; leftover placeholders are released first."""
+    if application.state is not ApplicationState.COMPLETING:
+        return
+    release_placeholders(partition, application, "releasing placeholders on app complete")
+    if is_zero(application.allocated_placeholder):
+        partition.fire(application, ApplicationEvent.COMPLETE)
+        end(partition, application)

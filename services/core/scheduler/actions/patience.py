@@ -1,0 +1,110 @@
+"""Patience: a gang that has waited long for its queue is not passed by those behind it.
+
+Rule 1: a gang that the maxima of its queues have kept waiting for ``gangPatience`` since it was
+        submitted is overdue; with ``gangAdmission: cluster`` one that has no place on the nodes,
+        too. Until it starts, no application behind it in the order of its leaf starts there: no
+        gang is admitted, and no other gets its first allocation. Who has started goes on.
+Rule 2: only a gang that room in its queues would let start is waited for: not one that a limit of
+        its user, or of running applications, keeps, nor one larger than a max that was lowered, or
+        than the nodes could hold if they were empty.
+Rule 3: of several overdue gangs the first in the order is the one that is waited for. The others,
+        and whoever else is behind it, are in ``leaf.behind``, in order: they cost nothing until
+        that gang has started, has gone, or has another place in the order.
+Source: ADR 24. The submission is the resource manager's to say, so a restart changes nothing.
+
+Limit: the moments that are remembered are no more than MAX_SPARE and twice the live applications.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from services.core.scheduler.actions.gang_places import could_be_held
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.queue_settings import FAIR
+from services.core.scheduler.statement.partition import Partition
+from shared.model.duration import go_duration
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import fits_limit
+from shared.model.states import ApplicationState
+
+MAX_SPARE = 64
+
+
+def refusal(partition: Partition, application: Application) -> Refusal | None:
+    """Return why an application may not start before a gang that is ahead of it, or None."""
+    if not application.is_behind_overdue_gang:
+        return None
+    patience = go_duration(partition.settings.gang_patience_ns)
+    sentence = (
+        f"a gang ahead of it in queue {application.queue.path} has waited for longer than "
+        f"gangPatience {patience}: nobody behind that gang starts before it"
+    )
+    return Refusal(Reason.GANG_PATIENCE, sentence)
+
+
+def watch(partition: Partition, application: Application) -> None:
+    """See to it that a gang which was refused as a whole is not passed for too long."""
+    leaf = application.queue
+    if not _is_to_be_waited_for(partition, application):
+        leaf.wait_no_more_for(application)
+        return
+    due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
+    if due_ns <= partition.now_ns:
+        _become_overdue(application)
+    elif due_ns != application.patience_due_ns:
+        application.patience_due_ns = due_ns
+        _remember(partition, application, due_ns)
+
+
+def look(partition: Partition) -> None:
+    """Let nobody pass the gangs any more that are due by now and wait still.
+
+    To be called with every message: being overdue only forbids, so no timer is needed for it.
+    """
+    moments = partition.patience_moments
+    while moments and moments[0][0] <= partition.now_ns:
+        due_ns, _, application = heappop(moments)
+        if application.patience_due_ns == due_ns:
+            application.patience_due_ns = 0
+        if _is_live(partition, application) and application.waits_as_a_whole:
+            watch(partition, application)
+
+
+def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
+    """Return whether it is room that a gang lacks, in its queues or on nodes, and may be had."""
+    leaf = application.queue
+    if application.is_parked_for(Reason.GANG_PLACES) and not could_be_held(
+        partition.nodes, application
+    ):
+        return False
+    return (
+        application.waits_as_a_whole
+        and application.state is ApplicationState.ACCEPTED
+        and leaf.settings.sort_policy != FAIR
+        and fits_limit(leaf.configured_max(), application.outstanding())
+    )
+
+
+def _become_overdue(application: Application) -> None:
+    """Let a gang be waited for, unless one that is ahead of it already is."""
+    leaf = application.queue
+    waited_for = leaf.overdue_gang
+    if waited_for is application:
+        return
+    if application.is_behind_overdue_gang:
+        application.unpark()  # to wait behind that one
+        return
+    leaf.overdue_gang = application
+    if waited_for is not None:
+        waited_for.unpark()
+
+
+def _remember(partition: Partition, application: Application, due_ns: int) -> None:
+    moments = partition.patience_moments
+    if len(moments) > MAX_SPARE + 2 * len(partition.applications):
+        moments[:] = [moment for moment in moments if _is_live(partition, moment[2])]
+        heapify(moments)
+    heappush(moments, (due_ns, application.sequence, application))
+
+
+def _is_live(partition: Partition, application: Application) -> bool:
+    return partition.applications.get(application.id) is application

@@ -1,0 +1,188 @@
+"""Quota changes that are enforced: a queue whose max fell below its use gives back what is over.
+
+Rule 1: only where the partition says ``quotapreemptionenabled`` and the queue, a managed one, has a
+        ``quota.preemption.delay``; that long after its max was lowered below its use, the delay was
+        set, or a pod that exists or grew took it over its max. Lowering the max again does not
+        start the delay anew; another delay counts from the same start.
+Rule 2: given back is what is over the max, in the types that the max names, and never what the
+        queue, or one above it, is guaranteed. A parent's is divided among its children, in
+        proportion to what each has above its own guarantee, and so on down to the leaves.
+Rule 3: victims are those of a leaf with a type in common and no required node: ordinary ones before
+        those that opted out and originators, those with more of the types first, then lower
+        priorities, then those created in a later hour, then the smaller. One is taken only if all
+        taken together stay within what is to be given back.
+Rule 4: parents go before their children, which then give back what is left to give.
+Source: contract section 6.10; cases X-17, X-19, X-20.
+"""
+
+from fractions import Fraction
+
+from services.core.scheduler.actions.victims import evict, have_type_in_common, rank_of
+from services.core.scheduler.model.queues import Queue, depth_first
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events
+from shared.messages.interface import Allocation
+from shared.messages.protocol import TimerKind
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    fits_room,
+    total_of,
+    without_zeros,
+)
+from shared.model.units import seconds
+
+MESSAGE = "preempting allocations to enforce new max quota for queue: "
+HOUR_NS = seconds(60 * 60)
+Order = tuple[int, int, int, int, Fraction, int, str]
+
+
+def max_changed(partition: Partition, queue: Queue) -> None:
+    """Start, shift or stop the delay of a queue whose max, delay or use has changed."""
+    before = queue.quota_due_ns
+    delay_ns = queue.settings.quota_preemption_delay_ns
+    may_enforce = partition.quota_preemption_enabled and delay_ns and queue.is_managed
+    if not may_enforce or not preemptable(queue):
+        queue.quota_since_ns = queue.quota_due_ns = 0
+    else:
+        queue.quota_since_ns = queue.quota_since_ns or partition.now_ns
+        queue.quota_due_ns = queue.quota_since_ns + delay_ns
+    if queue.quota_due_ns != before:
+        _arm(partition)
+
+
+def use_changed(partition: Partition, queue: Queue) -> None:
+    """Start the delay of the queues on a path that a pod, existing or resized, takes over max."""
+    if partition.quota_preemption_enabled:
+        for level in queue.lineage():
+            if level.settings.quota_preemption_delay_ns:
+                max_changed(partition, level)
+
+
+def _arm(partition: Partition) -> None:
+    due = [queue.quota_due_ns for queue in partition.queues.values() if queue.quota_due_ns]
+    if due:
+        partition.arm_own_timer(TimerKind.QUOTA, max(min(due), partition.now_ns))
+
+
+def _used(queue: Queue, name: str) -> int:
+    return queue.allocated.get(name, 0) - queue.preempting.get(name, 0)
+
+
+def preemptable(queue: Queue) -> Resource:
+    """Return what a queue has to give back: over its max, and not guaranteed to it or above it."""
+    over = {name: _used(queue, name) - most for name, most in (queue.max_resource or {}).items()}
+    for level in queue.lineage():
+        for name, guaranteed in (level.guaranteed_resource or {}).items():
+            if name in over:
+                over[name] = min(over[name], _used(level, name) - guaranteed)
+    return {name: value for name, value in over.items() if value > 0}
+
+
+# --- division -------------------------------------------------------------------------------------
+
+
+def divided(queue: Queue, amount: ResourceView) -> dict[Queue, Resource]:
+    """Return what each leaf of a queue is to give back of an amount; a leaf gives all of it."""
+    if queue.is_leaf:
+        return {queue: dict(amount)}
+    shares: dict[Queue, Resource] = {child: {} for child in queue.children.values()}
+    for name, value in amount.items():
+        for child, part in _proportional(value, _above_guarantee(queue, name)).items():
+            shares[child][name] = part
+    found: dict[Queue, Resource] = {}
+    for child, share in shares.items():
+        if any(share.values()):
+            found |= divided(child, without_zeros(share))
+    return found
+
+
+def _above_guarantee(queue: Queue, name: str) -> dict[Queue, int]:
+    """Return what each child has of a type above its guarantee, and above those below it."""
+    return {child: _can_give(child, name) for child in queue.children.values()}
+
+
+def _can_give(queue: Queue, name: str) -> int:
+    above = _used(queue, name) - (queue.guaranteed_resource or {}).get(name, 0)
+    if not queue.is_leaf:
+        above = min(above, sum(_above_guarantee(queue, name).values()))
+    return max(0, above)
+
+
+def _proportional(amount: int, weights: dict[Queue, int]) -> dict[Queue, int]:
+    """Divide an amount in whole units, at most its weight to each; the largest rests round up."""
+    total = sum(weights.values())
+    amount = min(amount, total)
+    if amount <= 0:
+        return {}
+    shares = {queue: amount * weight // total for queue, weight in weights.items()}
+    left = amount - sum(shares.values())
+    rests = sorted(weights, key=lambda queue: (-(amount * weights[queue] % total), queue.path))
+    for queue in rests[:left]:
+        shares[queue] += 1
+    return shares
+
+
+# --- enforcement ----------------------------------------------------------------------------------
+
+
+def look(partition: Partition) -> None:
+    """Let the queues that are due give back; parents before their children."""
+    for queue in depth_first(partition.root):
+        if queue.quota_due_ns and queue.quota_due_ns <= partition.now_ns:
+            queue.quota_since_ns = queue.quota_due_ns = 0
+            wanted = preemptable(queue)
+            if wanted:
+                _give_back(partition, queue, wanted)
+    _arm(partition)
+
+
+def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
+    victims = [
+        victim for leaf, share in divided(queue, wanted).items() for victim in _victims(leaf, share)
+    ]
+    for victim in victims:
+        owner = partition.applications[victim.application_id]
+        text = f"Preempted by Quota change enforcement process in {queue.path}"
+        evict(partition, owner, victim.allocation_key, None, MESSAGE + queue.path, event=text)
+    claimed = total_of(victim.resource_per_alloc for victim in victims)
+    events.quota_enforced(partition, queue, wanted, claimed, len(victims))
+
+
+def _victims(leaf: Queue, wanted: Resource) -> list[Allocation]:
+    """Return the allocations of a leaf that together stay within what it is to give back."""
+    taken: Resource = {}
+    chosen: list[Allocation] = []
+    for allocation in sorted(_candidates(leaf, wanted), key=lambda item: _order(item, wanted)):
+        part = {n: v for n, v in allocation.resource_per_alloc.items() if n in wanted}
+        together = total_of((taken, part))
+        if fits_room(wanted, together):
+            taken = together
+            chosen.append(allocation)
+    return chosen
+
+
+def _candidates(leaf: Queue, wanted: Resource) -> list[Allocation]:
+    return [
+        allocation
+        for application in leaf.applications.values()
+        for key, allocation in application.allocations.items()
+        if key not in application.released
+        and not allocation.constraints.required_node
+        and have_type_in_common(allocation.resource_per_alloc, wanted)
+    ]
+
+
+def _order(allocation: Allocation, wanted: Resource) -> Order:
+    """Return what orders victims; their size is the largest share of what is wanted."""
+    parts = [allocation.resource_per_alloc.get(name, 0) for name in wanted]
+    size = max(Fraction(part, value) for part, value in zip(parts, wanted.values(), strict=True))
+    return (
+        rank_of(allocation),
+        -sum(part > 0 for part in parts),
+        allocation.priority,
+        -(allocation.create_time_ns // HOUR_NS),
+        size,
+        -allocation.create_time_ns,
+        allocation.allocation_key,
+    )

@@ -1,0 +1,340 @@
+"""Replacement: real pods take the places that their gang's placeholders hold.
+
+Rule 1: a placeholder is released once, for one real ask; node, queue and application change when
+        the resource manager has confirmed, in one step.
+Rule 2: a real ask that is larger than every placeholder of its group has as many go as cover it
+        (``covers.py``); it starts when the last of them has gone.
+Rule 3: the node is looked at again when the placeholder has gone. If it takes the real ask no
+        more another one does; if none, the ask waits again where it stood, and the resource
+        manager hears at once that no node takes it.
+Source: contract section 3.3, steps 6, 7 and 9; cases G-01 to G-08, N-10.
+"""
+
+from dataclasses import replace
+from itertools import chain
+
+from services.core.scheduler.actions import covers
+from services.core.scheduler.lifecycle.lifecycle import after_placeholders_changed, cancel_swap
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events, outstanding
+from shared.messages.conversions import allocation_of
+from shared.messages.interface import Allocation, TerminationType
+from shared.model.reasons import NODES_WOULD_HELP, Refusal
+from shared.model.resources import fits_room, is_zero
+from shared.model.states import ApplicationEvent, ApplicationState
+
+REPLACED = TerminationType.PLACEHOLDER_REPLACED
+
+
+def replace_placeholders(partition: Partition, limit: int) -> int:
+    """Start every replacement that can be started, at most ``limit``; return how many."""
+    started = 0
+    while partition.replaceable and started < limit:
+        application = next(iter(partition.replaceable))
+        del partition.replaceable[application]
+        started += _replace_in(partition, application, limit - started)
+    return started
+
+
+def _replace_in(partition: Partition, application: Application, limit: int) -> int:
+    if application.pending_placeholders or not application.may_schedule:
+        return 0
+    started = 0
+    groups = [g for g in application.groups.values() if not (g.placeholder or g.is_covered)]
+    for group in sorted(groups, key=_head_order):
+        counts = application.task_groups.get(group.task_group_name)
+        places = _Places(partition, application, group)
+        while counts is not None and (counts.held or counts.unclaimed):
+            ask = group.head()
+            if ask is None:
+                break
+            if started >= limit:
+                partition.replaceable[application] = None
+                return started
+            if not places.find(ask):
+                break
+            started += 1
+    return started
+
+
+def _head_order(group: AskGroup) -> tuple[int, int, int]:
+    head = group.head()
+    return head.order if head is not None else (0, 0, 0)
+
+
+class _Places:
+    """Finds the places that a group's asks take, one after another: they are all of one shape."""
+
+    def __init__(self, partition: Partition, application: Application, group: AskGroup) -> None:
+        self._partition = partition
+        self._application = application
+        self._group = group
+        self._search: covers.Search | None = None
+
+    def find(self, ask: Ask) -> bool:
+        """Start an ask's way to a placeholder's place, or return False where it finds none.
+
+        With no node for it the ask is unschedulable, which is what scales a cluster up.
+        """
+        partition, application, group = self._partition, self._application, self._group
+        group.unplaced = None
+        counts = application.task_groups[group.task_group_name]
+        fitting: Allocation | None = None
+        node: Node | None = None
+        if self._search is None:
+            fitting, node = _fitting(partition, application, counts, ask)
+        if fitting is None:
+            return self._cover(counts, ask)
+        node = node or partition.nodes.best(ask.shape)
+        if node is None:
+            refusal = partition.nodes.refusal(ask.shape)
+            _leave_unplaced(partition, application, group, ask, refusal)
+            return False
+        _start(partition, application, ask, fitting, node)
+        return True
+
+    def _cover(self, counts: TaskGroupCount, ask: Ask) -> bool:
+        """Let placeholders go that cover an ask together, as none is large enough."""
+        partition, application = self._partition, self._application
+        first = next(covers.candidates(application, counts), None)
+        if first is None:
+            return False
+        if self._search is None:
+            if any(_is_enough(item, ask) for item in covers.candidates(application, counts)):
+                return False  # one that goes already was large enough: it is the gang that ends
+            self._search = covers.Search(partition, application, counts, ask)
+        found = self._search.next()
+        if isinstance(found, Refusal):
+            events.not_matching(partition, application, ask, first)
+            _leave_unplaced(partition, application, self._group, ask, found)
+            return False
+        node, placeholders = found
+        events.not_matching(partition, application, ask, placeholders[0])
+        for placeholder in placeholders:
+            if placeholder.allocation_key not in application.released:
+                _cancel_incompatible(partition, application, placeholder)
+        covers.begin(partition, application, ask, node, placeholders)
+        self._search.renew(node, placeholders)
+        partition.outbox.touch(application)
+        return True
+
+
+def _fitting(
+    partition: Partition, application: Application, counts: TaskGroupCount, ask: Ask
+) -> tuple[Allocation | None, Node | None]:
+    """Return a placeholder that is large enough for an ask, and its node if it takes the ask.
+
+    The first whose node takes it, else the first; one that goes already and is for nobody comes
+    before those that would have to be released.
+    """
+    first: Allocation | None = None
+    for key in chain(counts.unclaimed, counts.held):
+        placeholder = application.allocations[key]
+        if application.released.get(key, REPLACED) != REPLACED or not _is_enough(placeholder, ask):
+            continue
+        node = partition.nodes.nodes.get(placeholder.node_id)
+        if node is not None and partition.nodes.would_take(node, ask.shape, (placeholder,)):
+            return placeholder, node
+        first = first or placeholder
+    return first, None
+
+
+def _is_enough(placeholder: Allocation, ask: Ask) -> bool:
+    return fits_room(placeholder.resource_per_alloc, ask.shape.resource)
+
+
+def _leave_unplaced(
+    partition: Partition, application: Application, group: AskGroup, ask: Ask, refusal: Refusal
+) -> None:
+    """Let a group wait; if nodes would help, as many are told as have a placeholder."""
+    group.unplaced = refusal
+    partition.unreplaceable[application] = None
+    held = len(application.task_groups[group.task_group_name].held)
+    if refusal.reason in NODES_WOULD_HELP:
+        outstanding.tell_group(partition, group, ask, refusal, held)
+    partition.outbox.touch(application)
+
+
+def _cancel_incompatible(
+    partition: Partition, application: Application, placeholder: Allocation
+) -> None:
+    partition.release(
+        application,
+        placeholder.allocation_key,
+        TerminationType.TIMEOUT,
+        "cancel placeholder: resource incompatible",
+    )
+
+
+def _start(
+    partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
+) -> None:
+    key = placeholder.allocation_key
+    partition.take_head(application, ask)
+    allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
+    swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
+    application.replacing[key] = swap
+    application.replacing_ask[ask.key] = key
+    if swap.is_placed:
+        _put(partition, swap.allocation, node)
+    if key not in application.released:
+        partition.release(application, key, REPLACED, f"replacing placeholder by {ask.key}")
+    application.counts_of(placeholder).unclaimed.pop(key)
+
+
+def _put(partition: Partition, allocation: Allocation, node: Node) -> None:
+    """Count a real allocation on a node that is not its placeholder's, before the swap."""
+    partition.nodes.place(node, allocation)
+    partition.outbox.nodes[node.node_id] = node
+
+
+# --- a placeholder has gone -----------------------------------------------------------------------
+
+
+def placeholder_gone(
+    partition: Partition, application: Application, key: str, why: TerminationType
+) -> None:
+    """Take a placeholder out that has ended: a real pod takes its place, or it is lost.
+
+    It counts as replaced if a real pod has its place, or was to have it and cannot; else as
+    timed out (contract section 3.3, step 9).
+    """
+    had_real = not is_zero(application.allocated)
+    placeholder = application.allocations[key]
+    swap = application.replacing.pop(key, None)
+    ready = covers.change(partition, application, key, None)
+    partition.remove(application, key)
+    real: Allocation | None = None
+    if swap is not None:
+        del application.replacing_ask[swap.ask.key]
+        real = _at_its_node(partition, swap)
+    elif why is REPLACED:
+        real = _adopted(partition, application, placeholder)
+    counts = application.counts_of(placeholder)
+    if real is not None or why is REPLACED:
+        counts.replaced += 1
+    else:
+        counts.timedout += 1
+    if real is not None:
+        _swap_in(partition, application, real, had_real=had_real)
+    else:
+        application.keep_promise()
+        partition.replaceable[application] = None
+    if swap is not None and real is None:
+        _wait_again(partition, application, swap.ask)
+    if ready is not None:
+        _start_covered(partition, application, ready)
+    if counts.is_used_up:
+        application.enter()
+    after_placeholders_changed(partition, application)
+
+
+def _swap_in(
+    partition: Partition, application: Application, real: Allocation, *, had_real: bool
+) -> None:
+    """Count a real allocation in whose placeholder has gone, as the resource manager confirmed."""
+    application.placeholder_used.add(real.allocation_key)
+    partition.count_in(application, real, partition.nodes.nodes[real.node_id])
+    partition.outbox.say("new_allocations", real)
+    partition.arm_execution(application, real)
+    if application.state is ApplicationState.COMPLETING or (
+        application.state is ApplicationState.ACCEPTED and had_real
+    ):
+        partition.fire(application, ApplicationEvent.RUN)
+
+
+def _start_covered(partition: Partition, application: Application, ask_key: str) -> None:
+    """Place a real ask whose placeholders have all gone; its node is looked at again."""
+    ask = application.group_of[ask_key].asks[ask_key]
+    cover = covers.end(partition, application, ask_key)
+    node = partition.nodes.nodes.get(cover.node.node_id)
+    if node is not cover.node or not partition.nodes.takes(node, ask.shape):
+        node = partition.nodes.best(ask.shape)
+    if node is None:
+        application.set_covered(ask, is_covered=False)
+        application.enter()
+        partition.replaceable[application] = None
+        _fail(partition, application, ask)
+        return
+    allocation = partition.allocate(application, ask, node)
+    if application.state is not ApplicationState.RUNNING:
+        partition.fire(application, ApplicationEvent.RUN)
+    partition.arm_execution(application, allocation)
+
+
+def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
+    """Return the real allocation where it may start now, or None when no node takes it any more.
+
+    The node that was chosen when the placeholder was released may have been drained, shrunk or
+    changed since, or have gone.
+    """
+    if swap.is_placed:
+        partition.free_node(swap.allocation)  # which must not stand in its own way
+    shape = partition.present_shape(swap.ask)
+    node = partition.nodes.nodes.get(swap.allocation.node_id)
+    if node is not None and partition.nodes.takes(node, shape):
+        return swap.allocation
+    node = partition.nodes.best(shape)
+    return None if node is None else replace(swap.allocation, node_id=node.node_id)
+
+
+def _adopted(
+    partition: Partition, application: Application, placeholder: Allocation
+) -> Allocation | None:
+    """Return a real allocation for a place that was given up before a restart, or None."""
+    for group in sorted(application.groups.values(), key=_head_order):
+        ask = group.head()
+        if (
+            ask is None
+            or group.placeholder
+            or group.is_covered
+            or group.task_group_name != placeholder.task_group_name
+            or not _is_enough(placeholder, ask)
+        ):
+            continue
+        node = partition.nodes.nodes.get(placeholder.node_id)
+        if node is None or not partition.nodes.takes(node, ask.shape):
+            node = partition.nodes.best(ask.shape)
+        if node is None:
+            _fail(partition, application, ask)
+            continue
+        partition.take_head(application, ask)
+        allocation = allocation_of(ask.request, node.node_id)
+        return replace(allocation, releases=(placeholder.allocation_key,))
+    return None
+
+
+def real_node_gone(partition: Partition, application: Application, ask_key: str) -> None:
+    """Find a real ask another node because the one where it was to start has gone."""
+    swap = application.replacing[application.replacing_ask[ask_key]]
+    node = partition.nodes.best(partition.present_shape(swap.ask))
+    if node is not None:
+        swap.allocation = replace(swap.allocation, node_id=node.node_id)
+        _put(partition, swap.allocation, node)
+        return
+    cancel_swap(partition, application, ask_key)
+    _wait_again(partition, application, swap.ask)
+
+
+def _wait_again(partition: Partition, application: Application, ask: Ask) -> None:
+    """Put a real ask back where it stood, and say at once that no node takes it."""
+    partition.add_ask(application, ask.request, ask.sequence)
+    if application.state is ApplicationState.COMPLETING:
+        partition.fire(application, ApplicationEvent.RUN)
+    application.enter()
+    partition.replaceable[application] = None
+    group = application.group_of[ask.key]
+    _fail(partition, application, group.asks[ask.key])
+
+
+def _fail(partition: Partition, application: Application, ask: Ask) -> None:
+    """Say that no node takes an ask, unless its application looks for another place itself."""
+    group = application.group_of[ask.key]
+    counts = application.task_groups[group.task_group_name]
+    if counts.held and application.may_schedule and not application.pending_placeholders:
+        return
+    outstanding.tell_group(partition, group, ask, partition.nodes.refusal(ask.shape), most=1)

@@ -1,0 +1,130 @@
+"""Asks that must have one certain node: the pods of DaemonSets.
+
+Rule 1: such an ask is placed on its node, cordoned or not, as soon as the room is there; ordinary
+        reservations of the node make way. Without the room it reserves the node at once.
+Rule 2: several may queue up at a node; they are served in the order in which they came, and none
+        overtakes.
+Rule 3: it may preempt on its node, once: allocations that are not of such asks themselves, of no
+        higher priority, that have a type in common; those that may be preempted first, originators
+        last, then by priority, the newest and the smaller first; as few as make the room. Neither
+        guarantees nor the partition's preemption switch speak here.
+Source: contract section 6.8; cases R-08 to R-11, G-17.
+"""
+
+from services.core.scheduler.actions import reservations
+from services.core.scheduler.actions.reservations import Reservation
+from services.core.scheduler.actions.victims import (
+    evict,
+    have_type_in_common,
+    rank_of,
+    room_to_come,
+)
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node, matches
+from services.core.scheduler.model.shapes import Ask, Bucket
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import allocation_log, events
+from services.core.scheduler.telling.allocation_log import note
+from shared.messages.interface import Allocation
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import add_into, fits_room, go_map
+from shared.model.units import seconds
+
+REASON = "preempting allocations to free up resources to run daemon set ask: "
+TELL_AGAIN_NS = seconds(15)
+
+
+def node_for(partition: Partition, application: Application, ask: Ask) -> Node | Refusal:
+    """Return the ask's node if it can have it now, else why not; it may then hold a reservation."""
+    name = ask.shape.constraints.required_node
+    node = partition.nodes.nodes.get(name)
+    if node is None:
+        return Refusal(Reason.REQUIRED_NODE, f"the required node {name} does not exist")
+    if not matches(ask.shape.constraints, node):
+        return Refusal(
+            Reason.CONSTRAINTS, f"the required node {name} does not match, or has a taint"
+        )
+    reservations.give_back(partition, node, only_ordinary=True)
+    others = [key for key in node.reservations if key != ask.key]
+    if not others and partition.nodes.takes(node, ask.shape):
+        return node
+    if not fits_room(node.capacity, ask.shape.resource):
+        return Refusal(
+            Reason.NODE_TOO_SMALL,
+            f"the required node {name} has {go_map(node.capacity)} when empty, "
+            f"requested {go_map(ask.shape.resource)}",
+        )
+    _reserve_all(partition, application.group_of[ask.key].bucket, node)
+    return Refusal(
+        Reason.REQUIRED_NODE,
+        f"the required node {name} has {go_map(node.available)} left, "
+        f"requested {go_map(ask.shape.resource)}; it is reserved",
+    )
+
+
+def _reserve_all(partition: Partition, bucket: Bucket, node: Node) -> None:
+    """Let every ask of a bucket queue up at the node that they all require."""
+    for group in sorted(bucket.groups, key=lambda group: group.application.order):
+        for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
+            if ask.key not in group.application.reservations:
+                held = reservations.reserve(
+                    partition, group.application, ask, node, is_required=True
+                )
+                held.retry()
+
+
+def make_room(partition: Partition, reservation: Reservation) -> None:
+    """Preempt on the node of a reservation, unless that was done, or would not help."""
+    node = reservation.node
+    if reservation.has_preempted or not reservation.is_required:
+        return
+    ask, application = reservation.ask, reservation.application
+    victims = _victims(partition, node, ask)
+    if not victims:
+        note(partition, application, ask, allocation_log.REQUIRED_NODE)
+        if partition.now_ns - reservation.told_ns >= TELL_AGAIN_NS:
+            reservation.told_ns = partition.now_ns
+            events.no_victim_on_required_node(partition, application, ask)
+        return
+    reservation.has_preempted = True
+    event = f"Preempted by {ask.key} from application {application.id} in {application.queue.path}"
+    for victim in victims:
+        owner = partition.applications[victim.application_id]
+        evict(partition, owner, victim.allocation_key, None, f"{REASON}{ask.key}", event=event)
+    partition.outbox.touch(application)
+
+
+def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
+    """Return the fewest allocations, in order, whose end makes the room; none if it cannot be."""
+    wanted = ask.shape.resource
+    room = room_to_come(partition, node)
+    chosen: list[Allocation] = []
+    for candidate in sorted(_candidates(partition, node, ask), key=_order):
+        if fits_room(room, wanted):
+            break
+        chosen.append(candidate)
+        add_into(room, candidate.resource_per_alloc)
+    return chosen if fits_room(room, wanted) else []
+
+
+def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
+    found: list[Allocation] = []
+    for held in node.allocations.values():
+        application = partition.applications.get(held.application_id)
+        if (
+            application is not None
+            and held.allocation_key in application.allocations
+            and held.allocation_key not in application.released
+            and not held.constraints.required_node
+            and held.priority <= ask.request.priority
+            and have_type_in_common(held.resource_per_alloc, ask.shape.resource)
+        ):
+            found.append(held)
+    return found
+
+
+def _order(victim: Allocation) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:
+    """Return what orders victims: the first go first."""
+    size = tuple(sorted(victim.resource_per_alloc.items()))
+    newest = -(victim.create_time_ns)
+    return (rank_of(victim), victim.priority, newest, size, victim.allocation_key)

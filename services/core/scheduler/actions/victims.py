@@ -1,0 +1,50 @@
+"""What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events
+from shared.messages.interface import Allocation, TerminationType
+from shared.model.resources import Resource, ResourceView, add_into
+
+
+def rank_of(allocation: Allocation) -> int:
+    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first."""
+    if allocation.originator:
+        return 2
+    return 0 if allocation.allow_preempt_self else 1
+
+
+def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
+    """Return whether two amounts have something of the same type."""
+    return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
+
+
+def room_to_come(partition: Partition, node: Node) -> Resource:
+    """Return what a node has left, and what is being released there and not for a real pod."""
+    room: Resource = dict(node.available)
+    for key, allocation in node.allocations.items():
+        owner = partition.applications.get(allocation.application_id)
+        if owner is not None and key in owner.released and key not in owner.covering:
+            add_into(room, allocation.resource_per_alloc)
+    return room
+
+
+def evict(
+    partition: Partition,
+    owner: Application,
+    key: str,
+    winner: Application | None,
+    reason: str,
+    *,
+    event: str = "",
+) -> None:
+    """Release a victim, tell it why, and watch whether it and the winner take turns.
+
+    ``reason`` goes with the release, and is the event where ``event`` does not say another.
+    ``winner`` is None where the room is for nobody.
+    """
+    partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
+    events.preempted(partition, owner, key, event or reason)
+    if winner is not None and partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
+        events.pair_held(partition, owner.id, winner.id)

@@ -1,0 +1,449 @@
+"""Pods that care about other pods: affinity, anti-affinity, topology spread and host ports.
+
+Rule 1: a selector that some ask uses is a term; for every term the pods that match it are counted
+        node by node, and a domain's count is the sum over its nodes. Counts follow every placement
+        and removal; a pod touches only the terms that match it. By domain they are worked out anew
+        when nodes or their labels change.
+Rule 2: anti-affinity holds both ways: a pod stays away from the domain of a running pod whose
+        anti-affinity it matches.
+Rule 3: a pod whose required affinity nobody matches may be the first, if it matches it itself.
+Rule 4: the skew of a spread constraint is a domain's count, with the new pod, less the smallest
+        count of an eligible domain, or 0 when there are fewer than ``min_domains``.
+Source: the Kubernetes documentation of inter-pod affinity and of topology spread constraints.
+
+Limits: MAX_TERMS terms are kept, and as many answers for shapes and for host ports; beyond it all
+are forgotten and those in use counted anew. An ask whose selectors would make more than
+MAX_LABEL_KEYS label keys is refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from services.core.scheduler.constraints.pod_counts import (
+    Amounts,
+    DomainCount,
+    Domains,
+    Mask,
+    PodCount,
+    SpreadCount,
+)
+from services.core.scheduler.constraints.pod_kinds import (
+    NAMESPACE_KEY,
+    KindTable,
+    PodKind,
+    Selection,
+    SelectionIndex,
+    selection_of,
+    selections_of,
+)
+from services.core.scheduler.ordering.pod_waiters import PodWaiters
+from shared.messages.constraints import Constraints, HostPort, PodTerm
+from shared.messages.interface import Allocation
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.shapes import Labels, Shape
+
+MAX_TERMS = 1_000
+MAX_LABEL_KEYS = 1_000
+NAMESPACE_TAG = "kubernetes.io/meta/namespace"
+LABEL_TAG = "kubernetes.io/label/"
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address
+
+
+class PodPlan:
+    """What decides where pods of one shape may go, looked up once: counts that follow the pods."""
+
+    __slots__ = ("apart", "crowds", "is_first", "kind", "near", "spreads", "version", "wishes")
+
+    def __init__(self, kind: PodKind, version: int) -> None:
+        self.kind = kind
+        self.version = version
+        self.apart: list[DomainCount] = []
+        self.near: list[tuple[PodCount, DomainCount]] = []
+        self.is_first = False  # it may start where none of those are, that it wants to be near
+        self.spreads: list[SpreadCount] = []
+        self.wishes: list[tuple[DomainCount, int]] = []
+        self.crowds: list[DomainCount] = []
+
+
+class PodIndex:
+    """The counts of every term, by the rows of the node table."""
+
+    def __init__(self) -> None:
+        self.label_keys: dict[str, None] = {}
+        self._rows: list[Node] = []
+        self._domains: dict[str, Domains] = {}
+        self._kinds = KindTable()
+        self._counts: dict[Selection, PodCount] = {}
+        self._terms = SelectionIndex()  # of the selections that are counted
+        self._owners: dict[Selection, dict[str, PodCount]] = {}  # who keeps matching pods away
+        self._owned = SelectionIndex()
+        self._ports: dict[tuple[int, str], dict[Node, dict[str, int]]] = {}
+        self._closed: dict[tuple[int, str], dict[str, Mask]] = {}  # by address, to who wants it
+        self._plans: dict[tuple[Constraints, Labels], PodPlan] = {}
+        self._version = 0  # of what plans are made from
+        self._is_stale = True  # no pod is counted: nobody has asked yet
+        self.waiting = PodWaiters()
+        self._are_domains_stale = False
+
+    # --- keeping the counts ---------------------------------------------------------------------
+
+    def watch(self, rows: "list[Node]") -> None:
+        """Follow the node table's rows; they, or their labels, have changed."""
+        self._rows = rows
+        self._are_domains_stale = True
+
+    def joined(self) -> None:
+        """Follow a node that was added in the row after the last."""
+        self._are_domains_stale = True
+
+    def count_node(self, node: "Node", change: int) -> None:
+        """Count a node's pods in (1) once it is in its row, or out (-1) before it leaves it."""
+        if not self._is_stale:
+            for allocation in (*node.allocations.values(), *node.foreign.values()):
+                self.count(node, allocation, change)
+
+    def learn(self, constraints: Constraints) -> tuple[str, ...]:
+        """Take in which labels an ask's constraints look at; return those that are new."""
+        if not constraints.asks_about_pods:
+            return ()
+        new = dict.fromkeys(key for key in _keys_of(constraints) if key not in self.label_keys)
+        if new and not self.label_keys:
+            self._is_stale = True  # so far no pod's namespace was looked at
+        if new and not self._is_stale:
+            self._tell_apart(tuple(new))
+        self.label_keys.update(new)
+        return tuple(new)
+
+    def _tell_apart(self, new: tuple[str, ...]) -> None:
+        """Move the pods that have one of some labels to the kinds that have them.
+
+        No term looks at these labels yet, so that no count changes.
+        """
+        moved = [
+            (node, self.labels_of(allocation.allocation_tags), allocation.allocation_tags)
+            for node in self._rows
+            for allocation in (*node.allocations.values(), *node.foreign.values())
+            if has_label(allocation.allocation_tags, new)
+        ]
+        self.label_keys.update(dict.fromkeys(new))
+        for node, labels, tags in moved:
+            self._count_kind(node, labels, -1)
+            self._count_kind(node, self.labels_of(tags), 1)
+
+    def is_too_many(self, constraints: Constraints) -> bool:
+        """Return whether an ask's constraints look at more labels than can be kept."""
+        if len(self.label_keys) < MAX_LABEL_KEYS // 2:
+            return False
+        return len({*self.label_keys, *_keys_of(constraints)}) > MAX_LABEL_KEYS
+
+    def labels_of(self, tags: Mapping[str, str]) -> "Labels":
+        """Return those of a pod's labels that any constraint looks at, with its namespace.
+
+        The tags of an ask or an allocation carry the pod's labels.
+        """
+        if not self.label_keys:
+            return ()
+        start = len(LABEL_TAG)
+        seen = [
+            (tag[start:], value)
+            for tag, value in tags.items()
+            if len(tag) > start and tag.startswith(LABEL_TAG) and tag[start:] in self.label_keys
+        ]
+        return tuple(sorted([(NAMESPACE_KEY, tags.get(NAMESPACE_TAG, "")), *seen]))
+
+    def placed(self, node: "Node", allocation: Allocation, change: int) -> bool:
+        """Count an allocation in (1) or out (-1), and note whom that may help.
+
+        Return whether anybody may look at it. Where pods are not counted yet, nobody was refused
+        because of one.
+        """
+        if not self._is_stale:
+            self.count(node, allocation, change)
+            if self.waiting:
+                labels = self.labels_of(allocation.allocation_tags)
+                self.waiting.note(PodKind(labels), allocation.constraints, is_gone=change < 0)
+        constraints = allocation.constraints
+        return bool(self.label_keys or constraints.host_ports or constraints.pod_anti_affinity)
+
+    def count(self, node: "Node", allocation: Allocation, change: int) -> None:
+        """Count an allocation in (1) or out (-1), for a thought: nobody is woken."""
+        if self._is_stale:
+            return
+        if self._are_domains_stale:
+            self._forget_domains()
+        constraints = allocation.constraints
+        for port in constraints.host_ports:
+            self._count_port(node, port, change)
+        labels = self.labels_of(allocation.allocation_tags)
+        for count in self._count_kind(node, labels, change).counts:
+            count.change(node, change)
+        for term in constraints.pod_anti_affinity:
+            self._count_owner(node, term, constraints.namespace, change)
+
+    def _count_kind(self, node: "Node", labels: "Labels", change: int) -> PodKind:
+        kind = self._kinds.kinds.get(labels)
+        if kind is None:
+            kind = self._kinds.add(labels)
+            kind.counts = [self._counts[selection] for selection in self._terms.matching(kind)]
+        left = kind.at.get(node, 0) + change
+        if left:
+            kind.at[node] = left
+        else:
+            del kind.at[node]
+            if not kind.at:
+                self._kinds.remove(labels)
+        return kind
+
+    def _count_owner(self, node: "Node", term: PodTerm, namespace: str, change: int) -> None:
+        selection = selection_of(term, namespace)
+        by_key = self._owners.get(selection)
+        if by_key is None:
+            by_key = self._owners[selection] = {}
+            self._owned.add(selection)
+        owner = by_key.get(term.topology_key)
+        if owner is None:
+            owner = by_key[term.topology_key] = PodCount()
+        owner.change(node, change)
+        if not owner.total:
+            del by_key[term.topology_key]
+        if not by_key:
+            del self._owners[selection]
+            self._owned.remove(selection)
+
+    def _count_port(self, node: "Node", port: HostPort, change: int) -> None:
+        place = (port.port, port.protocol)
+        nodes = self._ports.setdefault(place, {})
+        taken = nodes.setdefault(node, {})
+        taken[port.ip] = taken.get(port.ip, 0) + change
+        if not taken[port.ip]:
+            del taken[port.ip]
+        for address, closed in self._closed.get(place, {}).items():
+            closed[node.row] = _collides(address, taken)
+        if not taken:
+            del nodes[node]
+
+    def _need(self, selections: tuple[Selection, ...]) -> None:
+        """See that selections are counted, and counts are of the present nodes."""
+        if self._is_stale:
+            self._count_all()
+        if self._are_domains_stale:
+            self._forget_domains()
+        new = [item for item in dict.fromkeys(selections) if item not in self._counts]
+        if len(self._counts) + len(new) > MAX_TERMS:
+            self._forget_terms()
+            new = list(dict.fromkeys(selections))
+        for selection in new:
+            count = self._counts[selection] = PodCount()
+            self._terms.add(selection)
+            for kind in self._kinds.matching(selection):
+                kind.counts.append(count)
+                for node, pods in kind.at.items():
+                    count.add(node, pods)
+
+    def _count_all(self) -> None:
+        self._kinds.clear()
+        self._owners.clear()
+        self._owned.clear()
+        self._ports.clear()
+        self._counts.clear()
+        self._terms.clear()
+        self._forget_domains()
+        self._is_stale = False
+        for node in self._rows:
+            self.count_node(node, 1)
+
+    def _forget_terms(self) -> None:
+        self._counts.clear()
+        self._terms.clear()
+        for kind in self._kinds.kinds.values():
+            kind.counts.clear()
+        self._forget_plans()
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._version += 1
+
+    def _forget_domains(self) -> None:
+        self._are_domains_stale = False
+        self._domains.clear()
+        self._closed.clear()
+        self._forget_plans()
+        for count in self._counts.values():
+            count.forget_domains()
+        for owners in self._owners.values():
+            for owner in owners.values():
+                owner.forget_domains()
+
+    # --- what a shape may and would rather do ----------------------------------------------------
+
+    def mask(self, shape: "Shape", eligible: Mask, selected: Mask) -> Mask | None:
+        """Return the rows that pods leave open to a shape; None where no pod matters.
+
+        ``eligible`` are the rows that match in every other respect but room, ``selected`` those
+        that match but for taints.
+        """
+        constraints = shape.constraints
+        if not self.concern(shape):
+            return None
+        plan = self._plan(shape, eligible, selected)
+        result = np.ones(len(self._rows), dtype=np.bool_)
+        for apart in plan.apart:
+            np.greater(result, apart.taken(), out=result)
+        self._keep_away(plan.kind, result)
+        is_first = plan.is_first and not any(count.total for count, _ in plan.near)
+        for _, near in plan.near:
+            result &= near.has_key if is_first else near.taken()
+        for spread in plan.spreads:
+            result &= spread.open
+        for port in constraints.host_ports:
+            np.greater(result, self._closed_to(port), out=result)
+        return result
+
+    def concern(self, shape: "Shape") -> bool:
+        """Return whether any pod may matter to where a shape goes."""
+        return shape.constraints.asks_about_pods or self._may_be_kept_away(shape)
+
+    def _may_be_kept_away(self, shape: "Shape") -> bool:
+        return bool(shape.labels) and (self._is_stale or bool(self._owners))
+
+    def _keep_away(self, kind: PodKind, result: Mask) -> None:
+        for selection in self._owned.matching(kind):
+            for topology_key, owner in self._owners[selection].items():
+                taken = owner.by(topology_key, self._domain(topology_key)).taken()
+                np.greater(result, taken, out=result)
+
+    def _plan(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
+        if self._is_stale or self._are_domains_stale:
+            self._need(())
+        plan = shape.plan
+        if plan is not None and plan.version == self._version:
+            return plan
+        plan = self._plans.get((shape.constraints, shape.labels))
+        if plan is None:
+            if len(self._plans) >= MAX_TERMS:
+                self._forget_terms()
+            plan = self._plan_anew(shape, eligible, selected)
+            self._plans[shape.constraints, shape.labels] = plan
+        shape.plan = plan
+        return plan
+
+    def _plan_anew(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
+        constraints, namespace = shape.constraints, shape.constraints.namespace
+        self._need(tuple(selections_of(constraints)))
+        plan = PodPlan(PodKind(shape.labels), self._version)
+        for term in constraints.pod_anti_affinity:
+            plan.apart.append(self._count(term.topology_key, selection_of(term, namespace)))
+        wanted = [selection_of(term, namespace) for term in constraints.pod_affinity]
+        for term, selection in zip(constraints.pod_affinity, wanted, strict=True):
+            count = self._count(term.topology_key, selection)
+            plan.near.append((self._counts[selection], count))
+        plan.is_first = all(plan.kind.matches(selection) for selection in wanted)
+        self._plan_spread(plan, constraints, eligible, selected)
+        for terms, sign in ((constraints.preferred_pods, 1), (constraints.avoided_pods, -1)):
+            for term in terms:
+                count = self._count(term.topology_key, selection_of(term, namespace))
+                plan.wishes.append((count, sign * term.weight))
+        for item in constraints.spread:
+            if not item.hard:
+                selection = (item.selector, (namespace,))
+                plan.crowds.append(self._count(item.topology_key, selection))
+        return plan
+
+    def _plan_spread(
+        self, plan: PodPlan, constraints: Constraints, eligible: Mask, selected: Mask
+    ) -> None:
+        hard = [item for item in constraints.spread if item.hard]
+        has_keys = np.ones(len(self._rows), dtype=np.bool_)
+        for item in hard:
+            has_keys &= self._domain(item.topology_key).has_key
+        for item in hard:
+            counted = has_keys.copy()
+            if item.honor_affinity:
+                counted &= selected
+            if item.honor_taints:
+                counted &= eligible
+            selection = (item.selector, (constraints.namespace,))
+            pods = self._counts[selection]
+            spread = SpreadCount(
+                item,
+                self._domain(item.topology_key),
+                pods.at,
+                counted,
+                has_keys,
+                is_own=plan.kind.matches(selection),
+            )
+            plan.spreads.append(pods.keep(spread))
+
+    def _count(self, topology_key: str, selection: Selection) -> DomainCount:
+        return self._counts[selection].by(topology_key, self._domain(topology_key))
+
+    def _closed_to(self, wanted: HostPort) -> Mask:
+        """Return the rows on which somebody has a port at an address in common."""
+        place = (wanted.port, wanted.protocol)
+        found = self._closed.get(place, {}).get(wanted.ip)
+        if found is None:
+            if sum(map(len, self._closed.values())) >= MAX_TERMS:
+                self._closed.clear()
+            closed = self._closed.setdefault(place, {})
+            found = closed[wanted.ip] = np.zeros(len(self._rows), dtype=np.bool_)
+            for node, taken in self._ports.get(place, {}).items():
+                found[node.row] = _collides(wanted.ip, taken)
+        return found
+
+    def preference(
+        self, shape: "Shape", eligible: Mask, selected: Mask
+    ) -> list[tuple[Amounts, bool]]:
+        """Return what pods make of each row, as scores; True where a smaller one is better.
+
+        The rows are those of ``mask``.
+        """
+        constraints = shape.constraints
+        if not (constraints.spread or constraints.preferred_pods or constraints.avoided_pods):
+            return []
+        plan = self._plan(shape, eligible, selected)
+        found: list[tuple[Amounts, bool]] = []
+        if plan.wishes:
+            total = np.zeros(len(self._rows), dtype=np.int64)
+            for count, weight in plan.wishes:
+                total += weight * count.by_row()
+            found.append((total, False))
+        if plan.crowds:
+            crowd = np.zeros(len(self._rows), dtype=np.int64)
+            for count in plan.crowds:
+                crowd += count.by_row()
+            found.append((crowd, True))
+        return found
+
+    def _domain(self, topology_key: str) -> Domains:
+        found = self._domains.get(topology_key)
+        if found is None:
+            found = self._domains[topology_key] = Domains(topology_key, self._rows)
+        return found
+
+
+def has_label(tags: Mapping[str, str], keys: tuple[str, ...]) -> bool:
+    """Return whether a pod, by the tags that carry its labels, has one of some labels."""
+    return any(key and LABEL_TAG + key in tags for key in keys)
+
+
+def _collides(address: str, taken: Mapping[str, int]) -> bool:
+    return bool(taken) and (address in taken or ANY_ADDRESS in (address, *taken))
+
+
+def _keys_of(constraints: Constraints) -> Iterator[str]:
+    """Yield the label keys that an ask's constraints look at in other pods, the namespace's too."""
+    for terms in (
+        constraints.pod_affinity,
+        constraints.pod_anti_affinity,
+        constraints.preferred_pods,
+        constraints.avoided_pods,
+        constraints.spread,
+    ):
+        for term in terms:
+            if not term.selector:
+                yield NAMESPACE_KEY  # it matches every pod of its namespaces
+            yield from (requirement.key for requirement in term.selector)

@@ -1,0 +1,59 @@
+"""What queues may take: limits for everybody, quotas for what may not be preempted.
+
+Source: contract kai.md, 1.2 and 1.4.
+"""
+
+from services.core.scheduler.kai.session import (
+    UNLIMITED,
+    Amount,
+    Job,
+    Queue,
+    Session,
+    Task,
+    plus,
+    request_of,
+    within,
+)
+
+
+def may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
+    """Return whether nothing but room keeps a job from taking tasks."""
+    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
+
+
+def over_capacity(job: Job, request: Amount) -> str:
+    """Return why no queue on the path may take a request, or "": it may.
+
+    Only types that are asked for are looked at.
+    """
+    for queue in job.queue.lineage():
+        for at, value in enumerate(request):
+            if value <= 0:
+                continue
+            limit, quota = queue.limit[at], queue.quota[at]
+            if limit != UNLIMITED and queue.allocated[at] + value > limit:
+                return (
+                    f"OverLimit: queue {queue.name} has {queue.allocated[at]} of {limit}, "
+                    f"requested {value}"
+                )
+            fixed = queue.allocated_fixed[at]
+            if not job.preemptible and quota != UNLIMITED and fixed + value > quota:
+                return (
+                    f"NonPreemptibleOverQuota: queue {queue.name} has {fixed} of its quota "
+                    f"{quota} by jobs that may not be preempted, requested {value}"
+                )
+    return ""
+
+
+def over_fair_share(job: Job, request: Amount) -> bool:
+    """Return whether a leaf would be over its fair share with a request, in any type."""
+    return not within(plus(job.queue.allocated, request), job.queue.fair_share)
+
+
+def leveled(one: Queue, other: Queue) -> tuple[Queue, Queue]:
+    """Return the first ancestors, from the root down, in which two leaves differ."""
+    ones, others = list(one.lineage())[::-1], list(other.lineage())[::-1]
+    for left, right in zip(ones, others, strict=False):
+        if left is not right:
+            return left, right
+    return one, other

@@ -1,0 +1,130 @@
+"""Fair shares: every queue its quota, and what is left by weight, a resource and a level at a time.
+
+Rule 1: a queue first gets its quota, as far as it asks for it and its limit lets it; quotas are
+        not scaled down when they exceed what there is.
+Rule 2: what is left goes to the queues that ask for more, the highest priority first, in
+        proportion to their weights and in whole units, again as long as somebody needed less.
+Rule 3: units left over by rounding go one by one to the largest fractions, older queues first.
+Source: contract kai.md, 1.10; case tables kai_fairshare_cases.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from services.core.scheduler.kai.session import UNLIMITED, Queue, Session
+
+Exact = int | Fraction
+
+
+@dataclass(slots=True)
+class Claim:
+    """What a queue may claim of one resource. ``number`` is its age: the smaller the older.
+
+    Amounts are whole in a session; tables may have fractions of a unit, and stay exact.
+    """
+
+    number: int
+    priority: int
+    quota: Exact
+    limit: Exact
+    weight: Fraction
+    requested: Exact
+    share: Exact = 0
+    fraction: Fraction = Fraction(0)
+
+    @property
+    def most(self) -> Exact:
+        """Return the most that is of use to it."""
+        return self.requested if self.limit == UNLIMITED else min(self.limit, self.requested)
+
+    @property
+    def left(self) -> Exact:
+        """Return how much more it could use."""
+        return self.most - self.share
+
+
+def divide(total: Exact, claims: Sequence[Claim]) -> None:
+    """Divide a total; the shares stand in the claims afterwards."""
+    for claim in claims:
+        quota = total if claim.quota == UNLIMITED else claim.quota
+        claim.share = min(quota, claim.most)
+    rest = total - sum(claim.share for claim in claims)
+    if rest <= 0:
+        return
+    levels = [
+        [claim for claim in claims if claim.priority == priority]
+        for priority in sorted({claim.priority for claim in claims}, reverse=True)
+    ]
+    for level in levels:
+        rest = _by_weight(rest, level)
+    for level in levels:
+        rest = _left_over(rest, level)
+
+
+def _by_weight(rest: Exact, claims: list[Claim]) -> Exact:
+    """Give out in proportion to the weights, until nobody needed less than that."""
+    needs_less = True
+    while needs_less and rest > 0:
+        needs_less = False
+        wanting = [claim for claim in claims if claim.left > 0 and claim.weight > 0]
+        weights = sum((claim.weight for claim in wanting), Fraction(0))
+        amount = rest
+        for claim in wanting:
+            fair = amount * claim.weight / weights
+            claim.fraction = Fraction(0)
+            if claim.left <= fair:
+                needs_less = needs_less or claim.left < fair
+                given: Exact = claim.left
+            else:
+                given = fair.numerator // fair.denominator
+                claim.fraction = fair - given
+            claim.share += given
+            rest -= given
+    return rest
+
+
+def _left_over(rest: Exact, claims: list[Claim]) -> Exact:
+    """Give out what rounding has left, a unit each."""
+    wanting = [claim for claim in claims if claim.left > 0 and claim.weight > 0]
+    for claim in sorted(wanting, key=lambda claim: (-claim.fraction, claim.number)):
+        if rest <= 0:
+            break
+        given = min(1, rest, claim.left)
+        claim.share += given
+        rest -= given
+    return rest
+
+
+def set_fair_shares(session: Session) -> None:
+    """Work out what every queue asks for and its fair share, from the roots down."""
+    for queue in session.queues:
+        queue.requested = [0] * session.width
+    for job in session.jobs:
+        for task in job.tasks:
+            if task.status <= 3:  # noqa: PLR2004 - pending, or active
+                for queue in job.queue.lineage():
+                    for at, value in enumerate(task.request):
+                        queue.requested[at] += value
+    _divide_level(session.roots(), session.total, session.width)
+
+
+def _divide_level(queues: list[Queue], totals: Sequence[int], width: int) -> None:
+    for at in range(width):
+        claims = [
+            Claim(
+                queue.number,
+                queue.priority,
+                queue.quota[at],
+                queue.limit[at],
+                Fraction(str(queue.weight[at])),
+                queue.requested[at],
+            )
+            for queue in queues
+        ]
+        divide(totals[at], claims)
+        for queue, claim in zip(queues, claims, strict=True):
+            queue.fair_share[at] = int(claim.share)
+    for queue in queues:
+        if queue.children:
+            _divide_level(queue.children, queue.fair_share, width)

@@ -1,0 +1,222 @@
+"""Who goes first: queues by fairness, jobs by priority and age, victims the other way round.
+
+Source: contract kai.md, 1.9.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any
+
+from services.core.scheduler.kai.session import (
+    UNLIMITED,
+    Amount,
+    Job,
+    Queue,
+    Session,
+    Status,
+    Task,
+    is_active,
+    is_evictable,
+    minus,
+    plus,
+    request_of,
+    within,
+)
+
+QueueKey = tuple[Any, ...]
+JobKey = tuple[Any, ...]
+NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
+
+
+def tasks_to_allocate(job: Job, evicted: "frozenset[Task] | set[Task]" = frozenset()) -> list[Task]:
+    """Return the tasks that a job is to get next: what its minimum lacks, else one more.
+
+    ``evicted`` are tasks that a statement has evicted and that may come back.
+    """
+
+    def waits(task: Task) -> bool:
+        return task.status is Status.PENDING or task in evicted
+
+    lacking = job.group.lacking(is_active, waits)
+    if lacking is None:
+        return []
+    return lacking or job.group.one_more(is_active, waits)
+
+
+def is_ready(job: Job) -> bool:
+    """Return whether a job has enough tasks to start, and one that waits."""
+    return job.counts[Status.PENDING] > 0 and job.group.is_satisfied(_is_alive)
+
+
+def _is_alive(task: Task) -> bool:
+    return is_active(task) or task.status is Status.PENDING
+
+
+def dominant_share(session: Session, queue: Queue, allocated: Sequence[int]) -> Fraction:
+    """Return the largest share of what a queue may have that an amount would be."""
+    largest = Fraction(0)
+    for at, value in enumerate(allocated):
+        allocatable = queue.allocatable(at)
+        if allocatable == UNLIMITED:
+            allocatable = session.total[at]
+        if allocatable == 0:
+            share = Fraction(value * NOTHING_PROMISED)
+        else:
+            share = Fraction(value, allocatable)
+        largest = max(largest, share)
+    return largest
+
+
+def queue_key(
+    session: Session, queue: Queue, request: Amount, popped: "Amount | None" = None
+) -> QueueKey:
+    """Return what orders queues: the smaller is served first.
+
+    ``request`` is that of its next job, ``popped`` what victims of it have been taken already.
+    """
+    allocated: Sequence[int] = queue.allocated
+    if popped is not None:
+        allocated = minus(allocated, popped)
+    is_over = all(
+        share != UNLIMITED and value > share
+        for value, share in zip(allocated, queue.fair_share, strict=True)
+    )
+    with_job = plus(allocated, request)
+    allocatable = queue.all_allocatable
+    uses_unpromised = any(
+        value > 0 and share == 0 for value, share in zip(allocated, allocatable, strict=True)
+    )
+    return (
+        is_over,
+        not within(with_job, queue.quota),
+        -queue.priority,
+        uses_unpromised,
+        dominant_share(session, queue, with_job),
+        dominant_share(session, queue, allocated),
+        allocatable[::-1],
+        queue.number,
+    )
+
+
+class _QueueOrder:
+    """Jobs by leaf queue, the next of each on top; whose turn it is is the order's own affair."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tops: list[Queue] = session.roots()
+        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
+
+    def _next_of(self, queues: list[Queue]) -> Job | None:
+        """Return the next job of the queue whose turn it is, or None when there is none."""
+        jobs = [(queue, job) for queue in queues if (job := self._next_in(queue)) is not None]
+        if len(jobs) <= 1:
+            return jobs[0][1] if jobs else None
+        return self._choose(jobs)
+
+    def _next_in(self, queue: Queue) -> Job | None:
+        if queue.children:
+            return self._next_of(queue.children)
+        waiting = self._waiting.get(queue)
+        return waiting[0][1] if waiting else None
+
+    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+        raise NotImplementedError
+
+
+class JobOrder(_QueueOrder):
+    """Jobs that wait, taken one by one from the queue whose turn it is."""
+
+    def __init__(
+        self,
+        session: Session,
+        jobs: Iterable[Job],
+        tasks_of: Callable[[Job], list[Task]] = tasks_to_allocate,
+    ) -> None:
+        super().__init__(session)
+        self._tasks_of = tasks_of
+        for job in jobs:
+            self._waiting.setdefault(job.queue, []).append((self._key(job), job))
+        for waiting in self._waiting.values():
+            heapify(waiting)
+
+    def push(self, job: Job) -> None:
+        """Put a job back."""
+        heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
+
+    def _key(self, job: Job) -> JobKey:
+        first = [key(job) for key in self._session.plugins.job_order]
+        return (*first, *job.order)
+
+    def pop(self) -> Job | None:
+        """Take the next job, or None when there is none."""
+        best = self._next_of(self._tops)
+        if best is None:
+            return None
+        heappop(self._waiting[best.queue])
+        return best
+
+    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+        """Return the job of the queue that comes first with it."""
+
+        def key(item: tuple[Queue, Job]) -> QueueKey:
+            request = request_of(self._tasks_of(item[1]), self._session.width)
+            return queue_key(self._session, item[0], request)
+
+        return min(jobs, key=key)[1]
+
+
+Unit = tuple[Job, list[Task]]
+
+
+class VictimOrder(_QueueOrder):
+    """Victims, a unit at a time: the surplus task of an elastic job, else a whole job.
+
+    The order is the reverse of the one in which jobs are served; what was taken already counts as
+    gone.
+    """
+
+    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
+        super().__init__(session)
+        self._nothing = (0,) * session.width
+        self._left: dict[Job, dict[Task, None]] = {}
+        self._popped: dict[Queue, Amount] = {}
+        for job in jobs:
+            self._left[job] = dict.fromkeys(task for task in job.tasks if is_evictable(task))
+            self._waiting.setdefault(job.queue, []).append((self._key(job), job))
+        for waiting in self._waiting.values():
+            heapify(waiting)
+
+    def pop(self) -> Unit | None:
+        """Take the next unit, or None when there is none."""
+        job = self._next_of(self._tops)
+        if job is None:
+            return None
+        left = self._left[job]
+        tasks = job.group.surplus(left.__contains__) or list(left)
+        for task in tasks:
+            del left[task]
+        waiting = self._waiting[job.queue]
+        if left:
+            heapreplace(waiting, (self._key(job), job))
+        else:
+            heappop(waiting)
+        request = request_of(tasks, self._session.width)
+        for queue in job.queue.lineage():
+            self._popped[queue] = plus(self._popped.get(queue, self._nothing), request)
+        return job, tasks
+
+    def _key(self, job: Job) -> JobKey:
+        left = self._left[job].__contains__
+        is_satisfied = job.group.is_satisfied(left)
+        elasticity = bool(job.group.surplus(left)) if is_satisfied else -1
+        return (job.priority, -elasticity, -job.number)
+
+    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+        """Return the job of the queue that comes last with what was taken gone."""
+
+        def key(item: tuple[Queue, Job]) -> QueueKey:
+            popped = self._popped.get(item[0])
+            return queue_key(self._session, item[0], self._nothing, popped)
+
+        return max(jobs, key=key)[1]

@@ -1,0 +1,230 @@
+"""Who may take from whom: reclaim between queues, preempt inside one, consolidation by moving.
+
+Source: contract kai.md, 1.3 to 1.6.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from services.core.scheduler.kai.capacity import leveled, may_take, over_fair_share
+from services.core.scheduler.kai.ordering import Unit, is_ready, tasks_to_allocate
+from services.core.scheduler.kai.session import (
+    UNLIMITED,
+    Amount,
+    Job,
+    Queue,
+    Session,
+    Task,
+    is_active,
+    is_evictable,
+    minus,
+    plus,
+    request_of,
+    within,
+)
+from services.core.scheduler.kai.solver import Search
+
+
+def has_victims(job: Job) -> bool:
+    """Return whether a job has tasks that could be evicted."""
+    return job.active > job.kept
+
+
+def _called(job: Job) -> str:
+    """Return a job as victims are told of it."""
+    size = f", a gang of {job.min_available}," if job.min_available > 1 else ""
+    return f"application {job.name}{size} in {job.queue.name}"
+
+
+# --- consolidation --------------------------------------------------------------------------------
+
+
+def consolidation(job: Job, max_victims: int) -> Search:
+    """Return a search in which others only move: whoever is evicted has a new place."""
+    return Search(
+        is_victim=lambda other: other.preemptible and has_victims(other),
+        agrees=lambda left: not left,
+        action="consolidation",
+        reason=f"moved to another node so that {_called(job)} fits",
+        max_victims=max_victims,
+    )
+
+
+def may_consolidate(job: Job) -> bool:
+    """Return whether others may be moved for a job."""
+    return job.preemptible and is_ready(job) and job.waits_s <= 0
+
+
+# --- preempt --------------------------------------------------------------------------------------
+
+
+def preemption(job: Job) -> Search:
+    """Return the search of a job inside its own queue: victims of strictly lower priority."""
+
+    def is_victim(other: Job) -> bool:
+        return (
+            other.preemptible
+            and has_victims(other)
+            and other.queue is job.queue
+            and other.priority < job.priority
+            and _may_go(other, _min_runtime(other.queue, "preempt"))
+        )
+
+    return Search(
+        is_victim=is_victim,
+        agrees=lambda _: True,
+        action="preempt",
+        reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
+    )
+
+
+def may_preempt(session: Session, job: Job) -> bool:
+    """Return whether a job may look for victims in its own queue."""
+    return is_ready(job) and job.waits_s <= 0 and may_take(session, job, tasks_to_allocate(job))
+
+
+def _may_go(job: Job, min_runtime_s: int) -> bool:
+    return job.runtime_s >= min_runtime_s or bool(job.group.surplus(is_evictable))
+
+
+def _min_runtime(queue: Queue, kind: str) -> int:
+    for level in queue.lineage():
+        value: int | None = getattr(level, f"{kind}_min_runtime_s")
+        if value is not None:
+            return value
+    return 0
+
+
+# --- reclaim --------------------------------------------------------------------------------------
+
+
+class Reclaim:
+    """One job's reclaim, judged against the session as it was before anything was simulated."""
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self.session = session
+        self.job = job
+        self.tasks = tasks_to_allocate(job)
+        self.request = request_of(self.tasks, session.width)
+        self._allocated: dict[Queue, Amount] = {
+            queue: tuple(queue.allocated) for queue in session.queues
+        }
+
+    @property
+    def may(self) -> bool:
+        """Return whether the job may reclaim at all: its queue stays within its fair share."""
+        if not self.tasks or not is_ready(self.job) or self.job.waits_s > 0:
+            return False
+        if over_fair_share(self.job, self.request):
+            return False
+        if self.job.preemptible:
+            return True
+        return all(
+            within(plus(queue.allocated_fixed, self.request), queue.quota)
+            for queue in self.job.queue.lineage()
+        )
+
+    def search(self) -> Search:
+        """Return the search."""
+        reason = f"reclaimed for {_called(self.job)}, which is below its fair share"
+        return Search(self._is_victim, self._agrees, "reclaim", reason)
+
+    def _is_victim(self, other: Job) -> bool:
+        if not other.preemptible or not has_victims(other) or other.queue is self.job.queue:
+            return False
+        if not _may_go(other, self._runtime_needed(other)):
+            return False
+        mine, theirs = leveled(self.job.queue, other.queue)
+        allocated = self._allocated[theirs]
+        if within(plus(self._allocated[mine], self.request), mine.quota):
+            return not all(
+                theirs.quota[at] == UNLIMITED or allocated[at] < theirs.quota[at]
+                for at in range(self.session.width)
+                if self.request[at] > 0
+            )
+        return not within(allocated, theirs.all_allocatable)
+
+    def _runtime_needed(self, other: Job) -> int:
+        """Return how long a victim must have run: set nearest to where the two queues part."""
+        _, theirs = leveled(self.job.queue, other.queue)
+        return _min_runtime(theirs, "reclaim")
+
+    def _agrees(self, left: list[Unit]) -> bool:
+        """Return whether every victim that is left may be taken, and siblings stay fairer off."""
+        units = [piece for job, tasks in left for piece in _lumps(job, tasks)]
+        remaining = dict(self._allocated)
+        for victim, tasks in units:
+            mine, theirs = leveled(self.job.queue, victim.queue)
+            if not self._may_take_from(mine, theirs, remaining[theirs]):
+                return False
+            request = request_of(tasks, self.session.width)
+            for queue in victim.queue.lineage():
+                remaining[queue] = minus(remaining[queue], request)
+        return self._is_fair(remaining, {victim.queue for victim, _ in units}, units)
+
+    def _may_take_from(self, mine: Queue, theirs: Queue, remaining: Amount) -> bool:
+        if not within(remaining, theirs.all_allocatable):
+            return True
+        stays = within(plus(self._allocated[mine], self.request), mine.quota)
+        return stays and not within(remaining, theirs.quota)
+
+    def _is_fair(
+        self, remaining: dict[Queue, Amount], victims: set[Queue], units: list[Unit]
+    ) -> bool:
+        involved = self._involved(units)
+        affected = {queue for victim in victims for queue in victim.lineage()}
+        for level in self.job.queue.lineage():
+            siblings = level.parent.children if level.parent else self.session.roots()
+            taken = plus(remaining[level], self.request)
+            for sibling in siblings:
+                if sibling is level or sibling not in affected:
+                    continue
+                if any(
+                    self._is_less_fair(level, taken, sibling, remaining[sibling], at)
+                    for at in involved
+                ):
+                    return False
+        return True
+
+    def _involved(self, units: Sequence[Unit]) -> list[int]:
+        tasks = [*self.tasks, *(task for _, group in units for task in group)]
+        return [
+            at for at in range(self.session.width) if any(task.request[at] > 0 for task in tasks)
+        ]
+
+    def _is_less_fair(
+        self, mine: Queue, taken: Amount, sibling: Queue, left: Amount, at: int
+    ) -> bool:
+        """Return whether the one that takes would be over its share and as full as the other."""
+        own = _saturation(taken[at], mine.fair_share[at])
+        if own is not None and own <= 1:
+            return False
+        if sibling.fair_share[at] in (0, UNLIMITED):
+            return False
+        theirs = _saturation(left[at], sibling.fair_share[at])
+        if own is None:
+            return True
+        factor = Fraction(str(self.session.settings.saturation_multiplier))
+        return theirs is not None and own * factor >= theirs
+
+
+def _saturation(allocated: int, fair_share: int) -> Fraction | None:
+    """Return how full a share is; None is without measure."""
+    if fair_share == UNLIMITED:
+        return Fraction(0)
+    if fair_share == 0:
+        return None if allocated > 0 else Fraction(0)
+    return Fraction(allocated, fair_share)
+
+
+def _lumps(job: Job, tasks: list[Task]) -> list[Unit]:
+    """Return a victim's tasks as they are judged: surplus ones one by one, the core as a lump."""
+    if job.is_satisfied:
+        ordered = sorted(tasks, key=lambda task: task.order)
+        return [(job, [task]) for task in reversed(ordered)]
+    gone = dict.fromkeys(sorted(tasks, key=lambda task: task.order))
+    core = job.group.lacking(is_active, gone.__contains__)
+    if not core:  # it was below its minimum before: all of it is one lump
+        return [(job, list(gone))]
+    surplus = [task for task in gone if task not in core]
+    return [*((job, [task]) for task in reversed(surplus)), (job, core)]

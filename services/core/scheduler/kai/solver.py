@@ -1,0 +1,345 @@
+"""The search for victims: for a job that waits, the least disruption that lets it start.
+
+Victims are taken a unit at a time, those that are owed the least first. After each, cheap filters
+say whether the room could be enough; then a scenario is simulated on a statement: the victims are
+evicted, and they and the job are placed again in the order of fairness, waiting for room. What
+fits where it was stays. A scenario counts when the job has all it needs and the policy agrees;
+otherwise everything is taken back.
+
+A gang is solved step by step, for 1, 2, 4 of its tasks and so on; the victims of one step stay
+victims in the next. In each first scenarios of one node: the victims on a node of the latest one.
+Then those of several nodes: a growing number of the nodes that give back the least. Victims are all
+that have room or were promised some in this session. Source: contract kai.md, 1.1 and 1.7.
+Limit: MAX_SCENARIOS simulated for one job.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from services.core.scheduler.kai.capacity import may_take
+from services.core.scheduler.kai.ordering import (
+    JobOrder,
+    Unit,
+    VictimOrder,
+    is_ready,
+    tasks_to_allocate,
+)
+from services.core.scheduler.kai.placing import place_job
+from services.core.scheduler.kai.session import (
+    UNLIMITED,
+    Job,
+    Session,
+    Task,
+    is_evictable,
+    request_of,
+)
+from services.core.scheduler.kai.statement import Statement, is_out
+from services.core.scheduler.kai.sums import Sums, sum_of, summed, sums
+from shared.model.numbers import INT64_MAX
+
+MAX_SCENARIOS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What an action looks for: who may be a victim, and which outcome it agrees to.
+
+    ``reason`` is what a victim is told. ``max_victims`` bounds how many of them are accumulated
+    for one job; negative is no bound.
+    """
+
+    is_victim: Callable[[Job], bool]
+    agrees: Callable[[list[Unit]], bool]
+    action: str
+    reason: str
+    max_victims: int = UNLIMITED
+
+
+def solve(session: Session, job: Job, search: Search) -> Statement | None:
+    """Return a statement that lets a job start, or None; the session is as before then.
+
+    Room is looked for step by step: for one task, then for 2, 4, 8 and so on. The victims of a step
+    stay victims in the next, so that they go in their order, whatever node they are on.
+    """
+    tasks = tasks_to_allocate(job)
+    if not may_take(session, job, tasks):
+        return None
+    held = session.held_pairs
+    victims = [
+        other
+        for other in session.jobs
+        if other is not job
+        and not (held and frozenset((other.name, job.name)) in held)
+        and search.is_victim(other)
+        and session.plugins.may_take_from(search.action, other, job)
+    ]
+    if not victims:
+        return None
+    room = _Room(session, victims)
+    if not room.could_ever_fit(tasks):
+        return None
+    attempt = _Attempt(session, job, search, room, _Candidates(session, victims, search))
+    carried: list[Unit] = []
+    for size in _sizes(len(tasks)):
+        found = attempt.run(tasks[:size], carried)
+        if size == len(tasks):
+            return found[0] if found is not None else None
+        if found is None:
+            break
+        statement, units = found
+        carried = [unit for unit in units if any(map(statement.has_changed, unit[1]))]
+        statement.discard()
+    found = attempt.run(tasks, carried) if carried else None
+    return found[0] if found is not None else None
+
+
+def _sizes(wanted: int) -> Iterator[int]:
+    """Yield how many tasks are tried: 1, 2, 4, ... and all that are wanted."""
+    size = 1
+    while size < wanted:
+        yield size
+        size *= 2
+    yield wanted
+
+
+class _Attempt:
+    """One job's tries, with more and more tasks; what was simulated is not simulated again."""
+
+    def __init__(
+        self, session: Session, job: Job, search: Search, room: "_Room", candidates: "_Candidates"
+    ) -> None:
+        self._session = session
+        self._job = job
+        self._search = search
+        self._room = room
+        self._candidates = candidates
+        self._left = MAX_SCENARIOS
+
+    def run(self, tasks: list[Task], carried: list[Unit]) -> tuple[Statement, list[Unit]] | None:
+        """Return a statement in which tasks of the job have room, and its units; or None."""
+        seen: set[frozenset[Task]] = set()
+        for units in self._scenarios(tasks, carried):
+            evicted = frozenset(task for _, group in units for task in group)
+            if evicted in seen:
+                continue
+            seen.add(evicted)
+            self._left -= 1
+            if self._left < 0:
+                return None
+            statement = _simulate(self._session, self._job, tasks, units, self._search)
+            if statement is not None:
+                return statement, units
+        return None
+
+    def _scenarios(self, tasks: list[Task], carried: list[Unit]) -> Iterator[list[Unit]]:
+        freed = _Freed(self._session, tasks, carried)
+        if carried and freed.is_enough():
+            yield carried
+        if self._room.could_fit_on_one(freed):
+            for units in _of_one_node(freed, self._candidates.beside(carried)):
+                yield self._candidates.in_order([*carried, *units])
+        freed = _Freed(self._session, tasks, carried)
+        for units in _of_several_nodes(freed, self._candidates.beside(carried)):
+            yield self._candidates.in_order([*carried, *units])
+
+
+# --- scenarios ------------------------------------------------------------------------------------
+
+
+class _Candidates:
+    """The victims of a search in their order, found as far as anybody asks."""
+
+    def __init__(self, session: Session, victims: list[Job], search: Search) -> None:
+        self._order = VictimOrder(session, victims)
+        self._most = search.max_victims
+        self._units: list[Unit] = []
+        self._places: dict[Task, int] = {}
+
+    def beside(self, carried: list[Unit]) -> Iterator[list[Unit]]:
+        """Yield the victims taken so far beside some, the same list that grows, up to the most."""
+        known = {task for _, tasks in carried for task in tasks}
+        units: list[Unit] = []
+        at = 0
+        while len(units) + len(carried) != self._most and (unit := self._at(at)) is not None:
+            at += 1
+            if unit[1][0] not in known:
+                units.append(unit)
+                yield units
+
+    def in_order(self, units: list[Unit]) -> list[Unit]:
+        """Return units in the order in which they were found."""
+        return sorted(units, key=lambda unit: self._places[unit[1][0]])
+
+    def _at(self, at: int) -> Unit | None:
+        if at == len(self._units):
+            unit = self._order.pop()
+            if unit is None:
+                return None
+            self._places[unit[1][0]] = at
+            self._units.append(unit)
+        return self._units[at]
+
+
+class _Room:
+    """What there would be, node by node, if every victim went."""
+
+    def __init__(self, session: Session, victims: list[Job]) -> None:
+        self._free = session.idle + session.releasing
+        self._given = np.zeros_like(self._free)
+        tasks = [task for job in victims for task in job.tasks if is_evictable(task)]
+        rows = [task.node for task in tasks]
+        requests = np.array([task.request for task in tasks], dtype=np.int64)
+        np.add.at(self._given, rows, requests)
+
+    def could_ever_fit(self, tasks: list[Task]) -> bool:
+        """Return whether tasks would fit by their sum, and each of them on some node."""
+        room = self._free + self._given
+        if not np.all(summed(room) >= sums(request_of(tasks, room.shape[1]))):
+            return False
+        return all(
+            bool(np.any(np.all(room >= np.array(request), axis=1)))
+            for request in dict.fromkeys(task.request for task in tasks)
+        )
+
+    def could_fit_on_one(self, freed: "_Freed") -> bool:
+        """Return whether the victims of one node could be enough, beside those carried."""
+        lacking = np.clip(freed.demand - freed.free, -INT64_MAX, INT64_MAX).astype(np.int64)
+        return bool(np.any(np.all(self._given >= lacking, axis=1)))
+
+
+class _Freed:
+    """What victims so far would give back, node by node and in all, beside what is free already.
+
+    Those carried over from the step before count as gone.
+    """
+
+    def __init__(self, session: Session, tasks: list[Task], carried: list[Unit]) -> None:
+        self.width = session.width
+        self.room = session.idle + session.releasing
+        for _, group in carried:
+            for task in group:
+                self.room[task.node] += task.request
+        self.demand = sums(request_of(tasks, self.width))
+        self.smallest = np.array(tasks[-1].request, dtype=np.int64)
+        self.free = summed(self.room)
+        self.by_node: dict[int, Sums] = {}
+        self.total = sums([0] * self.width)
+
+    def add(self, unit: Unit) -> list[int]:
+        """Count a victim in; return the nodes that it is on."""
+        for task in unit[1]:
+            request = sums(task.request)
+            at = self.by_node.setdefault(task.node, sums([0] * self.width))
+            at += request
+            self.total += request
+        return sorted({task.node for task in unit[1]})
+
+    def is_enough(self) -> bool:
+        """Return whether all that is free then covers what is asked for."""
+        return bool((self.free + self.total >= self.demand).all())
+
+    def is_enough_on(self, nodes: list[int]) -> bool:
+        """Return whether what some of the nodes give back, with all that is free, covers it."""
+        freed = sum_of((self.by_node[node] for node in nodes), self.width)
+        return bool((self.free + freed >= self.demand).all())
+
+    def takes_one(self, node: int) -> bool:
+        """Return whether a node then has room for one of the tasks."""
+        return bool((self.room[node] + self.by_node[node] >= self.smallest).all())
+
+
+def _of_one_node(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Iterator[list[Unit]]:
+    """Yield, after every victim, those on each node that it is on."""
+    units_on: dict[int, list[Unit]] = {}
+    for units in accumulated:
+        latest = units[-1]
+        nodes = freed.add(latest)
+        for node in nodes:
+            units_on.setdefault(node, []).append(latest)
+        for node in nodes:
+            if freed.is_enough_on([node]) and freed.takes_one(node):
+                yield units_on[node]
+
+
+def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Iterator[list[Unit]]:
+    """Yield, after every victim, growing numbers of the nodes that victims are on."""
+    for units in accumulated:
+        freed.add(units[-1])
+        if not freed.is_enough():
+            continue
+        by_node = freed.by_node
+        nodes = sorted(by_node, key=lambda node: (tuple(by_node[node][::-1]), node))
+        count = 1
+        while count < len(nodes):
+            if freed.is_enough_on(nodes[:count]):
+                chosen = frozenset(nodes[:count])
+                yield [unit for unit in units if any(task.node in chosen for task in unit[1])]
+            count *= 2
+        yield units
+
+
+# --- simulation -----------------------------------------------------------------------------------
+
+
+def _simulate(
+    session: Session, job: Job, wanted: list[Task], units: list[Unit], search: Search
+) -> Statement | None:
+    """Evict, place again in order, and ask the policy; return the statement if it agrees."""
+    statement = Statement(session)
+    for _, tasks in units:
+        for task in tasks:
+            statement.evict(task, search.reason)
+    if _place_again(statement, job, wanted, units):
+        left = _still_evicted(units)
+        if search.agrees(left) and session.plugins.agree(search.action, job, left):
+            return statement
+    statement.discard()
+    return None
+
+
+def _place_again(statement: Statement, job: Job, wanted: list[Task], units: list[Unit]) -> bool:
+    """Place the job and the victims in the order of fairness; return whether the job got its room.
+
+    ``wanted`` are those of the job's tasks that are tried.
+
+    The order is that of all who wait, though only the job and the victims are tried: where another
+    job of the queue comes first, the queue is as hungry as that one makes it.
+    """
+    evicted = {task for _, tasks in units for task in tasks}
+
+    def tasks_of(candidate: Job) -> list[Task]:
+        if candidate is job:
+            return wanted
+        gone = {task for task in candidate.tasks if task in evicted and is_out(task)}
+        return tasks_to_allocate(candidate, gone)
+
+    to_try = dict.fromkeys([job, *(victim for victim, _ in units)])
+    jobs = statement.session.jobs
+    waiting = [other for other in jobs if other in to_try or is_ready(other)]
+    order = JobOrder(statement.session, waiting, tasks_of)
+    while to_try and (candidate := order.pop()) is not None:
+        if candidate not in to_try:
+            continue
+        del to_try[candidate]
+        tasks = tasks_of(candidate)
+        if candidate is not job:
+            tasks = [task for task in tasks if task in evicted]
+            if tasks and _wait_for_room(statement, candidate, tasks):
+                to_try[candidate] = None
+                order.push(candidate)
+        elif not may_take(statement.session, job, tasks) or not _wait_for_room(
+            statement, job, tasks
+        ):
+            return False
+    return True
+
+
+def _wait_for_room(statement: Statement, job: Job, tasks: list[Task]) -> bool:
+    return place_job(statement, job, tasks, only_pipeline=True)
+
+
+def _still_evicted(units: list[Unit]) -> list[Unit]:
+    left = [(victim, [task for task in tasks if is_out(task)]) for victim, tasks in units]
+    return [unit for unit in left if unit[1]]

@@ -1,0 +1,185 @@
+"""Allocations as the resource manager has them: those that exist, that change, that failed.
+
+Rule 1: an allocation that exists is counted in, whatever the limits say (recovery).
+Rule 2: the same key again with another resource is a pod that was resized in its place: every
+        ledger follows, whatever the limits say.
+Rule 3: one that could not be bound goes back to being an ask, at the place that it had in its
+        queue; no node, queue or user counts it any more, and nobody is made to end for it.
+"""
+
+from dataclasses import replace
+
+from services.core.scheduler.actions import covers, quota_preemption
+from services.core.scheduler.lifecycle import foreign
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.task_groups import with_group
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events
+from shared.messages.conversions import ask_of
+from shared.messages.interface import (
+    Allocation,
+    AllocationAsk,
+    AllocationRelease,
+    RejectedAllocation,
+    TerminationType,
+)
+from shared.messages.protocol import TimerKind
+from shared.model.numbers import INT32
+from shared.model.resources import ResourceView, add_into, is_negative, subtract_into, without_zeros
+from shared.model.states import ApplicationEvent, ApplicationState
+
+_GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
+
+
+def reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:
+    """Tell the resource manager why an ask or an allocation is refused."""
+    partition.outbox.say(
+        "rejected_allocations", RejectedAllocation(item.allocation_key, item.application_id, reason)
+    )
+
+
+def add_existing(partition: Partition, allocation: Allocation) -> None:
+    """Take in an allocation that exists already, or that has changed its size."""
+    allocation = with_group(allocation)
+    application = partition.applications.get(allocation.application_id)
+    node = partition.nodes.nodes.get(allocation.node_id)
+    is_foreign = foreign.is_foreign(allocation)
+    reason = (
+        foreign.refusal(partition, allocation)
+        if is_foreign
+        else _refusal(application, node, allocation)
+    )
+    if reason:
+        reject(partition, allocation, reason)
+    elif is_foreign:
+        foreign.add(partition, allocation)
+    elif application is not None and node is not None:
+        _count_existing(partition, application, allocation, node)
+
+
+def _refusal(application: Application | None, node: Node | None, allocation: Allocation) -> str:
+    if application is None:
+        return f"failed to find application {allocation.application_id}"
+    if node is None:
+        return f"failed to find node {allocation.node_id}"
+    if is_negative(allocation.resource_per_alloc):
+        return "allocation contains negative resources"
+    if allocation.priority not in INT32:
+        return f"a priority is a 32-bit whole number, found {allocation.priority}"
+    return ""
+
+
+def _count_existing(
+    partition: Partition, application: Application, allocation: Allocation, node: Node
+) -> None:
+    """Count an allocation in whatever the limits say; one that is being released stays so."""
+    key = allocation.allocation_key
+    if key in application.allocations:
+        _resize(partition, application, key, allocation.resource_per_alloc)
+        return
+    was_asked = partition.take_ask(application, key) is not None
+    partition.learn(allocation.constraints)
+    if allocation.placeholder and not was_asked:
+        application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
+    partition.count_in(application, allocation, node)
+    quota_preemption.use_changed(partition, application.queue)
+    if allocation.released:
+        application.mark_released(key, TerminationType.TIMEOUT)
+        partition.tell(application, allocation)
+    partition.arm_execution(application, allocation)
+    _recover_state(partition, application, allocation)
+
+
+# --- resized ------------------------------------------------------------------------------------
+
+
+def _resize(
+    partition: Partition, application: Application, key: str, resource: ResourceView
+) -> None:
+    """Bring every ledger to a pod's present size."""
+    allocation = application.allocations[key]
+    before = allocation.resource_per_alloc
+    if without_zeros(before) == without_zeros(resource):
+        return
+    queue = application.queue
+    allocation = application.allocations[key] = replace(allocation, resource_per_alloc=resource)
+    ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
+    subtract_into(ledger, before)
+    add_into(ledger, resource)
+    application.usage_changed()
+    covers.change(partition, application, key, resource)
+    node = partition.nodes.nodes.get(allocation.node_id)
+    if node is not None:
+        partition.nodes.free(node, key)
+        partition.nodes.place(node, allocation)
+        partition.node_improved(node)
+    queue.allocate(resource)
+    queue.release(before)
+    for tracker in application.trackers:
+        tracker.count_in(queue, application.id, resource)
+        tracker.count_out(queue, application.id, before, is_last=False)
+        partition.users.changed[tracker] = None
+    if application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER:
+        queue.change_preempting(before, resource)
+    quota_preemption.use_changed(partition, queue)
+    partition.heed_pods()
+    partition.tell(application, allocation)
+
+
+# --- not bound ----------------------------------------------------------------------------------
+
+
+def roll_back(partition: Partition, application: Application, request: AllocationRelease) -> None:
+    """Make an allocation that could not be bound an ask again, at the place that it had."""
+    key = request.allocation_key
+    sequence = application.positions.get(key, 0)
+    partition.cancel_timer(application, TimerKind.EXECUTION, key)
+    allocation = partition.remove(application, key)
+    if allocation is None:
+        return
+    events.not_bound(partition, application, key, request.message)
+    partition.add_ask(application, ask_of(allocation), sequence)
+    application.keep_promise()
+    application.enter()
+    partition.replaceable[application] = None
+
+
+# --- recovery -----------------------------------------------------------------------------------
+
+
+def _recover_state(partition: Partition, application: Application, allocation: Allocation) -> None:
+    """Bring an application to the state that an existing allocation shows it to be in."""
+    if application.state is ApplicationState.NEW:
+        partition.fire(application, ApplicationEvent.RUN)
+    if not allocation.placeholder:
+        partition.fire(application, ApplicationEvent.RUN)
+    elif not allocation.released:
+        if not application.starts_placed:
+            application.admit()
+        _recover_reservation(partition, application)
+
+
+def _recover_reservation(partition: Partition, application: Application) -> None:
+    """See whether a gang that is being recovered is whole."""
+    if application.state is not ApplicationState.ACCEPTED:
+        return
+    for queue in application.queue.lineage():
+        queue.allocating_accepted[application.id] = None
+    if application.allocated_placeholder == application.request.placeholder_ask:
+        partition.fire(application, ApplicationEvent.RUN)
+    application.keep_promise()
+
+
+def recover_timer(partition: Partition, application: Application) -> None:
+    """Arm a recovered application's placeholder timeout from its first start."""
+    has_placeholders = any(counts.held for counts in application.task_groups.values()) or (
+        application.needs_places and application.reservation_start_ns > 0
+    )
+    if not has_placeholders or application.state in _GIVEN_UP:
+        if not application.awaits_placeholders:
+            partition.cancel_timer(application, TimerKind.PLACEHOLDER)
+        return
+    start = application.reservation_start_ns or partition.now_ns
+    application.reservation_start_ns = start
+    partition.arm_placeholder_timer(application, start)

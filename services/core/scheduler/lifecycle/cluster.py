@@ -1,0 +1,116 @@
+"""News of nodes: added, changed, drained, gone.
+
+Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
+"""
+
+from services.core.scheduler.actions import replacement
+from services.core.scheduler.actions.reservations import give_back
+from services.core.scheduler.lifecycle import foreign, lifecycle
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling.views import node_state
+from shared.messages.interface import (
+    AcceptedNode,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    RejectedNode,
+    TerminationType,
+)
+from shared.model.resources import is_negative, without_zeros
+
+
+def take_in(partition: Partition, info: NodeInfo) -> None:
+    """Take in the news of one node."""
+    node = partition.nodes.nodes.get(info.node_id)
+    if info.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
+        _create(partition, info, node)
+    elif node is None:
+        reason = f"failed to find node {info.node_id}"
+        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+    elif info.action is NodeAction.UPDATE:
+        _update(partition, info, node)
+    elif info.action is NodeAction.DECOMISSION:
+        _remove(partition, node)
+    else:
+        node.schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
+        partition.nodes.refresh(node)
+        partition.node_improved(node)
+        partition.look_for_reservations()
+
+
+def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
+    reason = "" if info.node_id else "a node needs an ID"
+    if existing is not None:
+        reason = (
+            f"partition {partition.name} has an existing node {info.node_id}, "
+            "node name must be unique"
+        )
+    elif is_negative(info.schedulable_resource):
+        reason = f"node {info.node_id} has a negative capacity"
+    if reason:
+        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        return
+    node = Node(
+        node_id=info.node_id,
+        row=0,
+        capacity=without_zeros(info.schedulable_resource),
+        attributes=dict(info.attributes),
+        labels=dict(info.labels),
+        taints=info.taints,
+        schedulable=info.action is NodeAction.CREATE,
+    )
+    partition.nodes.add(node)
+    partition.outbox.say("accepted_nodes", AcceptedNode(info.node_id))
+    partition.capacity_changed()
+    partition.heed_domains()
+    partition.node_improved(node)
+    partition.look_for_reservations()
+
+
+def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
+    if is_negative(info.schedulable_resource):
+        reason = f"node {info.node_id} has a negative capacity"
+        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        return
+    if info.schedulable_resource:
+        partition.nodes.set_capacity(node, info.schedulable_resource)
+        partition.capacity_changed()
+    if info.labels or info.taints:
+        partition.nodes.relabel(node, dict(info.labels), info.taints)
+        partition.heed_domains()
+    partition.node_improved(node)
+    partition.look_for_reservations()
+
+
+def _remove(partition: Partition, node: Node) -> None:
+    """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
+    partition.nodes.remove(node)
+    give_back(partition, node)
+    partition.capacity_changed()
+    partition.outbox.nodes.pop(node.node_id, None)
+    partition.outbox.nodes_gone.append(node_state(node, removed=True))
+    foreign.forget_all_on(partition, node)
+    for key, allocation in list(node.allocations.items()):
+        application = partition.applications.get(allocation.application_id)
+        if application is not None:
+            _lose(partition, application, key, node)
+    partition.heed_domains()
+
+
+def _lose(partition: Partition, application: Application, key: str, node: Node) -> None:
+    allocation = application.allocations.get(key)
+    if allocation is None:
+        replacement.real_node_gone(partition, application, key)
+        return
+    message = f"Node {node.node_id} Removed"
+    partition.outbox.say(
+        "released_allocations",
+        AllocationRelease(application.id, key, TerminationType.STOPPED_BY_RM, message=message),
+    )
+    if allocation.placeholder:
+        replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
+    else:
+        partition.remove(application, key)
+        lifecycle.after_real_removed(partition, application)

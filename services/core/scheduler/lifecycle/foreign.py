@@ -1,0 +1,92 @@
+"""Foreign pods: what other schedulers placed is counted on its node, and nowhere else.
+
+Rule 1: a foreign allocation has no application and no queue. It adds to what is occupied on its
+        node, also beyond what the node holds, and takes from what is available.
+Rule 2: the same key again is an update of its resource. Whether it may be preempted, which its tag
+        says, is settled when it first comes.
+Rule 3: nothing is told to the resource manager, but why one was refused.
+Source: contract section 2.8; cases F-01 and F-02.
+"""
+
+from dataclasses import replace
+
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling.views import allocation_state
+from shared.messages.interface import Allocation, AllocationAsk
+from shared.model.names import FOREIGN_TAG
+from shared.model.numbers import INT32
+from shared.model.resources import is_negative
+
+
+def is_foreign(item: Allocation | AllocationAsk) -> bool:
+    """Return whether an item is about a pod that another scheduler placed."""
+    return FOREIGN_TAG in item.allocation_tags
+
+
+def refusal(partition: Partition, item: Allocation | AllocationAsk) -> str:
+    """Return why a foreign allocation cannot be counted ("": it can)."""
+    key = item.allocation_key
+    if isinstance(item, AllocationAsk):
+        return f"trying to add a foreign request (non-allocation) {key}"
+    if not item.node_id:
+        return f"node ID is empty for allocation {key}"
+    if item.node_id not in partition.nodes.nodes:
+        return f"failed to find node {item.node_id} for allocation {key}"
+    if is_negative(item.resource_per_alloc):
+        return f"allocation {key} contains negative resources"
+    if item.priority not in INT32:
+        return f"a priority is a 32-bit whole number, found {item.priority}"
+    return ""
+
+
+def add(partition: Partition, allocation: Allocation) -> None:
+    """Count a foreign pod on its node, or count it anew; ``refusal`` must have had nothing."""
+    key, node = allocation.allocation_key, partition.nodes.nodes[allocation.node_id]
+    before = _known(partition, key)
+    if before is not None:
+        tags = {**allocation.allocation_tags, FOREIGN_TAG: before.allocation_tags[FOREIGN_TAG]}
+        allocation = replace(allocation, allocation_tags=tags)
+        if allocation == before:
+            return
+        _take_out(partition, before)
+    partition.learn(allocation.constraints)
+    partition.nodes.occupy(node, allocation)
+    partition.foreign[key] = node.node_id
+    _tell(partition, allocation, removed=False)
+    partition.heed_pods()
+    partition.node_improved(node)
+
+
+def release(partition: Partition, key: str) -> None:
+    """Count a foreign pod out; one that is not known is no error."""
+    allocation = _known(partition, key)
+    if allocation is not None:
+        node = _take_out(partition, allocation)
+        _tell(partition, allocation, removed=True)
+        partition.heed_pods()
+        partition.node_improved(node)
+
+
+def forget_all_on(partition: Partition, node: Node) -> None:
+    """Forget the foreign pods of a node that has gone."""
+    for key, allocation in node.foreign.items():
+        del partition.foreign[key]
+        _tell(partition, allocation, removed=True)
+
+
+def _known(partition: Partition, key: str) -> Allocation | None:
+    node_id = partition.foreign.get(key)
+    return None if node_id is None else partition.nodes.nodes[node_id].foreign[key]
+
+
+def _take_out(partition: Partition, allocation: Allocation) -> Node:
+    key = allocation.allocation_key
+    node = partition.nodes.nodes[partition.foreign.pop(key)]
+    partition.nodes.vacate(node, key)
+    return node
+
+
+def _tell(partition: Partition, allocation: Allocation, *, removed: bool) -> None:
+    state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
+    partition.outbox.allocations[allocation.allocation_key] = replace(state, removed=removed)

@@ -1,0 +1,362 @@
+"""News from the resource manager, taken in one item at a time; every refusal is an answer.
+
+The order of the sections is UpdateRequest's. Nothing here schedules: the cycle comes after.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from services.core.scheduler.actions import gang, live_actions, replacement
+from services.core.scheduler.constraints.pod_topology import MAX_LABEL_KEYS
+from services.core.scheduler.lifecycle import allocations, foreign, lifecycle
+from services.core.scheduler.lifecycle.lifecycle import drop_ask
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.queue_settings import FAIR
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.settings import CLUSTER_GANG, QUEUE_GANG
+from services.core.scheduler.model.task_groups import with_group
+from services.core.scheduler.queues.dynamic_queues import (
+    QueueCreationError,
+    apply_quota_tags,
+    get_or_create,
+)
+from services.core.scheduler.queues.placement import PlacementError, is_forced, place
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events
+from services.core.scheduler.telling.views import application_summary
+from shared.messages.interface import (
+    AcceptedApplication,
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationAskRelease,
+    AllocationRelease,
+    ApplicationNote,
+    RejectedApplication,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdateRequest,
+)
+from shared.messages.protocol import TimerKind
+from shared.model.names import MAX_APPLICATION_ID_BYTES, USER
+from shared.model.numbers import INT32
+from shared.model.reasons import Reason
+from shared.model.resources import fits_limit, go_map, is_negative, is_zero
+from shared.model.states import ApplicationEvent, ApplicationState
+
+Item = TypeVar("Item")
+_ENDING = (ApplicationState.FAILING,)
+_GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
+
+
+def applications(partition: Partition, request: UpdateRequest) -> None:
+    """Take in everything of a request but its nodes."""
+    _each(partition, request.new_applications, add_application)
+    _each(partition, request.allocations, allocations.add_existing)
+    _each(partition, request.gangs_given_up, gang.give_up_reserving)
+    _each(partition, request.asks, add_ask)
+    _enter_all(partition, request)
+    _each(partition, request.ask_releases, release_ask)
+    _each(partition, request.releases, release_allocation)
+    _each(partition, request.remove_applications, remove_application)
+    _each(partition, request.notes, take_note)
+
+
+def _each(
+    partition: Partition, items: Iterable[Item], take: Callable[[Partition, Item], None]
+) -> None:
+    for item in items:
+        take(partition, item)
+
+
+def _enter_all(partition: Partition, request: UpdateRequest) -> None:
+    """Enter the applications that got asks, once each, whatever the number of asks."""
+    for application_id in dict.fromkeys(ask.application_id for ask in request.asks):
+        application = partition.applications.get(application_id)
+        if application is not None:
+            gang.await_placeholders(partition, application)
+            application.enter()
+            partition.replaceable[application] = None
+
+
+# --- applications -------------------------------------------------------------------------------
+
+
+def add_application(partition: Partition, request: AddApplicationRequest) -> None:
+    """Accept an application into its queue, or reject it with the reason."""
+    queue, reason = _place(partition, request)
+    is_known = request.application_id in partition.applications
+    if queue is None or reason:
+        partition.outbox.say(
+            "rejected_applications",
+            RejectedApplication(request.application_id, reason, request.submission),
+        )
+        if not is_known:
+            _tell_rejected(partition, request, queue, reason)
+        return
+    application = Application(
+        request, queue, partition.next_sequence(), request.submission_time_ns or partition.now_ns
+    )
+    application.reservation_start_ns = request.reservation_start_ns
+    application.execution_start_ns = request.execution_start_ns
+    way = partition.settings.gang_admission
+    application.starts_whole = way in (QUEUE_GANG, CLUSTER_GANG)
+    application.starts_placed = way == CLUSTER_GANG
+    partition.applications[application.id] = application
+    queue.applications[application.id] = application
+    partition.users.link(application)
+    partition.outbox.touch(application)
+    partition.outbox.say(
+        "accepted_applications",
+        AcceptedApplication(application.id, queue.path, request.submission),
+    )
+
+
+def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
+    """Return the leaf queue of a new application, and why it cannot be taken ("": it can)."""
+    reason = _unplaceable(partition, request)
+    if reason:
+        return None, reason
+    failed = f"failed to place application {request.application_id}"
+    try:
+        placement = place(partition.rules, partition.queues, request)
+    except PlacementError as error:
+        return None, f"{failed}: {error}"
+    if not placement.path:
+        reason = f"{failed}: application rejected: no placement rule matched"
+        return None, reason + _denied(request, placement.denied)
+    try:
+        queue = get_or_create(partition, placement.path)
+    except QueueCreationError as error:
+        return None, (
+            f"failed to create rule based queue {placement.path} for application "
+            f"{request.application_id}\n{error}"
+        )
+    apply_quota_tags(queue, request.tags)
+    is_known = is_forced(request) or request.state  # what was accepted stays so through a restart
+    return queue, "" if is_known else _gang_rejection(request, queue)
+
+
+def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
+    """Return in a sentence that access was the reason: root lets nobody in unless it says so."""
+    if not denied:
+        return ""
+    return (
+        f" (user {request.ugi.user} may not submit to {', '.join(denied)}: "
+        "no submitacl or adminacl of the queue, or of one above it, allows it)"
+    )
+
+
+def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
+    name = request.application_id
+    if not name:
+        return "an application needs an ID"
+    size = len(name.encode())
+    if size > MAX_APPLICATION_ID_BYTES:
+        return f"an application's ID has at most {MAX_APPLICATION_ID_BYTES} bytes, found {size}"
+    if name in partition.applications:
+        return (
+            f"adding application {name} to partition {partition.name}, "
+            "but application already existed"
+        )
+    if request.partition_name != partition.name:
+        return (
+            f"Failed to add application {name} to partition {request.partition_name}, "
+            "partition doesn't exist"
+        )
+    if not request.ugi.user:
+        return "empty user cannot resolve"
+    if not USER.match(request.ugi.user):
+        return "invalid username, it contains invalid characters"
+    return ""
+
+
+def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
+    wanted = request.placeholder_ask
+    if is_zero(wanted):
+        return ""
+    if queue.settings.sort_policy == FAIR:
+        return (
+            f"queue {queue.path} cannot run application {request.application_id} "
+            "with task group request: unsupported sort type"
+        )
+    limit = queue.configured_max()
+    if not fits_limit(limit, wanted):
+        return (
+            f"queue {queue.path} cannot fit application {request.application_id}: "
+            f"task group request {go_map(wanted)} larger than max queue allocation {go_map(limit)}"
+        )
+    return ""
+
+
+def _tell_rejected(
+    partition: Partition, request: AddApplicationRequest, queue: Queue | None, reason: str
+) -> None:
+    """Tell of one that is rejected, in the queue where it was placed, else the one it named."""
+    where = queue or partition.root
+    application = Application(request, where, partition.next_sequence(), partition.now_ns)
+    application.fire(ApplicationEvent.REJECT, partition.now_ns, reason)
+    application.finished_time_ns = partition.now_ns
+    summary = application_summary(application)
+    partition.outbox.rejected.append(
+        replace(
+            summary,
+            queue_name=queue.path if queue is not None else request.queue_name,
+            rejected_message=reason,
+        )
+    )
+
+
+def remove_application(partition: Partition, request: RemoveApplicationRequest) -> None:
+    """End an application that the resource manager has done with; unknown ones are no error."""
+    application = partition.applications.get(request.application_id)
+    if application is not None:
+        lifecycle.remove(partition, application)
+
+
+def take_note(partition: Partition, note: ApplicationNote) -> None:
+    """Let an application's people know what the resource manager has found out.
+
+    That a pod waits for its application's end is news only while that is going on.
+    """
+    events.noted(partition, note)
+    application = partition.applications.get(note.application_id)
+    if application is None:
+        return
+    is_over = note.reason == Reason.APPLICATION_ENDING and application.state not in _GIVEN_UP
+    if not is_over and application.note(note.reason, note.message):
+        partition.outbox.touch(application)
+
+
+# --- asks ---------------------------------------------------------------------------------------
+
+
+def add_ask(partition: Partition, request: AllocationAsk) -> None:
+    """Let an ask wait, or reject it. The same key again is an update, or changes nothing."""
+    request = with_group(request)
+    application = partition.applications.get(request.application_id)
+    reason = _ask_rejection(partition, application, request)
+    if application is None or reason:
+        allocations.reject(partition, request, reason)
+        return
+    key = request.allocation_key
+    if key in application.allocations or key in application.replacing_ask:
+        return
+    known = application.group_of.get(key)
+    sequence = 0
+    if known is not None:
+        if known.asks[key].request == request:
+            return
+        sequence = known.asks[key].sequence
+        partition.take_ask(application, key)
+    elif request.placeholder:
+        application.count_placeholder(request.task_group_name, request.resource_per_alloc)
+    partition.add_ask(application, request, sequence)
+    if application.state in (ApplicationState.NEW, ApplicationState.COMPLETING):
+        partition.fire(application, ApplicationEvent.RUN)
+
+
+def _ask_rejection(
+    partition: Partition, application: Application | None, request: AllocationAsk
+) -> str:
+    if foreign.is_foreign(request):
+        return foreign.refusal(partition, request)
+    if application is None:
+        return f"failed to find application {request.application_id}"
+    if is_zero(request.resource_per_alloc):
+        return "allocation contains no resources"
+    if is_negative(request.resource_per_alloc):
+        return "allocation contains negative resources"
+    if request.priority not in INT32:
+        return f"a priority is a 32-bit whole number, found {request.priority}"
+    if application.state in _ENDING:
+        return f"application {application.id} is {application.state}"
+    if partition.nodes.pods.is_too_many(request.constraints):
+        return f"the affinity selectors of all asks look at more than {MAX_LABEL_KEYS} labels"
+    return ""
+
+
+def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
+    """Drop an ask, or with an empty key every ask of the application, and confirm that.
+
+    One that is not known is confirmed too: it may have been dropped before. A confirmation of what
+    we dropped ourselves changes nothing: the key may be asked for anew since (contract section 4).
+    """
+    if request.termination_type.is_schedulers:
+        return
+    partition.outbox.say("released_asks", request)
+    application = partition.applications.get(request.application_id)
+    if application is not None:
+        _drop_asks(partition, application, request.allocation_key)
+
+
+def _drop_asks(partition: Partition, application: Application, only: str = "") -> None:
+    """Drop every ask of an application, or the ``only`` one."""
+    keys = [only]
+    if not only:
+        keys = [ask.key for ask in application.asks()] + list(application.replacing_ask)
+    for key in keys:
+        if not drop_ask(partition, application, key) and key in application.allocations:
+            _release_crossed(partition, application, key)
+    application.enter()
+    application.keep_promise()
+    lifecycle.after_asks_removed(partition, application)
+
+
+def _release_crossed(partition: Partition, application: Application, key: str) -> None:
+    """End an allocation whose ask the resource manager took back while it was being decided."""
+    why = TerminationType.STOPPED_BY_RM
+    message = "the ask was released while it was being allocated"
+    _release_one(
+        partition, application, key, AllocationRelease(application.id, key, why, message=message)
+    )
+
+
+# --- allocations --------------------------------------------------------------------------------
+
+
+def release_allocation(partition: Partition, request: AllocationRelease) -> None:
+    """End an allocation: the resource manager stopped it, or confirms that we did."""
+    if not request.application_id:
+        foreign.release(partition, request.allocation_key)
+        return
+    application = partition.applications.get(request.application_id)
+    if application is None:
+        return
+    keys = [request.allocation_key]
+    if not request.allocation_key:
+        keys = list(application.allocations)
+        _drop_asks(partition, application)
+    for key in keys:
+        _release_one(partition, application, key, request)
+
+
+def _release_one(
+    partition: Partition, application: Application, key: str, request: AllocationRelease
+) -> None:
+    allocation = application.allocations.get(key)
+    why = request.termination_type
+    if allocation is None:
+        if drop_ask(partition, application, key):
+            application.enter()
+            lifecycle.after_asks_removed(partition, application)
+        return
+    if why is TerminationType.SCHEDULING_FAILED_ON_RM:
+        decided = application.released.get(key)
+        if decided is None:
+            allocations.roll_back(partition, application, request)
+            return
+        why = TerminationType(decided)
+    if why is TerminationType.STOPPED_BY_RM:
+        partition.outbox.say(
+            "released_allocations",
+            AllocationRelease(application.id, key, why, message=request.message),
+        )
+    partition.cancel_timer(application, TimerKind.EXECUTION, key)
+    if allocation.placeholder:
+        replacement.placeholder_gone(partition, application, key, why)
+    else:
+        partition.remove(application, key)
+        application.succeeded += request.has_succeeded
+        live_actions.note_staleness(partition, application)
+        lifecycle.after_real_removed(partition, application)

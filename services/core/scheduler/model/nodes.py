@@ -1,0 +1,593 @@
+"""Nodes: their ledgers, and the choice of the best one for a shape.
+
+The ledgers are integer maps; beside them stands one int64 matrix of what is available (a row a
+node, a column a resource type), so that a shape is compared with all nodes in one step. What others
+placed may be more than int64 holds: there the matrix has its least number, and the ledger the sum.
+
+Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` scores the weighted
+share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.constraints.node_view import NodeView, leaves_enough, normalised
+from services.core.scheduler.constraints.pod_topology import PodIndex
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.ordering.node_index import NodeIndex, Ranks
+from shared.messages.constraints import Constraints, Taint
+from shared.messages.interface import Allocation
+from shared.messages.selectors import SOFT_EFFECT, is_tolerated, selects
+from shared.model.numbers import saturated
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    fits_room,
+    go_map,
+    subtract_into,
+    without_zeros,
+)
+
+if TYPE_CHECKING:
+    from services.core.scheduler.actions.reservations import Reservation
+
+FAIR = "fair"
+BINPACKING = "binpacking"
+DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
+_LARGEST_WEIGHT = 1e100
+MANY = 2**31  # of what asks for nothing a node has so many places
+MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One node. ``allocated`` is the sum of ``allocations``, ``occupied`` that of ``foreign``."""
+
+    node_id: str
+    row: int
+    capacity: Resource
+    attributes: dict[str, str]
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    schedulable: bool
+    allocated: Resource = field(default_factory=dict)
+    occupied: Resource = field(default_factory=dict)
+    available: Resource = field(default_factory=dict)
+    allocations: dict[str, Allocation] = field(default_factory=dict)
+    foreign: dict[str, Allocation] = field(default_factory=dict)
+    reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
+    kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
+    score: float = 0.0  # its place in the order: smaller is better
+    changed: int = -1  # when its row changed last, by the index's log
+
+
+def matches(constraints: Constraints, node: Node) -> bool:
+    """Return whether a node is one that the constraints select, with no taint in the way."""
+    return selects(constraints, node.node_id, node.labels) and is_tolerated(
+        constraints, node.taints
+    )
+
+
+def could_hold(node: Node, shape: Shape) -> bool:
+    """Return whether a node may be used for a shape and would have the room if it were empty."""
+    return (
+        node.schedulable
+        and fits_room(node.capacity, shape.resource)
+        and matches(shape.constraints, node)
+    )
+
+
+class NodeTable:
+    """All nodes of the partition, in rows that are kept dense."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.total: Resource = {}
+        self.policy = FAIR
+        self.weights: dict[str, float] = dict(DEFAULT_WEIGHTS)
+        self._scale = 1.0  # of the weights, so that their sums are numbers
+        self.rows: list[Node] = []
+        self._columns: dict[str, int] = {}
+        self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
+        self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self.pods = PodIndex()
+        self.pods.watch(self.rows)
+        self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
+        self._soft_taints = 0  # PreferNoSchedule taints, on all nodes
+        self._ranks = Ranks()
+        self._index = NodeIndex(self)
+        self._views: dict[Constraints, NodeView] = {}
+        self._version = 0  # of the views: counted up when they are forgotten
+
+    def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
+        """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
+        self.policy = policy
+        self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
+        largest = max(self.weights.values())
+        self._scale = largest if largest > _LARGEST_WEIGHT else 1.0
+        for node in self.rows:
+            self.refresh(node)
+
+    def add(self, node: Node) -> None:
+        """Register a node; its id must be new."""
+        node.row = len(self.rows)
+        if node.row == self._score.shape[0]:
+            self._grow_rows()
+        self.rows.append(node)
+        self.nodes[node.node_id] = node
+        add_into(self.total, node.capacity)
+        self._soft_taints += _soft_taints(node)
+        self._ranks.added(node)
+        self.pods.joined()
+        self.pods.count_node(node, 1)
+        self._write_capacity(node)
+        self.refresh(node)
+
+    def remove(self, node: Node) -> None:
+        """Forget a node; the last row takes its place."""
+        self.pods.count_node(node, -1)
+        last = self.rows.pop()
+        self._ranks.removed(node, len(self.rows))
+        self._index.removed(node)
+        if last is not node:
+            self.rows[node.row] = last
+            last.row = node.row
+            self._write_capacity(last)
+            self.refresh(last)
+        for view in self._views.values():
+            view.shorten(len(self.rows))
+            if last is not node:
+                view.renew(last)
+        del self.nodes[node.node_id]
+        subtract_into(self.total, node.capacity)
+        self._soft_taints -= _soft_taints(node)
+        self.pods.watch(self.rows)
+
+    def set_capacity(self, node: Node, capacity: ResourceView) -> None:
+        """Change what a node can hold; what it holds may then be more than that."""
+        subtract_into(self.total, node.capacity)
+        node.capacity = without_zeros(capacity)
+        add_into(self.total, node.capacity)
+        self._write_capacity(node)
+        self.refresh(node)
+
+    def relabel(self, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]) -> None:
+        """Change a node's labels and taints."""
+        self._soft_taints -= _soft_taints(node)
+        node.labels, node.taints = labels, taints
+        self._soft_taints += _soft_taints(node)
+        for view in self._views.values():
+            view.renew(node)
+        self._index.changed(node)
+        self.pods.watch(self.rows)
+
+    def place(self, node: Node, allocation: Allocation) -> None:
+        """Put an allocation on a node's ledger."""
+        node.allocations[allocation.allocation_key] = allocation
+        add_into(node.allocated, allocation.resource_per_alloc)
+        self._count(node, allocation, 1)
+
+    def free(self, node: Node, key: str) -> Allocation:
+        """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
+        allocation = node.allocations.pop(key)
+        subtract_into(node.allocated, allocation.resource_per_alloc)
+        self._count(node, allocation, -1)
+        return allocation
+
+    def occupy(self, node: Node, foreign: Allocation) -> None:
+        """Count what another scheduler placed on a node; it may be more than the node holds."""
+        node.foreign[foreign.allocation_key] = foreign
+        add_into(node.occupied, foreign.resource_per_alloc)
+        self._count(node, foreign, 1)
+
+    def vacate(self, node: Node, key: str) -> None:
+        """Count a foreign pod out of a node. Raises KeyError when it is not there."""
+        foreign = node.foreign.pop(key)
+        subtract_into(node.occupied, foreign.resource_per_alloc)
+        self._count(node, foreign, -1)
+
+    def _count(self, node: Node, allocation: Allocation, change: int) -> None:
+        amount = allocation.resource_per_alloc
+        if change > 0:
+            subtract_into(node.available, amount)
+        else:
+            add_into(node.available, amount)
+        for name in amount:
+            if name not in self._columns:
+                self._add_column(name)
+            value = saturated(node.available.get(name, 0))
+            self._available[node.row, self._columns[name]] = value
+        self._note(node)
+        if self.pods.placed(node, allocation, change):
+            self.pods_changed = True
+
+    def refresh(self, node: Node) -> None:
+        """Bring a node's row up to date with its ledgers."""
+        available = dict(node.capacity)
+        for taken in (node.allocated, node.occupied, node.kept):
+            if taken:
+                subtract_into(available, taken)
+        node.available = available
+        row = node.row
+        self._know(available)
+        self._available[row] = 0
+        for name, value in available.items():
+            self._available[row, self._columns[name]] = saturated(value)
+        self._schedulable[row] = node.schedulable
+        self._reserved[row] = bool(node.reservations)
+        self._note(node)
+
+    def _note(self, node: Node) -> None:
+        """Give a node that changed its place in the order, and have the index look at it."""
+        node.score = self._score[node.row] = self.score(node)
+        self._index.changed(node)
+
+    def _write_capacity(self, node: Node) -> None:
+        self._know(node.capacity)
+        self._capacity[node.row] = 0
+        for name, value in node.capacity.items():
+            self._capacity[node.row, self._columns[name]] = value
+
+    def _know(self, amounts: ResourceView) -> None:
+        for name in amounts:
+            if name not in self._columns:
+                self._add_column(name)
+
+    def score(self, node: Node) -> float:
+        """Return a node's place in the order: smaller is better."""
+        used = weight_sum = 0.0
+        for name, weight in self.weights.items():
+            total = node.capacity.get(name, 0)
+            if weight and total > 0:
+                scaled = weight / self._scale
+                used += scaled * (1.0 - node.available.get(name, 0) / total)
+                weight_sum += scaled
+        usage = used / weight_sum if weight_sum else 0.0
+        return usage if self.policy == FAIR else 1.0 - usage
+
+    def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
+        """Return the first node, in order, that has the room and matches, or None.
+
+        Reserved nodes are left out; with ``backfill`` one is taken where the reservation does not
+        lack what the shape takes, if no other node will do.
+        """
+        if not self._has_own_order(shape):
+            return self._scan(shape, backfill=backfill)
+        node = self._index.first(shape)
+        if node is None and backfill and self._reserved[: len(self.rows)].any():
+            return self._scan(shape, backfill=True)
+        return node
+
+    def _has_own_order(self, shape: Shape) -> bool:
+        """Return whether the order of two nodes is the same whatever others may be had, or pods."""
+        return not (
+            self._soft_taints or shape.constraints.preferred_nodes or self.pods.concern(shape)
+        )
+
+    def _scan(self, shape: Shape, *, backfill: bool) -> Node | None:
+        """Find the first node by a look at all of them."""
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).eligible
+        if not self._keep_room(mask, shape):
+            return None
+        rows = np.flatnonzero(mask & ~self._reserved[:count])
+        if not rows.size and backfill:
+            rows = np.array([r for r in np.flatnonzero(mask) if leaves_enough(self.rows[r], shape)])
+        return self._first(rows, shape) if rows.size else None
+
+    # --- what the index asks --------------------------------------------------------------------
+
+    def is_free(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node takes a shape now, pods aside, and is not reserved."""
+        if not node.schedulable or node.reservations:
+            return False
+        available = node.available
+        for name, value in shape.resource.items():
+            if value > 0 and value > available.get(name, 0):
+                return False
+        return bool(self._view(shape).eligible[node.row])
+
+    def free_rows(self, shape: Shape, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the rows that take a shape now, pods aside, and are not reserved.
+
+        With ``among`` only of those, in their order.
+        """
+        at = slice(len(self.rows)) if among is None else among
+        mask = self._schedulable[at] & self._view(shape).eligible[at]
+        mask &= ~self._reserved[at]
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0:
+                mask &= False if column is None else self._available[at, column] >= value
+        return np.flatnonzero(mask) if among is None else among[mask]
+
+    def first_rows(self, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
+        """Return the first of some rows by score and node id, in any order; there are more."""
+        scores = self._score[rows]
+        least = scores.min() if amount == 1 else np.partition(scores, amount - 1)[amount - 1]
+        before, ties = rows[scores < least], rows[scores == least]
+        missing = amount - before.size
+        if ties.size > missing:
+            ties = ties[np.argpartition(self._ranks.of(ties), missing - 1)[:missing]]
+        return np.concatenate((before, ties))
+
+    def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
+        """Narrow rows to those with the room, and that pods leave open; return whether any is."""
+        mask &= self._fitting(self._available, shape)
+        if not mask.any():
+            return False
+        open_rows = self._open_rows(shape)
+        if open_rows is not None:
+            mask &= open_rows
+        return bool(mask.any())
+
+    def _open_rows(self, shape: Shape) -> NDArray[np.bool_] | None:
+        view = self._view(shape)
+        return self.pods.mask(shape, view.eligible, view.selected)
+
+    def _first(self, rows: NDArray[np.int64], shape: Shape) -> Node:
+        """Return the first of some rows: the most preferred, then by score, then by node id."""
+        rows = self._most_preferred(rows, shape)
+        scores = self._score[rows]
+        ties = rows[scores == scores.min()]
+        if ties.size > 1:
+            ties = ties[[int(np.argmin(self._ranks.of(ties)))]]
+        return self.rows[int(ties[0])]
+
+    def _most_preferred(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return the rows that an ask would rather have, all of them where it does not mind.
+
+        Each preference is brought to 0 to 100 over the rows; their weights are Kubernetes' own.
+        """
+        view = self._view(shape)
+        wishes = [(view.preferred, False, 2)] if shape.constraints.preferred_nodes else []
+        if self._soft_taints:
+            wishes.append((view.soft_taints, True, 3))
+        pods = self.pods.preference(shape, view.eligible, view.selected)
+        wishes += [(scores, is_less_better, 2) for scores, is_less_better in pods]
+        if not wishes or rows.size == 1:
+            return rows
+        total = np.zeros(rows.size, dtype=np.int64)
+        for scores, is_less_better, weight in wishes:
+            total += weight * normalised(scores[rows], is_less_better=is_less_better)
+        liked: NDArray[np.int64] = rows[total == total.max()]
+        return liked
+
+    def fits(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node has the room for a shape now and matches it; pods aside."""
+        return fits_room(node.available, shape.resource) and self._is_open(node, shape)
+
+    def _is_open(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node may be used for a shape, room and pods aside."""
+        is_schedulable = node.schedulable or bool(shape.constraints.required_node)
+        return is_schedulable and matches(shape.constraints, node)
+
+    def takes(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node can take a shape now, other pods heeded, reservations not."""
+        if not self.fits(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        return open_rows is None or bool(open_rows[node.row])
+
+    def would_take(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> bool:
+        """Return whether a node would take a shape once some of its allocations are gone."""
+        for name, value in shape.resource.items():
+            freed = sum(allocation.resource_per_alloc.get(name, 0) for allocation in gone)
+            if value > 0 and value > node.available.get(name, 0) + freed:
+                return False
+        if not self._is_open(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        if open_rows is None or open_rows[node.row]:
+            return True
+        for allocation in gone:
+            self.pods.count(node, allocation, -1)
+        open_rows = self._open_rows(shape)
+        for allocation in gone:
+            self.pods.count(node, allocation, 1)
+        return open_rows is None or bool(open_rows[node.row])
+
+    def could_hold(self, shape: Shape) -> bool:
+        """Return whether a node that may be used for a shape could hold it when empty."""
+        mask = self._fitting(self._capacity, shape) & self._view(shape).eligible
+        if not shape.constraints.required_node:
+            mask &= self._schedulable[: len(self.rows)]
+        return bool(mask.any())
+
+    # --- many at once ---------------------------------------------------------------------------
+
+    def places(
+        self, shape: Shape, *, backfill: bool = False, when_empty: bool = False
+    ) -> NDArray[np.int64]:
+        """Return, row by row, for how many asks of a shape there is the room; pods aside.
+
+        Rows that may not be used have none, nor have reserved ones but with ``backfill``.
+        ``when_empty``: for how many there would be if nothing were on the nodes.
+        """
+        found = self._multiples(self._capacity if when_empty else self._available, shape)
+        found[~self._usable(shape, reserved_too=backfill or when_empty)] = 0
+        return found
+
+    def _usable(self, shape: Shape, *, reserved_too: bool) -> NDArray[np.bool_]:
+        count = len(self.rows)
+        mask: NDArray[np.bool_] = self._view(shape).eligible.copy()
+        if not shape.constraints.required_node:
+            mask &= self._schedulable[:count]
+        if not reserved_too or shape.constraints.required_node:
+            mask &= ~self._reserved[:count]
+        return mask
+
+    def _multiples(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return how often a shape goes into every row of a matrix, MANY at most."""
+        count = len(self.rows)
+        found = np.full(count, MANY, dtype=np.int64)
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                found[:] = 0
+            elif value > 0:
+                np.minimum(found, matrix[:count, column] // value, out=found)
+        return np.maximum(found, 0)
+
+    def places_on(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> int:
+        """Return for how many asks of a shape a node had the room without some allocations."""
+        if node.reservations or not self._is_open(node, shape):
+            return 0
+        room: Resource = dict(node.available)
+        for allocation in gone:
+            add_into(room, allocation.resource_per_alloc)
+        wanted = shape.resource.items()
+        return min((max(room.get(n, 0), 0) // v for n, v in wanted if v > 0), default=MANY)
+
+    def nearest(self, shape: Shape) -> tuple[Node, Resource] | None:
+        """Return the node that lacks least for one more ask than it has places, and what it lacks.
+
+        None where no node may be used for the shape. Shares of what is asked are compared.
+        """
+        rows = np.flatnonzero(self._usable(shape, reserved_too=True))
+        if not rows.size:
+            return None
+        places = self._multiples(self._available, shape)[rows]
+        lacks: dict[str, NDArray[np.int64]] = {}
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, value in shape.resource.items():
+            if value > 0:
+                column = self._columns.get(name)
+                room = self._available[rows, column] if column is not None else 0 * rows
+                lacks[name] = np.maximum(value - (room - places * value), 0)
+                total += lacks[name] / value
+        ties = np.flatnonzero(total == total.min())
+        at = int(ties[np.argmin(self._ranks.of(rows[ties]))])
+        lacking = {name: int(amounts[at]) for name, amounts in lacks.items() if amounts[at]}
+        return self.rows[int(rows[at])], lacking
+
+    # --- reservations ---------------------------------------------------------------------------
+
+    def schedulable_count(self) -> int:
+        """Return how many nodes are schedulable."""
+        return int(np.count_nonzero(self._schedulable[: len(self.rows)]))
+
+    def best_to_reserve(self, shape: Shape) -> Node | None:
+        """Return the unreserved node that could hold a shape and whose room is the tightest."""
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).eligible
+        mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
+        rows = np.flatnonzero(mask)
+        if not rows.size:
+            return None
+        looseness = self._looseness(rows, shape)
+        ties = rows[looseness == looseness.min()]
+        return self.rows[int(ties[np.argmin(self._ranks.of(ties))])]
+
+    def _looseness(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.float64]:
+        """Return how much room would be left over: a share of every type, 1 where none is asked."""
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, column in self._columns.items():
+            room = self._available[rows, column]
+            wanted = shape.resource.get(name, 0)
+            if wanted <= 0:
+                total += room != 0
+            else:
+                total += np.where(room > wanted, (room - wanted) / np.maximum(room, 1), 0.0)
+        return total
+
+    def refusal(self, shape: Shape) -> Refusal:
+        """Return why no node takes a shape now, with the numbers behind it."""
+        count = len(self.rows)
+        schedulable = self._schedulable[:count]
+        matching = schedulable & self._view(shape).eligible
+        large = matching & self._fitting(self._capacity, shape)
+        room = matching & self._fitting(self._available, shape)
+        wanted = f"requested {go_map(shape.resource)}"
+        if not schedulable.any():
+            return Refusal(Reason.NO_NODES, f"none of {count} nodes is schedulable")
+        if not matching.any():
+            return Refusal(
+                Reason.CONSTRAINTS,
+                f"0 of {int(schedulable.sum())} schedulable nodes match the selector, affinity "
+                "and tolerations",
+            )
+        if not large.any():
+            return Refusal(
+                Reason.NODE_TOO_SMALL,
+                f"{wanted}: 0 of {int(matching.sum())} matching nodes could hold it when empty",
+            )
+        if not room.any():
+            return Refusal(
+                Reason.NO_NODE_FITS,
+                f"{wanted}: 0 of {int(matching.sum())} matching nodes have the room now, "
+                f"{int(large.sum())} could hold it when empty",
+            )
+        return self._refusal_in_spite_of_room(shape, room)
+
+    def _refusal_in_spite_of_room(self, shape: Shape, room: NDArray[np.bool_]) -> Refusal:
+        open_rows = self._open_rows(shape)
+        if open_rows is not None and not (room & open_rows).any():
+            return Refusal(
+                Reason.OTHER_PODS,
+                f"{int(room.sum())} nodes have the room, and affinity, spread or host ports of "
+                "pods leave none of them open",
+            )
+        return Refusal(
+            Reason.RESERVED,
+            f"{int(room.sum())} nodes have the room, and all are reserved for asks that have "
+            "waited longer",
+        )
+
+    def _fitting(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.bool_]:
+        """Return the rows of a matrix that have at least what a shape asks for."""
+        result = np.ones(len(self.rows), dtype=np.bool_)
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                result[:] = False
+            elif value > 0:
+                result &= matrix[: len(self.rows), column] >= value
+        return result
+
+    def _view(self, shape: Shape) -> NodeView:
+        """Return what constraints make of every row, for what depends on the node alone."""
+        if shape.view is not None and shape.view[0] == self._version:
+            view = shape.view[1]
+        else:
+            view = self._view_of(shape.constraints.of_nodes)
+            shape.view = (self._version, view)
+        if view.made < len(self.rows):
+            view.extend(self.rows)
+        return view
+
+    def _view_of(self, constraints: Constraints) -> NodeView:
+        view = self._views.get(constraints)
+        if view is None:
+            if len(self._views) >= MAX_CONSTRAINTS:
+                self._views.clear()
+                self._version += 1
+            view = self._views[constraints] = NodeView(constraints)
+        return view
+
+    def _grow_rows(self) -> None:
+        more = self._score.shape[0]
+        self._available = np.pad(self._available, ((0, more), (0, 0)))
+        self._capacity = np.pad(self._capacity, ((0, more), (0, 0)))
+        self._score = np.pad(self._score, (0, more))
+        self._reserved = np.pad(self._reserved, (0, more))
+        self._schedulable = np.pad(self._schedulable, (0, more))
+
+    def _add_column(self, name: str) -> None:
+        column = self._columns[name] = len(self._columns)
+        if column == self._available.shape[1]:
+            self._available = np.pad(self._available, ((0, 0), (0, column)))
+            self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
+
+
+def _soft_taints(node: Node) -> int:
+    return sum(taint.effect == SOFT_EFFECT for taint in node.taints)

@@ -1,0 +1,131 @@
+"""What a queues.yaml says of a queue: amounts, access, limits, and its properties made sense of.
+
+Properties are text; a value that does not hold is the default, never an error (contract 1.5).
+"""
+
+from dataclasses import dataclass, field, replace
+
+from services.core.scheduler.model.access import NOBODY, Access
+from shared.model.duration import parse_go_duration
+from shared.model.numbers import parse_int32, parse_uint64
+from shared.model.resources import Resource
+from shared.model.units import seconds
+
+FIFO = "fifo"
+FAIR = "fair"
+STATE_AWARE = "stateaware"
+FENCE = "fence"
+DISABLED = "disabled"
+DEFAULT_BACKOFF_NS = seconds(30)
+DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """A queue's properties. ``backoff_asks`` 0 is no backoff; delays are in nanoseconds."""
+
+    sort_policy: str = FIFO
+    state_aware: bool = False
+    priority_sorting: bool = True
+    priority_fence: bool = False
+    priority_offset: int = 0
+    backoff_asks: int = 0
+    backoff_delay_ns: int = DEFAULT_BACKOFF_NS
+    preemption_policy: str = "default"
+    preemption_delay_ns: int = DEFAULT_PREEMPTION_DELAY_NS
+    quota_preemption_delay_ns: int = 0
+
+
+def settings_of(properties: dict[str, str]) -> QueueSettings:
+    """Return what a queue's properties mean."""
+    policy = properties.get("application.sort.policy", FIFO).lower()
+    preemption = properties.get("preemption.policy", "default").lower()
+    return QueueSettings(
+        sort_policy=FAIR if policy == FAIR else FIFO,
+        state_aware=policy == STATE_AWARE,
+        priority_sorting=properties.get("application.sort.priority", "").lower() != DISABLED,
+        priority_fence=properties.get("priority.policy", "").lower() == FENCE,
+        priority_offset=parse_int32(properties.get("priority.offset", "")) or 0,
+        backoff_asks=parse_uint64(properties.get("application.unschedasks.backoff", "")) or 0,
+        backoff_delay_ns=_delay(
+            properties, "application.unschedasks.backoff.delay", DEFAULT_BACKOFF_NS
+        ),
+        preemption_policy=preemption if preemption in (FENCE, DISABLED) else "default",
+        preemption_delay_ns=_delay(properties, "preemption.delay", DEFAULT_PREEMPTION_DELAY_NS),
+        quota_preemption_delay_ns=_delay(properties, "quota.preemption.delay", 0),
+    )
+
+
+def settings_of_root(properties: dict[str, str]) -> QueueSettings:
+    """Return what the root's properties mean: offset and fences are between siblings, it has none.
+
+    ``preemption.policy: disabled`` and all else come down to the queues below as ever.
+    """
+    settings = settings_of(properties)
+    policy = settings.preemption_policy
+    return replace(
+        settings,
+        priority_offset=0,
+        priority_fence=False,
+        preemption_policy="default" if policy == FENCE else policy,
+    )
+
+
+def inheritable(properties: dict[str, str]) -> dict[str, str]:
+    """Return a parent's properties as a child starts with them (contract section 1.5).
+
+    ``application.sort.priority`` comes down only when it is ``disabled``.
+    """
+    child = dict(properties)
+    if child.get("application.sort.priority", "").lower() != DISABLED:
+        child.pop("application.sort.priority", None)
+    for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
+        if name in child:
+            child[name] = reset
+    if child.get("preemption.policy", DISABLED) != DISABLED:
+        child["preemption.policy"] = "default"
+    return child
+
+
+def _delay(properties: dict[str, str], name: str, default_ns: int) -> int:
+    delay_ns = parse_go_duration(properties.get(name, ""))
+    return delay_ns or default_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What one user, one group, or each of them by a wildcard may have in a queue.
+
+    ``max_resource`` None and ``max_applications`` 0 are no limit.
+    """
+
+    max_resource: Resource | None = None
+    max_applications: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a dynamic leaf starts with."""
+
+    max_resource: Resource | None = None
+    guaranteed_resource: Resource | None = None
+    max_applications: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """What a queues.yaml says of one queue; None is "not set". ``children`` are in file order."""
+
+    name: str
+    parent: bool = False
+    max_resource: Resource | None = None
+    guaranteed_resource: Resource | None = None
+    max_applications: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    children: tuple["QueueConfig", ...] = ()
+    submit_access: Access = NOBODY
+    admin_access: Access = NOBODY
+    template: Template | None = None
+    user_limits: dict[str, Limit] = field(default_factory=dict)
+    group_limits: dict[str, Limit] = field(default_factory=dict)

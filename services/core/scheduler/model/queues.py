@@ -1,0 +1,416 @@
+"""Queues: a tree of ledgers with limits, and the order in which they are served.
+
+Rule 1: ``allocated`` of a parent is the sum of its children's; a leaf's is the sum of its
+        applications', placeholders included.
+Rule 2: an ask fits a queue when it fits every queue on the path to the root. A type that a
+        queue's max lacks is unlimited there; the root's max is the cluster, and must have it.
+Rule 3: whoever is refused by a queue waits at its gate, and is looked at again only when that
+        queue has more room than before.
+Rule 4: ``current_priority`` is what a queue shows to its siblings: the highest priority that
+        waits in it, with its offset added, or its offset alone behind a fence. It is kept right
+        on the way up when an application's highest priority changes, and costs the depth.
+Source: contract sections 6.2 to 6.5 and 6.11.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from services.core.scheduler.model.access import NOBODY, Access
+from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
+from services.core.scheduler.model.shapes import (
+    ANY_SHAPE,
+    AskGroup,
+    Bucket,
+    BucketHeap,
+    BucketKey,
+    EntryKey,
+)
+from shared.model.reasons import Refusal
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add,
+    add_into,
+    go_map,
+    smaller_of,
+    subtract_into,
+)
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.application import Application
+
+NO_PRIORITY = -(2**31)
+HIGHEST_PRIORITY = 2**31 - 1
+ACTIVE = "Active"
+DRAINING = "Draining"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Queue:
+    """One queue. ``max_resource`` is its own limit; the root's is the sum of the nodes."""
+
+    name: str
+    parent: "Queue | None" = None
+    is_leaf: bool = True
+    is_managed: bool = True
+    status: str = ACTIVE
+    max_resource: Resource | None = None
+    guaranteed_resource: Resource | None = None
+    max_applications: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    settings: QueueSettings = field(default_factory=QueueSettings)
+    submit_access: Access = NOBODY
+    admin_access: Access = NOBODY
+    template: Template | None = None
+    user_limits: dict[str, Limit] = field(default_factory=dict)
+    group_limits: dict[str, Limit] = field(default_factory=dict)
+    children: dict[str, "Queue"] = field(default_factory=dict)
+    applications: dict[str, "Application"] = field(default_factory=dict)
+    allocated: Resource = field(default_factory=dict)
+    pending: Resource = field(default_factory=dict)
+    promised: Resource = field(default_factory=dict)  # to admitted gangs, not allocated yet
+    preempting: Resource = field(default_factory=dict)  # released to make room, not gone yet
+    kept: Resource = field(default_factory=dict)  # for asks that have preempted, and wait
+    running_apps: int = 0
+    allocating_accepted: dict[str, None] = field(default_factory=dict)
+    current_priority: int = NO_PRIORITY
+    highest: int = NO_PRIORITY  # of the applications or children, before offset and fence
+    priorities: dict[int, int] = field(default_factory=dict)
+    buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
+    open_buckets: BucketHeap = field(default_factory=BucketHeap)
+    to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
+    behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
+    overdue_gang: "Application | None" = None
+    active_children: dict[str, "Queue"] = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
+    quota_since_ns: int = 0  # since when more than its max is used, and to be given back
+    quota_due_ns: int = 0  # when it is made to; 0: never
+    starter: "Application | None" = None  # the one that is let start, where one at a time is
+    path: str = ""
+    _lineage: tuple["Queue", ...] = ()  # a queue never moves
+
+    def __post_init__(self) -> None:
+        self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
+        self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
+        self.to_admit = Bucket(self, ANY_SHAPE)
+        self.behind = Bucket(self, ANY_SHAPE)
+
+    def lineage(self) -> tuple["Queue", ...]:
+        """Return this queue and every one above it, the root last."""
+        return self._lineage
+
+    # --- limits and ledgers ---------------------------------------------------------------------
+
+    def effective_max(self) -> Resource | None:
+        """Return the tightest limit on the path to the root, type by type; None is no limit."""
+        result: Resource | None = None
+        for queue in self.lineage():
+            if queue.max_resource is not None:
+                result = smaller_of(result or {}, queue.max_resource)
+        return result
+
+    def configured_max(self) -> Resource:
+        """Return the tightest limit that is set on the path, type by type.
+
+        The root's is not among them: it is the size of the cluster, which may grow.
+        """
+        result: Resource = {}
+        for queue in self.lineage():
+            if queue.parent is not None and queue.max_resource is not None:
+                result = smaller_of(result, queue.max_resource)
+        return result
+
+    def headroom(self) -> Resource:
+        """Return what may still be allocated here, for the types with a limit on the path."""
+        room: Resource = {}
+        for queue in self.lineage():
+            limit = queue.max_resource or {}
+            left = {name: most - queue.allocated.get(name, 0) for name, most in limit.items()}
+            room = smaller_of(room, left)
+        return room
+
+    def first_without_room(
+        self, amount: ResourceView, *, heed_kept: bool = True
+    ) -> tuple["Queue", str] | None:
+        """Return the nearest queue on the path that cannot take an amount, with the sentence.
+
+        ``heed_kept`` counts what is kept for those who have preempted as allocated.
+        """
+        for queue in self.lineage():
+            is_kept = heed_kept and queue.kept
+            used = add(queue.allocated, queue.kept) if is_kept else queue.allocated
+            short = queue._shortage(used, amount)
+            if short:
+                return queue, short
+        return None
+
+    def first_without_quota(self, amount: ResourceView) -> tuple["Queue", str] | None:
+        """Return the nearest queue whose configured max has no room for a whole gang.
+
+        What admitted gangs have yet to allocate, and what is kept for those who have preempted,
+        counts as allocated. The root has no quota: its max is what the nodes have today.
+        """
+        for queue in self.lineage():
+            if queue.parent is None:
+                continue
+            used = add(add(queue.allocated, queue.promised), queue.kept)
+            short = queue._shortage(used, amount)
+            if short:
+                return queue, short
+        return None
+
+    def _shortage(self, used: ResourceView, amount: ResourceView) -> str:
+        """Return in a sentence of which type the queue's own max has too little, or ""."""
+        limit = self.max_resource
+        if limit is None:
+            return ""
+        for name, value in amount.items():
+            most = limit.get(name)
+            if most is None:
+                if self.parent is not None or value <= 0:
+                    continue
+                most = 0
+            left = most - used.get(name, 0)
+            if 0 < value > left:
+                return (
+                    f"{name}: queue {self.path} has {max(left, 0)} of {most} left, "
+                    f"requested {value} (all of it: {go_map(amount)})"
+                )
+        return ""
+
+    def first_over_applications(self, application_id: str) -> "Queue | None":
+        """Return the nearest queue on the path that may not run one more application."""
+        for queue in self.lineage():
+            if application_id in queue.allocating_accepted:
+                continue
+            running = queue.running_apps + len(queue.allocating_accepted)
+            if queue.max_applications and running >= queue.max_applications:
+                return queue
+        return None
+
+    def allocate(self, amount: ResourceView) -> None:
+        """Add to the ledgers from here to the root."""
+        for queue in self.lineage():
+            add_into(queue.allocated, amount)
+
+    def release(self, amount: ResourceView) -> None:
+        """Take from the ledgers from here to the root, and let whom that refused try again."""
+        for queue in self.lineage():
+            subtract_into(queue.allocated, amount)
+            queue.gate.open()
+
+    def change_promise(self, before: ResourceView, after: ResourceView) -> None:
+        """Change what an admitted gang has yet to allocate, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.promised, before)
+            add_into(queue.promised, after)
+
+    def change_preempting(self, before: ResourceView, after: ResourceView) -> None:
+        """Change what is being released to make room, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.preempting, before)
+            add_into(queue.preempting, after)
+
+    def keep(self, amount: ResourceView) -> None:
+        """Keep room for an ask that has preempted, from here to the root."""
+        for queue in self.lineage():
+            add_into(queue.kept, amount)
+
+    def keep_no_more(self, amount: ResourceView) -> None:
+        """Give kept room back, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.kept, amount)
+            queue.gate.open()
+
+    def add_pending(self, amount: ResourceView) -> None:
+        """Add to what waits, from here to the root."""
+        for queue in self.lineage():
+            add_into(queue.pending, amount)
+
+    def remove_pending(self, amount: ResourceView) -> None:
+        """Take from what waits, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.pending, amount)
+
+    def set_max(self, limit: Resource | None) -> None:
+        """Change the queue's own limit; whoever it refused is looked at again."""
+        self.max_resource = limit
+        self.gate.open()
+
+    # --- priority -------------------------------------------------------------------------------
+
+    def change_priority(self, before: int, after: int) -> None:
+        """Count an application, or a child, from one priority to another (NO_PRIORITY: none)."""
+        queue: Queue | None = self
+        while queue is not None and before != after:
+            queue._count(before, after)
+            before, after = queue.current_priority, queue.published()
+            queue.current_priority = after
+            queue = queue.parent
+
+    def _count(self, before: int, after: int) -> None:
+        counts = self.priorities
+        if after != NO_PRIORITY:
+            counts[after] = counts.get(after, 0) + 1
+        if before != NO_PRIORITY:
+            counts[before] -= 1
+            if not counts[before]:
+                del counts[before]
+        if after > self.highest:
+            self.highest = after
+        elif before == self.highest and before not in counts:
+            self.highest = max(counts, default=NO_PRIORITY)
+
+    def published(self) -> int:
+        """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""
+        if self.highest == NO_PRIORITY:
+            return NO_PRIORITY
+        return self.shown(self.highest)
+
+    def shown(self, priority: int) -> int:
+        """Return as what a priority inside the queue shows outside of it (contract 6.4)."""
+        offset = self.settings.priority_offset
+        if self.settings.priority_fence:
+            return offset
+        return max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority + offset))
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Take settings over; what the queue shows to its siblings may change with them."""
+        self.settings = settings
+        before, after = self.current_priority, self.published()
+        self.current_priority = after
+        if self.parent is not None:
+            self.parent.change_priority(before, after)
+
+    # --- buckets --------------------------------------------------------------------------------
+
+    def bucket(self, key: BucketKey) -> Bucket:
+        """Return this leaf's bucket of a shape and, where limits apply to them, of an owner."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            bucket = self.buckets[key] = Bucket(self, key)
+        return bucket
+
+    def open(self, bucket: Bucket) -> None:
+        """Let a bucket be considered; a bucket that was blocked is no longer."""
+        bucket.unblock()
+        self.open_buckets.push(bucket)
+        self.activate()
+
+    def enter(self, group: AskGroup) -> None:
+        """Let a group be considered, unless its bucket is blocked: then it waits with it."""
+        group.bucket.push(group)
+        if group.bucket.refusal is None:
+            self.open(group.bucket)
+
+    def forget_order(self) -> None:
+        """Forget the order of what waits, and who is ahead: all are to be entered anew."""
+        self.overdue_gang = None
+        for bucket in (*self.buckets.values(), self.to_admit, self.behind):
+            bucket.clear()
+        self.open_buckets.clear()
+
+    def wait_no_more_for(self, gang: "Application") -> None:
+        """Let those behind a gang start, if it was the one that they had to wait for."""
+        if self.overdue_gang is gang:
+            self.overdue_gang = None
+            self.open(self.behind)
+
+    def activate(self) -> None:
+        """Say that this leaf may have something to schedule."""
+        queue = self
+        while queue.parent is not None:
+            if queue.name in queue.parent.active_children:
+                return
+            queue.parent.active_children[queue.name] = queue
+            queue = queue.parent
+
+    def deactivate(self) -> None:
+        """Say that this leaf has nothing to schedule now."""
+        queue = self
+        while queue.parent is not None:
+            queue.parent.active_children.pop(queue.name, None)
+            if queue.parent.active_children:
+                return
+            queue = queue.parent
+
+    def first_group(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the group whose head ask is this leaf's next, or None."""
+        return self.open_buckets.first()
+
+    def block(self, bucket: Bucket, refusal: Refusal, at: Gate | None, now_ns: int) -> None:
+        """Set a bucket aside: a gate refuses it, or (None) no node has the room."""
+        self.open_buckets.withdraw(bucket)
+        bucket.refusal = refusal
+        bucket.refused_since_ns = now_ns
+        bucket.blocked_at = at
+        if at is not None:
+            at.buckets[bucket] = None
+        else:
+            bucket.shape.blocked_buckets[bucket] = None
+
+    def drop(self, bucket: Bucket) -> None:
+        """Forget a bucket whose last group has gone."""
+        bucket.unblock()
+        self.open_buckets.withdraw(bucket)
+        self.buckets.pop(bucket.key, None)
+
+    # --- order ----------------------------------------------------------------------------------
+
+    def fair_share(self, fair_max: ResourceView) -> float:
+        """Return the largest share of what this queue is promised, over its types.
+
+        The share of a type is of guaranteed where that names it, else of ``fair_max`` (the
+        cluster, overwritten by the maxima on the way down), else it is left out.
+        """
+        largest = 0.0
+        for name, value in self.allocated.items():
+            if value < 0:
+                continue
+            promised = (self.guaranteed_resource or {}).get(name)
+            if promised is None:
+                promised = fair_max.get(name)
+            if promised is None:
+                continue
+            share = value / promised if promised > 0 else float(value > 0)
+            largest = max(largest, share)
+        return largest
+
+    def fair_max(self) -> Resource:
+        """Return the cluster's size overwritten by the maxima on the path down to this queue."""
+        above = self.parent.fair_max() if self.parent is not None else {}
+        return {**above, **(self.max_resource or {})}
+
+    def next_child(self) -> "Queue | None":
+        """Return the active child to serve first, or None."""
+        children = [child for child in self.active_children.values() if child.status != "Stopped"]
+        if len(children) <= 1:
+            return children[0] if children else None
+        return min(children, key=self.order_of_children())
+
+    def order_of_children(self) -> Callable[["Queue"], tuple[float, float, int, str]]:
+        """Return the key by which children are served.
+
+        Priority, then fair share, then the larger pending; with priority sorting off the fair
+        share comes first. Equal children are served in the order of their names.
+        """
+        above = self.fair_max()
+        priority_first = self.settings.priority_sorting
+
+        def order(child: Queue) -> tuple[float, float, int, str]:
+            share = child.fair_share({**above, **(child.max_resource or {})})
+            priority = -child.current_priority
+            pending = -sum(child.pending.values())
+            first = (priority, share) if priority_first else (share, priority)
+            return (*first, pending, child.path)
+
+        return order
+
+
+def depth_first(root: Queue) -> Iterator[Queue]:
+    """Yield every queue, parents before their children."""
+    yield root
+    for child in root.children.values():
+        yield from depth_first(child)

@@ -1,0 +1,248 @@
+"""Users and groups: what each uses in every queue, and the limits that queues set them.
+
+Rule 1: a queue's limit for a user is the one that names it, else the wildcard's; the wildcard of
+        users counts each user by itself. A group's limit is the one that names it; the wildcard of
+        groups is one tracker for all who have no named group.
+Rule 2: an application counts for its user, and for the first of its groups that a limit names on
+        the way from its leaf to the root (at each level the named ones before the wildcard). Once
+        found, the group stays.
+Rule 3: placeholders count. A limit holds at every level; a type that it does not name is free.
+Source: contract section 6.11.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.queue_settings import Limit
+from services.core.scheduler.model.queues import Queue
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    go_map,
+    smaller_of,
+    subtract_into,
+)
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.application import Application
+
+WILDCARD = "*"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Tracker:
+    """What one user or one group uses, by queue path, with the applications that use it."""
+
+    name: str
+    is_group: bool
+    usage: dict[str, Resource] = field(default_factory=dict)
+    promised: dict[str, Resource] = field(default_factory=dict)
+    kept: dict[str, Resource] = field(default_factory=dict)  # for asks whose placeholders go
+    running: dict[str, dict[str, None]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)  # application -> its group, "" for none
+    levels: dict[str, Queue] = field(default_factory=dict)  # the queues of ``usage``
+    gate: Gate = field(default_factory=Gate)
+
+    @property
+    def title(self) -> str:
+        """Return what people call it."""
+        return f"{'group' if self.is_group else 'user'} {self.name}"
+
+    def limit_in(self, queue: Queue) -> Limit | None:
+        """Return what a queue limits it to, or None."""
+        if self.is_group:
+            return queue.group_limits.get(self.name)
+        return queue.user_limits.get(self.name) or queue.user_limits.get(WILDCARD)
+
+    def limit_at(self, path: str) -> Limit:
+        """Return the limit in a queue that it uses something of; an empty one if none."""
+        return self.limit_in(self.levels[path]) or Limit()
+
+    def limits(self, queue: Queue) -> Iterator[tuple[Queue, Limit]]:
+        """Yield the limits on the path to the root."""
+        for level in queue.lineage():
+            limit = self.limit_in(level)
+            if limit is not None:
+                yield level, limit
+
+    def shortage(self, queue: Queue, amount: ResourceView, *, heed_promises: bool) -> str:
+        """Return in a sentence which limit an amount does not fit, or ""."""
+        for level, limit in self.limits(queue):
+            if limit.max_resource is None:
+                continue
+            used = self.usage.get(level.path, {})
+            promised = self.promised.get(level.path, {}) if heed_promises else {}
+            kept = self.kept.get(level.path, {})
+            for name, value in amount.items():
+                most = limit.max_resource.get(name)
+                if most is None or value <= 0:
+                    continue
+                left = most - used.get(name, 0) - promised.get(name, 0) - kept.get(name, 0)
+                if value > left:
+                    return (
+                        f"{name}: {self.title} has {max(left, 0)} of {most} left in queue "
+                        f"{level.path}, requested {value} (all of it: {go_map(amount)})"
+                    )
+        return ""
+
+    def headroom(self, queue: Queue) -> Resource:
+        """Return what is left under the limits on the path, for the types that they name."""
+        room: Resource = {}
+        for level, limit in self.limits(queue):
+            used = self.usage.get(level.path, {})
+            most = limit.max_resource or {}
+            room = smaller_of(room, {n: v - used.get(n, 0) for n, v in most.items()})
+        return room
+
+    def full(self, queue: Queue, application_id: str) -> str:
+        """Return in a sentence which limit one more application is over, or ""."""
+        for level, limit in self.limits(queue):
+            running = self.running.get(level.path, {})
+            most = limit.max_applications
+            if most and application_id not in running and len(running) >= most:
+                return (
+                    f"{self.title} runs {len(running)} of at most {most} applications "
+                    f"in queue {level.path}"
+                )
+        return ""
+
+    def count_in(self, queue: Queue, application_id: str, amount: ResourceView) -> None:
+        """Add usage from a queue to the root."""
+        for level in queue.lineage():
+            self.levels[level.path] = level
+            add_into(self.usage.setdefault(level.path, {}), amount)
+            self.running.setdefault(level.path, {})[application_id] = None
+
+    def count_out(
+        self, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
+    ) -> None:
+        """Take usage off from a queue to the root; whoever the limit refused tries again."""
+        for level in queue.lineage():
+            subtract_into(self.usage[level.path], amount)
+            if is_last:
+                self.running[level.path].pop(application_id, None)
+                if not self.running[level.path]:
+                    del self.running[level.path], self.usage[level.path]
+                    del self.levels[level.path]
+        self.gate.open()
+
+    def change_promise(self, queue: Queue, before: ResourceView, after: ResourceView) -> None:
+        """Change what admitted gangs have yet to allocate, from a queue to the root."""
+        for level in queue.lineage():
+            promised = self.promised.setdefault(level.path, {})
+            subtract_into(promised, before)
+            add_into(promised, after)
+            if not promised:
+                del self.promised[level.path]
+
+    def keep(self, queue: Queue, amount: ResourceView) -> None:
+        """Keep room for an ask whose placeholders go, from a queue to the root."""
+        for level in queue.lineage():
+            add_into(self.kept.setdefault(level.path, {}), amount)
+
+    def keep_no_more(self, queue: Queue, amount: ResourceView) -> None:
+        """Give kept room back, from a queue to the root."""
+        for level in queue.lineage():
+            subtract_into(self.kept[level.path], amount)
+            if not self.kept[level.path]:
+                del self.kept[level.path]
+        self.gate.open()
+
+
+Owner = tuple[Tracker, ...]
+
+
+class UserTable:
+    """Every user and group with a live application."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, Tracker] = {}
+        self.groups: dict[str, Tracker] = {}
+        self.changed: dict[Tracker, None] = {}  # since they were last told
+
+    def all(self) -> list[Tracker]:
+        """Return every user and then every group."""
+        return [*self.users.values(), *self.groups.values()]
+
+    def link(self, application: "Application") -> None:
+        """Find an application's user, its group, and whether limits concern them."""
+        user = self._tracker(self.users, application.request.ugi.user, is_group=False)
+        name = _group_of(application)
+        found = (user, self._tracker(self.groups, name, is_group=True)) if name else (user,)
+        for tracker in found:
+            tracker.links[application.id] = name
+            self.changed[tracker] = None
+        application.trackers = found
+        self.judge(application)
+
+    def judge(self, application: "Application") -> None:
+        """Find out whether any limit concerns an application; it shares buckets if none does."""
+        queue = application.queue
+        is_limited = any(
+            tracker.limit_in(level) for level in queue.lineage() for tracker in application.trackers
+        )
+        application.owner = application.trackers if is_limited else None
+
+    def find_group(self, application: "Application") -> None:
+        """Look for a group again, after a reload, for an application that has none."""
+        if len(application.trackers) > 1 or not _group_of(application):
+            self.judge(application)
+            return
+        self.link(application)
+        group = application.trackers[-1]
+        for allocation in application.allocations.values():
+            group.count_in(application.queue, application.id, allocation.resource_per_alloc)
+        group.change_promise(application.queue, {}, application.promise)
+        for cover in application.covers.values():
+            group.keep(application.queue, cover.in_queues)
+
+    def unlink(self, application: "Application") -> None:
+        """Forget an application; a user or group without any is forgotten with it."""
+        for tracker in application.trackers:
+            tracker.links.pop(application.id, None)
+            self.changed[tracker] = None
+            if not tracker.links:
+                (self.groups if tracker.is_group else self.users).pop(tracker.name, None)
+
+    def _tracker(self, table: dict[str, Tracker], name: str, *, is_group: bool) -> Tracker:
+        tracker = table.get(name)
+        if tracker is None:
+            tracker = table[name] = Tracker(name, is_group)
+        return tracker
+
+
+def _group_of(application: "Application") -> str:
+    """Return the group that limits an application, or "".
+
+    Without a resolver a user who names no groups has one of the user's own name.
+    """
+    ugi = application.request.ugi
+    groups = ugi.groups or (ugi.user,)
+    for level in application.queue.lineage():
+        for name in level.group_limits:
+            if name in groups or name == WILDCARD:
+                return name
+    return ""
+
+
+def first_shortage(
+    application: "Application", amount: ResourceView, *, heed_promises: bool = False
+) -> tuple[Tracker, str] | None:
+    """Return whose limit on the path an amount does not fit, with the sentence, or None."""
+    for tracker in application.owner or ():
+        short = tracker.shortage(application.queue, amount, heed_promises=heed_promises)
+        if short:
+            return tracker, short
+    return None
+
+
+def first_full(application: "Application") -> tuple[Tracker, str] | None:
+    """Return who may not run one more application, with the sentence, or None."""
+    for tracker in application.owner or ():
+        full = tracker.full(application.queue, application.id)
+        if full:
+            return tracker, full
+    return None

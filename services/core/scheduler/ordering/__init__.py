@@ -1,0 +1,4 @@
+"""What comes first: nodes, and those who wait.
+
+No rule of a quota is here.
+"""

@@ -1,0 +1,251 @@
+"""The first node in order that takes a shape, found without reading all nodes.
+
+Rule 1: for every shape that was asked for lately there are the first nodes in order that take it,
+        in a heap. All that take it and do not come after ``bound`` are there; None: all are.
+Rule 2: what changes at a node is logged. An index is brought up to date from where it last read the
+        log: an entry lapses when its node changes, and the node is entered anew where it still
+        takes the shape and comes before the bound.
+Rule 3: when no entry is left, or what changed is too much to follow, the heap is filled by one look
+        at all nodes: with STEP times as many as last time where most of what changed was for this
+        shape, with fewer where it was for others, who use up what was found.
+
+It holds only where the order of two nodes does not depend on the others: no preferences, which are
+normalised over the candidates. Limits: MAX_INDEXES shapes, beyond which the one that was not asked
+for longest is forgotten; MOST entries when filled, and twice that before the last are left out.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.messages.constraints import Constraints
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.shapes import Shape
+
+MAX_INDEXES = 500
+LOG = 1_024  # changes that can be followed; an index further behind is filled anew
+ONE_BY_ONE = 12  # nodes up to which comparing each costs less than comparing them as arrays
+MOST_PUSHED = 64  # nodes entered for the changes since last time; filling costs less than more
+WASTED = 3  # fills that gave one answer, from which on what changed is not followed
+TRY_AGAIN = 8  # of so many fills one follows all the same
+MANY_NEW = 20  # node ids beyond which sorting all costs less than entering each
+MOST = 256  # entries of a heap when it is filled
+STEP = 4  # how many times as many entries a heap is filled with as last time
+Rows = NDArray[np.int64]
+Entry = tuple[float, str, int, "Node"]  # score, id, when its node last changed
+Key = tuple[tuple[tuple[str, int], ...], Constraints]  # what a shape asks of nodes
+
+
+class Nodes(Protocol):
+    """What an index asks of the table of nodes."""
+
+    @property
+    def rows(self) -> "Sequence[Node]":
+        """All nodes, each at its row."""
+
+    def is_free(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether a node takes a shape and is not reserved."""
+
+    def free_rows(self, shape: "Shape", among: Rows | None = None) -> Rows:
+        """Return the rows that take a shape and are not reserved, of ``among`` if it is given."""
+
+    def first_rows(self, rows: Rows, amount: int) -> Rows:
+        """Return the first of some rows by score and node id, in any order; there are more."""
+
+
+@dataclass(slots=True, eq=False)
+class Candidates:
+    """The first nodes in order that take what shapes of one ``key`` ask of nodes."""
+
+    key: Key
+    seen: int = -1  # of the log
+    size: int = 1  # how many the heap is filled with next time
+    bound: tuple[float, str] | None = None
+    heap: list[Entry] = field(default_factory=list)
+    filled: int = 0  # where the log was when the heap was filled
+    answers: int = 0  # given since then
+    wasted: int = 0  # fills in a row that gave one answer each
+
+
+class NodeIndex:
+    """The candidates of every shape that was asked for lately.
+
+    Shapes that ask the same of nodes share theirs, also with one that is forgotten by now.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._recent: dict[Candidates, None] = {}  # the one that was asked for last is the last
+        self._by_key: dict[Key, Candidates] = {}
+        self._log: list[Node | None] = [None] * LOG
+        self._logged = 0
+
+    def changed(self, node: "Node") -> None:
+        """Note that something changed at a node: its room, its score, who may use it, its row."""
+        self._log[self._logged % LOG] = node
+        node.changed = self._logged
+        self._logged += 1
+
+    def removed(self, node: "Node") -> None:
+        """Note that a node is no more."""
+        node.changed = -1
+
+    def first(self, shape: "Shape") -> "Node | None":
+        """Return the first node in order that takes a shape and is not reserved, or None."""
+        found = shape.candidates
+        if found is None or found not in self._recent:
+            found = shape.candidates = self._candidates_of(shape)
+        self._recent[found] = self._recent.pop(found, None)
+        if found.seen != self._logged and not self._follow(found, shape):
+            return self._filled(found, shape)
+        while found.heap:
+            entry = found.heap[0]
+            if entry[3].changed == entry[2]:
+                found.answers += 1
+                return entry[3]
+            heappop(found.heap)
+        return None if found.bound is None else self._filled(found, shape)
+
+    def _candidates_of(self, shape: "Shape") -> Candidates:
+        wanted = sorted(item for item in shape.resource.items() if item[1] > 0)
+        key = (tuple(wanted), shape.constraints)
+        found = self._by_key.get(key)
+        if found is None:
+            if len(self._recent) >= MAX_INDEXES:
+                oldest = next(iter(self._recent))
+                del self._recent[oldest], self._by_key[oldest.key]
+            found = self._by_key[key] = Candidates(key)
+        return found
+
+    def _follow(self, found: Candidates, shape: "Shape") -> bool:
+        """Enter the nodes that changed; return False where a look at all nodes costs less."""
+        behind = self._logged - found.seen
+        if found.seen < 0 or behind > LOG:
+            return False
+        if behind > ONE_BY_ONE and found.wasted > WASTED and found.wasted % TRY_AGAIN:
+            return False
+        bound = found.bound
+        nodes = self._changed_since(found.seen)
+        if len(nodes) > 1 and bound is not None:
+            nodes = [node for node in nodes if node.score <= bound[0]]
+        if len(nodes) > ONE_BY_ONE:
+            rows = np.array([node.row for node in nodes if node.changed >= 0], dtype=np.int64)
+            nodes = [self._nodes.rows[row] for row in self._nodes.free_rows(shape, rows).tolist()]
+            if len(nodes) > MOST_PUSHED:
+                return False
+        for node in nodes:
+            self._enter(found, shape, node)
+        found.seen = self._logged
+        if len(found.heap) > 2 * MOST:
+            self._shed(found)
+        return True
+
+    def _enter(self, found: Candidates, shape: "Shape", node: "Node") -> None:
+        """Enter a node that changed where it takes a shape and comes before the bound."""
+        if node.changed < 0:
+            return
+        if found.bound is not None and (node.score, node.node_id) > found.bound:
+            return
+        if self._nodes.is_free(node, shape):
+            heappush(found.heap, (node.score, node.node_id, node.changed, node))
+
+    def _changed_since(self, seen: int) -> "list[Node]":
+        """Return the nodes that are in the log from one place on, each once."""
+        first, last = seen % LOG, self._logged % LOG
+        if self._logged - seen == 1:
+            part = self._log[first : first + 1]
+        elif first < last:
+            part = self._log[first:last]
+        else:
+            part = self._log[first:] + self._log[:last]
+        return [node for node in dict.fromkeys(part) if node is not None]
+
+    def _shed(self, found: Candidates) -> None:
+        """Leave out what lapsed, and the last where more is left than a heap is to hold."""
+        found.heap = sorted(entry for entry in found.heap if entry[3].changed == entry[2])
+        if len(found.heap) > MOST:
+            del found.heap[MOST:]
+            found.bound = found.heap[-1][:2]
+
+    def _filled(self, found: Candidates, shape: "Shape") -> "Node | None":
+        """Fill a heap by a look at all nodes; return its first."""
+        found.wasted = found.wasted + 1 if found.answers == 1 else 0
+        if found.answers:
+            changes_an_answer = (self._logged - found.filled) // found.answers
+            if changes_an_answer <= STEP:
+                found.size = min(MOST, STEP * found.size)
+            elif changes_an_answer > STEP**2:
+                found.size = max(1, found.size // STEP)
+        chosen = self._nodes.free_rows(shape)
+        is_all = chosen.size <= found.size
+        if not is_all:
+            chosen = self._nodes.first_rows(chosen, found.size)
+        rows = self._nodes.rows
+        nodes = [rows[row] for row in chosen.tolist()]
+        found.heap = sorted((node.score, node.node_id, node.changed, node) for node in nodes)
+        found.bound = None if is_all else found.heap[-1][:2]
+        found.seen = self._logged
+        found.filled, found.answers = self._logged, 1
+        return found.heap[0][3] if found.heap else None
+
+
+class Ranks:
+    """The place of every node id among all ids, by row; what is new is entered when it is read."""
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._places: Rows = np.zeros(16, dtype=np.int64)
+        self._new: dict[str, Node] = {}
+
+    def added(self, node: "Node") -> None:
+        """Note a new node, in the last row."""
+        self._new[node.node_id] = node
+
+    def removed(self, node: "Node", last: int) -> None:
+        """Forget a node; what is in the last row takes its row."""
+        self._enter()
+        place = self._places.item(node.row)
+        del self._ids[place]
+        self._places[node.row] = self._places[last]
+        self._places[:last][self._places[:last] > place] -= 1
+
+    def of(self, rows: Rows) -> Rows:
+        """Return the places of some rows."""
+        self._enter()
+        return self._places[rows]
+
+    def _enter(self) -> None:
+        if not self._new:
+            return
+        new, self._new = self._new, {}
+        count = len(self._ids)
+        while count + len(new) > self._places.size:
+            self._places = np.pad(self._places, (0, self._places.size))
+        if len(new) > MANY_NEW:
+            self._enter_all(new)
+            return
+        for name, node in new.items():
+            place = bisect_left(self._ids, name)
+            self._ids.insert(place, name)
+            if place < count:
+                self._places[:count][self._places[:count] >= place] += 1
+            self._places[node.row] = place
+            count += 1
+
+    def _enter_all(self, new: "dict[str, Node]") -> None:
+        """Sort anew: old ids and new ones are each in order already, or near it."""
+        count = len(self._ids)
+        row_of = np.zeros(count + len(new), dtype=np.int64)
+        row_of[self._places[:count]] = np.arange(count)
+        rows = dict(zip(self._ids, row_of[:count].tolist(), strict=True))
+        rows.update((name, node.row) for name, node in new.items())
+        self._ids = sorted(rows)
+        in_order = np.array([rows[name] for name in self._ids], dtype=np.int64)
+        self._places[in_order] = np.arange(in_order.size)

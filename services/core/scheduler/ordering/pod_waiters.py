@@ -1,0 +1,103 @@
+"""The shapes that no node takes, by the pods whose coming or going may help them.
+
+A pod that comes or goes wakes those whose selectors match it; one that goes, also those that its
+own anti-affinity kept away and those that want a port it had. Others are not looked at.
+"""
+
+from typing import TYPE_CHECKING
+
+from services.core.scheduler.constraints.pod_kinds import (
+    KindTable,
+    PodKind,
+    Selection,
+    SelectionIndex,
+    selection_of,
+    selections_of,
+)
+from shared.messages.constraints import Constraints
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.shapes import Labels, Shape
+
+_Port = tuple[int, str]
+
+
+class PodWaiters:
+    """The shapes that wait, and those of them that are to be looked at again."""
+
+    def __init__(self) -> None:
+        self._places: dict[Shape, int] = {}  # since when each waits
+        self._selections = SelectionIndex()
+        self._by_selection: dict[Selection, dict[Shape, None]] = {}
+        self._kinds = KindTable()
+        self._by_labels: dict[Labels, dict[Shape, None]] = {}
+        self._by_port: dict[_Port, dict[Shape, None]] = {}
+        self._noted: dict[Shape, None] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, shape: "Shape") -> None:
+        """Let a shape wait, if pods may matter to it; one that does keeps its place."""
+        if shape in self._places or not (shape.labels or shape.constraints.asks_about_pods):
+            return
+        self._next += 1
+        self._places[shape] = self._next
+        for selection in selections_of(shape.constraints):
+            self._selections.add(selection)
+            self._by_selection.setdefault(selection, {})[shape] = None
+        if shape.labels not in self._by_labels:
+            self._kinds.add(shape.labels)
+        self._by_labels.setdefault(shape.labels, {})[shape] = None
+        for port in shape.constraints.host_ports:
+            self._by_port.setdefault((port.port, port.protocol), {})[shape] = None
+
+    def remove(self, shape: "Shape") -> None:
+        """Let a shape wait no more; one that does not is no error."""
+        if self._places.pop(shape, None) is None:
+            return
+        self._noted.pop(shape, None)
+        for selection in dict.fromkeys(selections_of(shape.constraints)):
+            del self._by_selection[selection][shape]
+            if not self._by_selection[selection]:
+                del self._by_selection[selection]
+                self._selections.remove(selection)
+        del self._by_labels[shape.labels][shape]
+        if not self._by_labels[shape.labels]:
+            del self._by_labels[shape.labels]
+            self._kinds.remove(shape.labels)
+        for port in dict.fromkeys((p.port, p.protocol) for p in shape.constraints.host_ports):
+            del self._by_port[port][shape]
+            if not self._by_port[port]:
+                del self._by_port[port]
+
+    def note(self, pod: PodKind, constraints: Constraints, *, is_gone: bool) -> None:
+        """Note whom a pod that came or went may help."""
+        for selection in self._selections.matching(pod):
+            self._noted.update(self._by_selection[selection])
+        if not is_gone:
+            return
+        for term in constraints.pod_anti_affinity:
+            for kind in self._kinds.matching(selection_of(term, constraints.namespace)):
+                self._noted.update(self._by_labels[kind.key])
+        for port in constraints.host_ports:
+            self._noted.update(self._by_port.get((port.port, port.protocol), {}))
+
+    def note_all(self) -> None:
+        """Note everybody."""
+        self._noted.update(dict.fromkeys(self._places))
+
+    def noted(self) -> "tuple[Shape, ...]":
+        """Return who is to be looked at again."""
+        return tuple(self._noted)
+
+    def note_only(self, shapes: "tuple[Shape, ...]") -> None:
+        """Note those who were noted before a trial, and nobody else."""
+        self._noted = dict.fromkeys(shapes)
+
+    def take_noted(self) -> list["Shape"]:
+        """Return who is to be looked at again, who waits longest first, and note them no more."""
+        noted = sorted(self._noted, key=self._places.__getitem__)
+        self._noted.clear()
+        return noted

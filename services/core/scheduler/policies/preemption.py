@@ -1,0 +1,259 @@
+"""Preemption by YuniKorn's laws: an ask whose queue is owed room takes it from queues over theirs.
+
+Rule 1: an ask preempts once, when it is as old as its queue's ``preemption.delay``, with at least
+        CHECK_AGAIN_NS between tries, if it may, needs no certain node, and its queue has what it
+        asks for left of its guarantee.
+Rule 2: victims are in other leaves, below the fence: the nearest queue above the ask that says
+        ``fence``, or that the ask would take over its max, or the root. Leaves that disable
+        preemption, and those not over what they are guaranteed, are left alone; no victim may take
+        its queue below that.
+Rule 3: a victim has no higher priority than the ask, offsets and fences applied, no required node,
+        and a type in common. Those that may be preempted go first, originators last, the newest
+        before older ones. They must make room on one node, and in the queues, and cover the ask.
+Rule 4: the room belongs to the ask until it starts or goes: the node is reserved for it, and in its
+        queues nobody else may take it.
+Source: contract section 6.9; cases X-01 to X-16.
+Limit: MAX_ATTEMPTS asks of a leaf at one look; as many more are told that they were not tried.
+What came of a try is in the ask's allocation log.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from services.core.scheduler.actions import live_actions, reservations
+from services.core.scheduler.actions.gang_places import members
+from services.core.scheduler.actions.victims import evict
+from services.core.scheduler.constraints.guarantees import Ledger, left
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.queues import Queue, depth_first
+from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
+from services.core.scheduler.policies.preemption_victims import Victim, eligible_victims
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import allocation_log
+from services.core.scheduler.telling.allocation_log import note
+from shared.messages.interface import Allocation
+from shared.model.resources import ResourceView
+from shared.model.units import seconds
+
+CHECK_AGAIN_NS = seconds(15)
+LOOK_NS = seconds(1)
+MAX_ATTEMPTS = 10
+_TEXTS = {
+    NoChoice.NO_HELP: allocation_log.NO_HELP,
+    NoChoice.SHORTFALL: allocation_log.SHORTFALL,
+}
+REASON = "preempting allocations to free up resources to run ask: "
+
+
+def look_later(partition: Partition, application: Application, ask: Ask) -> None:
+    """Have a refused ask looked at when it may preempt, if its queues have guarantees.
+
+    That it may not yet, or never will, goes into its allocation log.
+    """
+    leaf = application.queue
+    _look_for_one_since(partition, leaf, ask.created_ns)
+    if not _preempts(partition):
+        return
+    if not _may_ever(ask) or _due_ns(leaf, ask) > partition.now_ns:
+        note(partition, application, ask, allocation_log.PRECONDITIONS)
+    elif not has_guarantee(leaf):
+        note(partition, application, ask, allocation_log.GUARANTEES)
+
+
+def look_later_for_gang(partition: Partition, application: Application) -> None:
+    """Have a gang that waits for headroom looked at, if its queues have guarantees."""
+    _look_for_one_since(partition, application.queue, partition.now_ns)
+
+
+def _preempts(partition: Partition) -> bool:
+    """Return whether asks preempt by YuniKorn's laws."""
+    settings = partition.settings
+    return partition.preemption_enabled and settings.policy != KAI and PREEMPT in settings.actions
+
+
+def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
+    settings = partition.settings
+    if settings.policy == KAI or CONSOLIDATION in settings.actions:
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+    elif has_guarantee(leaf) and PREEMPT in settings.actions:
+        partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
+
+
+def look(partition: Partition) -> None:
+    """Run the actions in their order, YuniKorn's preemption in its place; set the next look."""
+    partition.preemption_due_ns = 0
+    if not partition.preemption_enabled:
+        return
+    settings = partition.settings
+    is_yunikorn = settings.policy == YUNIKORN
+    for is_ours, names in groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT):
+        if is_ours:
+            _preempt(partition)
+        else:
+            live_actions.run(partition, tuple(names))
+    is_tried_again = settings.policy == KAI or CONSOLIDATION in settings.actions
+    if is_tried_again and partition.root.pending:
+        partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+
+
+def _preempt(partition: Partition) -> None:
+    """Let the asks that are due preempt, in the order of their leaves."""
+    for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
+        if has_guarantee(leaf):
+            _look_in(partition, leaf)
+
+
+def has_guarantee(leaf: Queue) -> bool:
+    """Return whether a leaf, or a queue above it, is guaranteed anything."""
+    return any(queue.guaranteed_resource for queue in leaf.lineage())
+
+
+def _look_in(partition: Partition, leaf: Queue) -> None:
+    _admit_entitled_gangs(partition, leaf)
+    attempts = 0
+    for application, ask in _waiting(leaf):
+        due_ns = _due_ns(leaf, ask)
+        if due_ns > partition.now_ns:
+            partition.look_for_preemption_at(due_ns)
+            continue
+        attempts += 1
+        if attempts > MAX_ATTEMPTS:
+            partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+            note(partition, application, ask, allocation_log.EXHAUSTED)
+            if attempts == 2 * MAX_ATTEMPTS:
+                return
+            continue
+        ask.preemption_checked_ns = partition.now_ns
+        if not preempt_for(partition, application, ask):
+            partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+
+
+def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
+    """Let gangs start that wait for room as a whole and are owed all that their queues limit.
+
+    Their members then ask one by one, and preempt one by one. A type with a max and no guarantee
+    is not owed: nobody would make room for it, and the gang would hold a part for ever. So would
+    one that must have its places on the nodes, where the nodes and their victims have too few.
+    """
+    for application in list(leaf.applications.values()):
+        if not application.waits_as_a_whole or application.is_behind_overdue_gang:
+            continue
+        due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
+        if due_ns > partition.now_ns:
+            partition.look_for_preemption_at(due_ns)
+            continue
+        ledger = Ledger()
+        for level in leaf.lineage():
+            ledger.changes[level] = dict(level.promised)
+        gang = application.outstanding()
+        ledger.add(leaf, gang)
+        limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
+        owed = left(leaf, leaf, ledger) or {}
+        if _is_owed(leaf, gang, ledger) and all(name in owed for name in limited):
+            if application.starts_placed and not _can_be_made_places(partition, application):
+                partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+                continue
+            application.admit()
+            application.unpark()
+
+
+def _can_be_made_places(partition: Partition, application: Application) -> bool:
+    """Return whether the nodes had places for a whole gang if all its victims were gone."""
+    for group in members(application):
+        head = group.head()
+        if head is None:
+            continue
+        shape, table = head.shape, partition.nodes
+        places = table.places(shape)
+        on_nodes: dict[str, list[Allocation]] = {}
+        if _may_ever(head):
+            for victim in eligible_victims(partition, application.queue, head):
+                on_nodes.setdefault(victim.allocation.node_id, []).append(victim.allocation)
+        for name, gone in on_nodes.items():
+            node = table.nodes[name]
+            places[node.row] = table.places_on(node, shape, gone)
+        if int(places.sum()) < application.placeholder_needs()[shape]:
+            return False
+    return True
+
+
+def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
+    """Yield the asks of a leaf that wait for a queue or a node and may preempt, in order."""
+    groups = [
+        group
+        for bucket in leaf.buckets.values()
+        if bucket.refusal is not None and not bucket.is_blocked_by_user
+        for group in bucket.groups
+        if group.asks and group.application.may_schedule
+    ]
+    for group in sorted(groups, key=lambda group: group.application.order):
+        if group.application.hold(group) is not None or group.application.is_behind_overdue_gang:
+            continue
+        for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
+            if _may_ever(ask):
+                yield group.application, ask
+
+
+def _may_ever(ask: Ask) -> bool:
+    """Return whether an ask may preempt at all: it may take from others, and has not done so."""
+    is_ordinary = not ask.shape.constraints.required_node
+    return is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted
+
+
+def _due_ns(leaf: Queue, ask: Ask) -> int:
+    """Return from when an ask may try: old enough, and some time after it last tried."""
+    checked_ns = ask.preemption_checked_ns
+    again_ns = checked_ns + CHECK_AGAIN_NS if checked_ns else 0
+    return max(ask.created_ns + leaf.settings.preemption_delay_ns, again_ns)
+
+
+def preempt_for(partition: Partition, application: Application, ask: Ask) -> bool:
+    """Release the victims that let an ask in, and keep the room for it; False without any."""
+    leaf = application.queue
+    victims = [
+        victim
+        for victim in eligible_victims(partition, leaf, ask)
+        if partition.evictions.may_evict(
+            victim.allocation.application_id, application.id, partition.now_ns
+        )
+    ]
+    if not _guarantees_hold(leaf, ask, victims):
+        note(partition, application, ask, allocation_log.GUARANTEES)
+        return False
+    found = choose_victims(partition, leaf, ask, victims)
+    if isinstance(found, NoChoice):
+        if found is not NoChoice.NO_NODE:
+            note(partition, application, ask, _TEXTS[found])
+        return False
+    node, chosen = found
+    for victim in chosen:
+        owner = partition.applications[victim.allocation.application_id]
+        key = victim.allocation.allocation_key
+        event = f"Preempted by {ask.key} from application {application.id} in {leaf.path}"
+        evict(partition, owner, key, application, f"{REASON}{ask.key}", event=event)
+    reservations.keep_freed_room(partition, application, ask, node)
+    return True
+
+
+def _guarantees_hold(leaf: Queue, ask: Ask, victims: list[Victim]) -> bool:
+    """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
+    ledger = Ledger()
+    ledger.add(leaf, ask.shape.resource)
+    if _is_owed(leaf, ask.shape.resource, ledger):
+        return True
+    for victim in victims:
+        ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
+        if _is_owed(leaf, ask.shape.resource, ledger):
+            return True
+    return False
+
+
+def _is_owed(leaf: Queue, amount: ResourceView, ledger: Ledger) -> bool:
+    """Return whether a leaf keeps within what it is guaranteed, for the types of an amount."""
+    remaining = left(leaf, leaf, ledger)
+    if remaining is None:
+        return False
+    asked = [name for name in remaining if amount.get(name, 0) > 0]
+    return bool(asked) and all(remaining[name] >= 0 for name in asked)

@@ -1,0 +1,131 @@
+"""Queues that placement makes: from their parent's template and the namespace's quota tags.
+
+A dynamic leaf has its template's properties and nothing else of its parents'. Empty ones are
+cleaned up CLEANER_INTERVAL_MS after they were left, as are configured ones that drain.
+Source: contract sections 1.5, 1.10 and 2.7; cases P-13, Q-22, N-08, N-13.
+"""
+
+from collections.abc import Mapping
+
+from services.core.scheduler.model.queue_settings import Template, settings_of
+from services.core.scheduler.model.queues import DRAINING, Queue, depth_first
+from services.core.scheduler.queues.placement import RECOVERY_QUEUE
+from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
+from services.core.scheduler.telling import events
+from services.core.scheduler.telling.views import queue_state
+from shared.messages.protocol import TimerKind
+from shared.model.numbers import INT64_MAX, parse_uint64
+from shared.model.resources import Resource, is_zero
+from shared.model.texts import load_json
+from shared.model.units import milliseconds
+
+MAX_TAG_TEXT = 64 * 1024
+
+
+class QueueCreationError(ValueError):
+    """A queue cannot be made; the message says which rule it breaks."""
+
+
+def get_or_create(partition: Partition, path: str) -> Queue:
+    """Return the leaf of a path, made with those above it where they lack. Raises."""
+    queue = partition.queues.get(path)
+    if queue is not None:
+        return queue
+    *above, name = path.split(".")
+    parent = partition.root
+    for part in above[1:]:
+        parent = parent.children.get(part) or _create(partition, part, parent, is_leaf=False)
+    return _create(partition, name, parent, is_leaf=True)
+
+
+def _create(partition: Partition, name: str, parent: Queue, *, is_leaf: bool) -> Queue:
+    if parent.is_leaf:
+        raise QueueCreationError(f"cannot add a child queue to a leaf queue: {parent.path}")
+    if parent.status == DRAINING:
+        raise QueueCreationError(
+            f"cannot add a child queue when queue is marked for deletion: {parent.path}"
+        )
+    queue = Queue(name, parent, is_leaf=is_leaf, is_managed=False)
+    parent.children[name] = queue
+    partition.queues[queue.path] = queue
+    template = parent.template
+    if not is_leaf:
+        queue.template = template
+    elif template is not None and queue.path != RECOVERY_QUEUE:
+        _apply_template(queue, template)
+    partition.outbox.touch_queue(queue)
+    clean_later(partition)
+    return queue
+
+
+def _apply_template(queue: Queue, template: Template) -> None:
+    queue.properties = dict(template.properties)
+    queue.configure(settings_of(queue.properties))
+    queue.max_applications = template.max_applications
+    queue.guaranteed_resource = template.guaranteed_resource
+    queue.max_resource = template.max_resource
+
+
+def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
+    """Set what the namespace's annotations say; only dynamic queues, never the recovery queue."""
+    if queue.is_managed or queue.path == RECOVERY_QUEUE:
+        return
+    limit = _tag_resource(tags.get("namespace.resourcequota", ""))
+    guaranteed = _tag_resource(tags.get("namespace.resourceguaranteed", ""))
+    applications = parse_uint64(tags.get("namespace.resourcemaxapps", ""))
+    if limit is not None:
+        queue.set_max(limit)
+    if guaranteed is not None:
+        queue.guaranteed_resource = guaranteed
+    if applications is not None and applications <= INT64_MAX:
+        queue.max_applications = applications
+        queue.gate.open()
+
+
+def _tag_resource(text: str) -> Resource | None:
+    """Return ``{"resources": {"vcore": {"value": 1000}}}``; what does not hold says nothing."""
+    if not text or len(text) > MAX_TAG_TEXT:
+        return None
+    try:
+        entries = load_json(text)["resources"]
+        resource = {str(name): entry.get("value", 0) for name, entry in entries.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not all(type(value) is int and 0 <= value <= INT64_MAX for value in resource.values()):
+        return None
+    return None if is_zero(resource) else resource
+
+
+# --- cleaning up --------------------------------------------------------------------------------
+
+
+def clean_later(partition: Partition) -> None:
+    """Have empty queues looked for in a while, unless that is ordered already.
+
+    To be called when a queue is made, left by its last application, or begins to drain.
+    """
+    if TimerKind.CLEANER.value not in partition.timers:
+        due_ns = partition.now_ns + milliseconds(CLEANER_INTERVAL_MS)
+        partition.arm_own_timer(TimerKind.CLEANER, due_ns)
+
+
+def clean_up(partition: Partition) -> None:
+    """Take out the queues that are empty and dynamic, or draining; leaves before their parents."""
+    for queue in reversed(list(depth_first(partition.root))):
+        if queue.parent is None or (queue.is_managed and queue.status != DRAINING):
+            continue
+        if not queue.applications and not queue.children:
+            _take_out(partition, queue)
+
+
+def _take_out(partition: Partition, queue: Queue) -> None:
+    assert queue.parent is not None
+    del queue.parent.children[queue.name]
+    partition.queues.pop(queue.path, None)
+    queue.deactivate()
+    users, groups = queue.user_limits, queue.group_limits
+    queue.user_limits, queue.group_limits = {}, {}
+    events.limits_changed(partition, queue, users, groups)
+    partition.outbox.queues.pop(queue, None)
+    partition.outbox.queues_gone.append(queue_state(queue, removed=True))
+    partition.outbox.touch_queue(queue.parent)

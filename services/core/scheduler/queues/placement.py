@@ -1,0 +1,216 @@
+"""Placement: which queue an application goes to.
+
+Rules are asked in order; the first that names a queue which can be had wins. Rules that the
+configuration lacks are ``provided`` without create; ``recovery`` always comes last, for
+applications that must be taken in, and then ``root.default`` where it exists.
+Source: contract section 1.10; cases P-01 to P-13.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from services.core.scheduler.model.queues import DRAINING, Queue
+from shared.messages.interface import AddApplicationRequest
+from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
+
+DEFAULT_QUEUE = "root.default"
+RECOVERY_QUEUE = "root.@recovery@"
+FORCE_TAG = "application.create.force"
+PROVIDED, USER, FIXED, TAG, RECOVERY = "provided", "user", "fixed", "tag", "recovery"
+RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
+MAX_PATH = 512  # characters: with it how deep queues may be made one below the other
+_DOT = "_dot_"
+
+
+class PlacementError(ValueError):
+    """A rule cannot be followed: the application is rejected at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFilter:
+    """For whom a rule is: names, or one pattern each; ``allows`` False turns it round.
+
+    One that names nobody is for everybody, and turned round for nobody (contract section 1.10).
+    """
+
+    allows: bool = True
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    user_pattern: re.Pattern[str] | None = None
+    group_pattern: re.Pattern[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the filter names nobody."""
+        return not (self.users or self.groups or self.user_pattern or self.group_pattern)
+
+    def lets_through(self, user: str, groups: tuple[str, ...]) -> bool:
+        """Return whether the rule is for a user."""
+        if self.is_empty:
+            return self.allows
+        is_named = _is_named(user, self.users, self.user_pattern) or any(
+            _is_named(group, self.groups, self.group_pattern) for group in groups
+        )
+        return is_named == self.allows
+
+
+def _is_named(name: str, names: tuple[str, ...], pattern: re.Pattern[str] | None) -> bool:
+    return name in names or (pattern is not None and pattern.search(name) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule and, in ``parent``, the rule that names the queue above."""
+
+    name: str
+    create: bool = False
+    value: str = ""
+    filter: RuleFilter = field(default_factory=RuleFilter)
+    parent: "Rule | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """The rules of a partition, ``recovery`` not among them."""
+
+    rules: tuple[Rule, ...] = (Rule(PROVIDED),)
+
+    def all(self) -> tuple[Rule, ...]:
+        """Return the rules in the order in which they are asked."""
+        return (*self.rules, Rule(RECOVERY, create=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The path of the queue, "" where no rule had one, and who was refused on the way."""
+
+    path: str
+    denied: tuple[str, ...] = ()
+
+
+def place(
+    rules: PlacementRules, queues: Mapping[str, Queue], request: AddApplicationRequest
+) -> Placement:
+    """Return where an application goes. Raises PlacementError."""
+    denied: list[str] = []
+    for rule in rules.all():
+        path = _path(rule, queues, request)
+        if path and _can_be_had(path, rule, queues, request, denied):
+            return Placement(path)
+    default = queues.get(DEFAULT_QUEUE)
+    if default is not None and _can_be_had(DEFAULT_QUEUE, Rule(FIXED), queues, request, denied):
+        return Placement(DEFAULT_QUEUE)
+    return Placement("", tuple(dict.fromkeys(denied)))
+
+
+def _can_be_had(
+    path: str,
+    rule: Rule,
+    queues: Mapping[str, Queue],
+    request: AddApplicationRequest,
+    denied: list[str],
+) -> bool:
+    """Return whether an application may go to a queue, which exists or is made for it."""
+    if rule.name == RECOVERY:
+        return True
+    queue = queues.get(path)
+    if queue is not None and (not queue.is_leaf or queue.status == DRAINING):
+        return False
+    nearest = queue if queue is not None else nearest_queue(path, queues)
+    ugi = request.ugi
+    if may_submit(nearest, ugi.user, ugi.groups or (ugi.user,)):
+        return True
+    denied.append(path)
+    return False
+
+
+def nearest_queue(path: str, queues: Mapping[str, Queue]) -> Queue:
+    """Return the queue of a path, or the nearest one above it that exists."""
+    while path not in queues:
+        path = path.rpartition(".")[0]
+    return queues[path]
+
+
+def may_submit(queue: Queue, user: str, groups: tuple[str, ...]) -> bool:
+    """Return whether an ACL of the queue, or of any above it, lets a user in."""
+    if queue.path == RECOVERY_QUEUE:
+        return False
+    return any(
+        level.submit_access.allows(user, groups) or level.admin_access.allows(user, groups)
+        for level in queue.lineage()
+    )
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequest) -> str:
+    """Return the queue that a rule names, "" for no match. Raises PlacementError."""
+    if rule.name == RECOVERY:
+        return RECOVERY_QUEUE if is_forced(request) else ""
+    ugi = request.ugi
+    if not rule.filter.lets_through(ugi.user, ugi.groups or (ugi.user,)):
+        return ""
+    name = _name(rule, request)
+    if not name:
+        return ""
+    is_qualified = name == ROOT or name.startswith(f"{ROOT}.")
+    if is_qualified and rule.name != USER:
+        path = name
+    else:
+        above = _parent(rule, queues, request)
+        if not above:
+            return ""
+        below = name if rule.name == FIXED else name.replace(".", _DOT)
+        path = f"{above}.{below}"
+    _check_names(path)
+    if path == RECOVERY_QUEUE or (path not in queues and not rule.create):
+        return ""
+    return path
+
+
+def _name(rule: Rule, request: AddApplicationRequest) -> str:
+    """Return what a rule makes of an application, in lower case, "" for nothing."""
+    names = {PROVIDED: request.queue_name, USER: request.ugi.user, FIXED: rule.value}
+    name = names.get(rule.name)
+    return (_tag(request, rule.value) if name is None else name).lower()
+
+
+def is_forced(request: AddApplicationRequest) -> bool:
+    """Return whether an application must be taken in: it has pods on nodes already."""
+    return _tag(request, FORCE_TAG) == "true"
+
+
+def _tag(request: AddApplicationRequest, name: str) -> str:
+    """Return a tag's value; names of tags are compared without case."""
+    found = request.tags.get(name)
+    if found is not None:
+        return found
+    return next((value for key, value in request.tags.items() if key.lower() == name.lower()), "")
+
+
+def _parent(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequest) -> str:
+    """Return the queue above, "" where the parent rule does not match. Raises PlacementError."""
+    if rule.parent is None:
+        return ROOT
+    path = _path(rule.parent, queues, request)
+    queue = queues.get(path)
+    if queue is not None and queue.is_leaf:
+        raise PlacementError(f"parent rule returned a leaf queue: {path}")
+    return path
+
+
+def _check_names(path: str) -> None:
+    if len(path) > MAX_PATH:
+        raise PlacementError(f"the path of a queue has at most {MAX_PATH}: {path[:MAX_PATH]}…")
+    if not all(QUEUE.match(part) for part in path.split(".")):
+        raise PlacementError(QUEUE_ERROR)
+
+
+def chain(rule: Rule) -> Iterator[Rule]:
+    """Yield a rule and those above it."""
+    current: Rule | None = rule
+    while current is not None:
+        yield current
+        current = current.parent

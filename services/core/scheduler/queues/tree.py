@@ -1,0 +1,148 @@
+"""The queue tree from its configuration: built, and changed in place on a reload.
+
+A queue that a reload leaves out drains: it takes no new application and goes when it is empty; one
+that comes back is active again, and a dynamic one that is named becomes managed (contract section
+6.12). The root's own limit is the cluster and is never configured; its maxapplications is taken
+when the tree is first built and stays.
+"""
+
+from dataclasses import dataclass, field
+
+from services.core.scheduler.actions import quota_preemption
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.queue_settings import (
+    QueueConfig,
+    inheritable,
+    settings_of,
+    settings_of_root,
+)
+from services.core.scheduler.model.queues import ACTIVE, DRAINING, Queue, depth_first
+from services.core.scheduler.queues.dynamic_queues import clean_later
+from services.core.scheduler.queues.placement import PlacementRules
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events
+from shared.model.names import ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionConfig:
+    """A parsed queues.yaml, of one partition. ``text`` is what it was parsed from."""
+
+    root: QueueConfig
+    node_sort_policy: str = "fair"
+    resource_weights: dict[str, float] = field(default_factory=dict)
+    preemption_enabled: bool = True
+    quota_preemption_enabled: bool = False
+    rules: PlacementRules = field(default_factory=PlacementRules)
+    warnings: tuple[str, ...] = ()
+    checksum: str = ""
+    text: str = ""
+
+
+def configure(partition: Partition, config: PartitionConfig) -> None:
+    """Bring the partition to a configuration; it has been validated before."""
+    if not partition.config_checksum:
+        partition.root.max_applications = config.root.max_applications
+    partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
+    partition.preemption_enabled = config.preemption_enabled
+    partition.quota_preemption_enabled = config.quota_preemption_enabled
+    partition.rules = config.rules
+    partition.config_checksum = config.checksum
+    partition.config_text = config.text
+    partition.config_warnings = config.warnings
+    partition.config_error = ""
+    partition.config_time_ns = partition.now_ns
+    limits = {path: (q.user_limits, q.group_limits) for path, q in partition.queues.items()}
+    _apply(partition.root, config.root, {})
+    partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
+    _order_anew(partition)
+    for queue in partition.queues.values():
+        quota_preemption.max_changed(partition, queue)
+        events.limits_changed(partition, queue, *limits.get(queue.path, ({}, {})))
+    if any(queue.status == DRAINING for queue in partition.queues.values()):
+        clean_later(partition)
+    partition.outbox.partition_changed = True
+
+
+def conflict(partition: Partition, config: PartitionConfig) -> str:
+    """Return why a configuration cannot be applied to the tree as it stands, or "".
+
+    A queue cannot change between leaf and parent while applications are in it, or below it.
+    """
+    stack = [(partition.root, config.root)]
+    while stack:
+        queue, wanted = stack.pop()
+        becomes_parent = wanted.parent or bool(wanted.children)
+        if queue.is_leaf and becomes_parent and queue.applications:
+            return (
+                f"queue {queue.path} has {len(queue.applications)} applications and cannot become "
+                "a parent: let it drain first"
+            )
+        if queue.parent is not None and queue.children and not becomes_parent:
+            return (
+                f"queue {queue.path} has queues below it and cannot become a leaf: "
+                "let them drain first"
+            )
+        known = ((queue.children.get(child.name), child) for child in wanted.children)
+        stack += [(child, child_config) for child, child_config in known if child is not None]
+    return ""
+
+
+def _apply(queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None:
+    queue.is_leaf = not (config.parent or config.children or queue.name == ROOT)
+    queue.is_managed = True
+    queue.status = ACTIVE
+    queue.properties = {**inheritable(inherited), **config.properties}
+    above = queue.parent
+    read = settings_of if above is not None else settings_of_root
+    queue.configure(read(queue.properties))
+    queue.guaranteed_resource = config.guaranteed_resource
+    queue.submit_access, queue.admin_access = config.submit_access, config.admin_access
+    queue.user_limits, queue.group_limits = config.user_limits, config.group_limits
+    if above is not None:
+        queue.max_applications = config.max_applications
+        queue.max_resource = config.max_resource
+    queue.template = config.template or (above.template if above is not None else None)
+    wanted = {child.name for child in config.children}
+    for child in queue.children.values():
+        if child.name not in wanted and child.is_managed:
+            _drain(child)
+    for child_config in config.children:
+        if child_config.name not in queue.children:
+            queue.children[child_config.name] = Queue(child_config.name, queue)
+        _apply(queue.children[child_config.name], child_config, queue.properties)
+
+
+def _drain(queue: Queue) -> None:
+    for below in depth_first(queue):
+        if below.is_managed:
+            below.status = DRAINING
+
+
+def _find_owner(partition: Partition, application: Application) -> None:
+    """Find out whom limits concern now, and say so where that has changed."""
+    trackers = application.trackers
+    partition.users.find_group(application)
+    if application.trackers is not trackers:
+        partition.outbox.touch(application)
+    if application.rejoin_buckets():
+        partition.tell_asks(application)
+
+
+def _order_anew(partition: Partition) -> None:
+    """Let everything be looked at again: limits, order and whom limits concern have changed."""
+    for queue in partition.queues.values():
+        partition.outbox.touch_queue(queue)
+        queue.forget_order()
+    for application in partition.applications.values():
+        _find_owner(partition, application)
+        application.reorder()
+        application.enter()
+    for queue in partition.queues.values():
+        queue.gate.open()
+    for tracker in partition.users.all():
+        tracker.gate.open()
+        partition.users.changed[tracker] = None
+    partition.retry_replacements()
+    for shape in list(partition.blocked_shapes):
+        partition.open_shape(shape)

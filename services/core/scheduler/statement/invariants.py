@@ -1,0 +1,333 @@
+"""What must hold after every message, recomputed the slow and obvious way.
+
+Tests and the scenario runner call ``violations`` after each step; the service does not.
+"""
+
+from collections.abc import Iterator
+
+from services.core.scheduler.actions import gang_places
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.queues import NO_PRIORITY, Queue, depth_first
+from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.statement.partition import Partition
+from shared.model.reasons import Reason
+from shared.model.resources import (
+    ResourceView,
+    add,
+    add_into,
+    excess,
+    fits_room,
+    subtract,
+    total_of,
+    without_zeros,
+)
+from shared.model.states import ENDED
+
+
+def violations(partition: Partition) -> list[str]:
+    """Return a sentence for each invariant that does not hold; an empty list is good news."""
+    found: list[str] = []
+    for application in partition.applications.values():
+        found += _application(application)
+    for queue in depth_first(partition.root):
+        found += _queue(queue)
+    found += _priorities(partition)
+    found += _users(partition)
+    found += _reservations(partition)
+    found += _covers(partition)
+    found += _overlooked(partition)
+    if partition.root.max_resource is not None:  # without a node nobody is considered
+        found += _gangs_overlooked(partition)
+    found += _nodes(partition)
+    found += _keys(partition)
+    return found
+
+
+def _differs(what: str, ledger: ResourceView, truth: ResourceView) -> Iterator[str]:
+    if without_zeros(ledger) != without_zeros(truth):
+        yield f"{what} is {dict(ledger)}, the sum of its parts {dict(truth)}"
+
+
+def _application(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
+    allocations = application.allocations.values()
+    real = total_of(a.resource_per_alloc for a in allocations if not a.placeholder)
+    held = total_of(a.resource_per_alloc for a in allocations if a.placeholder)
+    asks = list(application.asks())
+    yield from _differs(f"{name} allocated", application.allocated, real)
+    yield from _differs(f"{name} allocatedPlaceholder", application.allocated_placeholder, held)
+    yield from _differs(
+        f"{name} pending",
+        application.pending,
+        total_of(ask.request.resource_per_alloc for ask in asks),
+    )
+    if application.pending_placeholders != sum(ask.request.placeholder for ask in asks):
+        yield f"{name} counts {application.pending_placeholders} pending placeholders"
+    yield from _gang(application)
+
+
+def _gang(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
+    if application.state in ENDED:
+        yield f"{name} has ended as {application.state} and is still in its queue"
+    for group, counts in application.task_groups.items():
+        if counts.replaced + counts.timedout > counts.count:
+            yield f"{name} group {group}: more placeholders ended than there were: {counts}"
+        free = application.allocations.keys() - application.released.keys()
+        for key in counts.held.keys() - free:
+            yield f"{name} group {group}: {key} is held but gone or released"
+    for key, swap in application.replacing.items():
+        if application.released.get(key) != "PLACEHOLDER_REPLACED":
+            yield f"{name}: placeholder {key} is being replaced but not released for it"
+        if swap.ask.key in application.allocations or swap.ask.key in application.group_of:
+            yield f"{name}: ask {swap.ask.key} is being swapped in and elsewhere too"
+
+
+def _queue(queue: Queue) -> Iterator[str]:
+    below = queue.children.values()
+    applications = queue.applications.values()
+    allocated = total_of(child.allocated for child in below)
+    pending = total_of(child.pending for child in below)
+    promised = total_of(child.promised for child in below)
+    running = sum(child.running_apps for child in below)
+    if queue.is_leaf:
+        allocated = total_of(add(a.allocated, a.allocated_placeholder) for a in applications)
+        pending = total_of(a.pending for a in applications)
+        promised = total_of(a.promise for a in applications)
+        running = sum(a.state == "Running" for a in applications)
+    yield from _differs(f"queue {queue.path} allocated", queue.allocated, allocated)
+    yield from _differs(f"queue {queue.path} pending", queue.pending, pending)
+    yield from _differs(f"queue {queue.path} promised", queue.promised, promised)
+    if queue.running_apps != running:
+        yield f"queue {queue.path} counts {queue.running_apps} running applications, has {running}"
+
+
+def _priorities(partition: Partition) -> Iterator[str]:
+    """Compare what every queue shows to its siblings with what its asks make of it."""
+
+    def shown(queue: Queue) -> int:
+        if queue.is_leaf:
+            own = queue.applications.values()
+            waiting = [ask.request.priority for application in own for ask in application.asks()]
+        else:
+            waiting = [shown(child) for child in queue.children.values()]
+        highest = max(waiting, default=NO_PRIORITY)
+        if highest == NO_PRIORITY:
+            return NO_PRIORITY
+        settings = queue.settings
+        value = settings.priority_offset + (0 if settings.priority_fence else highest)
+        return max(-(2**31), min(2**31 - 1, value))
+
+    for queue in depth_first(partition.root):
+        if queue.current_priority != shown(queue):
+            yield f"queue {queue.path} shows priority {queue.current_priority}, not {shown(queue)}"
+
+
+def _users(partition: Partition) -> Iterator[str]:
+    """Compare what users and groups use with what their applications do."""
+    for tracker in partition.users.all():
+        own = [a for a in partition.applications.values() if tracker in a.trackers]
+        if set(tracker.links) != {a.id for a in own}:
+            yield f"{tracker.title} counts applications {sorted(tracker.links)}"
+        for queue in depth_first(partition.root):
+            inside = [a for a in own if queue in a.queue.lineage()]
+            usage = total_of(add(a.allocated, a.allocated_placeholder) for a in inside)
+            promised = total_of(a.promise for a in inside)
+            running = {a.id for a in inside if a.allocations}
+            name = f"{tracker.title} in {queue.path}"
+            yield from _differs(f"{name} usage", tracker.usage.get(queue.path, {}), usage)
+            yield from _differs(f"{name} promised", tracker.promised.get(queue.path, {}), promised)
+            if set(tracker.running.get(queue.path, ())) != running:
+                yield f"{name} runs {sorted(tracker.running.get(queue.path, ()))}, not {running}"
+
+
+def _reservations(partition: Partition) -> Iterator[str]:
+    """See that a reservation is known to its ask's application, its node and its shape."""
+    for application in partition.applications.values():
+        for key, held in application.reservations.items():
+            if key not in application.group_of:
+                yield f"{key} has a reservation and does not wait"
+            if held.node.reservations.get(key) is not held:
+                yield f"the reservation of {key} is not on node {held.node.node_id}"
+            if held not in held.ask.shape.reservations:
+                yield f"the reservation of {key} is not with its shape"
+    yield from _reserved_nodes(partition)
+
+
+def _reserved_nodes(partition: Partition) -> Iterator[str]:
+    book, ordinary = partition.reserved_nodes, 0
+    preempted = dict.fromkeys(book.after_preemption, 0)
+    if [entry[0] for entry in book.by_age] != sorted(entry[0] for entry in book.by_age):
+        yield "the reservations are not in the order of their ranks"
+    for node in partition.nodes.nodes.values():
+        own = [held for held in node.reservations.values() if held.is_ordinary]
+        ordinary += len(own)
+        if len(own) > 1 or (own and len(node.reservations) > 1):
+            yield f"node {node.node_id} is reserved for {list(node.reservations)}"
+        for key, held in node.reservations.items():
+            if held.application.reservations.get(key) is not held:
+                yield f"node {node.node_id} is reserved for {key}, which does not know"
+            if not (held.is_ordinary or held.is_required):
+                preempted[node.node_id] = preempted.get(node.node_id, 0) + 1
+    if len(book.by_age) != ordinary or book.after_preemption != preempted:
+        yield f"{len(book)} nodes are counted as reserved: {ordinary} for age, {preempted}"
+
+
+def _covers(partition: Partition) -> Iterator[str]:
+    """See that what is kept is kept for asks that wait, and for no more than that."""
+    on_nodes: dict[str, dict[str, int]] = {name: {} for name in partition.nodes.nodes}
+    for application in partition.applications.values():
+        yield from _covers_of(application)
+        for cover in application.covers.values():
+            if partition.nodes.nodes.get(cover.node.node_id) is cover.node:
+                add_into(on_nodes[cover.node.node_id], cover.on_node)
+    for node in partition.nodes.nodes.values():
+        yield from _differs(f"node {node.node_id} kept", node.kept, on_nodes[node.node_id])
+    for queue in depth_first(partition.root):
+        inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
+        kept = total_of(_kept_for(application) for application in inside)
+        yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
+        for tracker in partition.users.all():
+            own = [c.in_queues for a in inside if tracker in a.trackers for c in a.covers.values()]
+            name = f"{tracker.title} in {queue.path} kept"
+            yield from _differs(name, tracker.kept.get(queue.path, {}), total_of(own))
+
+
+def _kept_for(application: Application) -> ResourceView:
+    """Return what the queues keep for an application's asks."""
+    preempted = (ask.shape.resource for ask in application.asks() if ask.has_kept_room)
+    covered = (cover.in_queues for cover in application.covers.values())
+    return total_of((*preempted, *covered))
+
+
+def _covers_of(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
+    claimed = application.replacing.keys() | application.covering.keys()
+    unclaimed = {key for counts in application.task_groups.values() for key in counts.unclaimed}
+    for key in unclaimed - (application.released.keys() - claimed):
+        yield f"{name}: {key} goes for nobody, and does not go, or goes for somebody"
+    covered = {ask.key: ask for ask in application.asks() if ask.is_covered}
+    if covered.keys() != application.covers.keys():
+        yield f"{name} covers {sorted(application.covers)}, and {sorted(covered)} wait for it"
+    going = {key: ask_key for ask_key, c in application.covers.items() for key in c.going}
+    if going != application.covering or going.keys() - application.released.keys():
+        yield f"{name}: {going} go, {application.covering} are known to, or are not released"
+    yield from _kept_by(application)
+
+
+def _kept_by(application: Application) -> Iterator[str]:
+    name = f"application {application.id}"
+    for key, cover in application.covers.items():
+        left = [application.allocations[k] for k in cover.going if k in application.allocations]
+        from_node = [a for a in left if a.node_id == cover.node.node_id]
+        on_node = excess(cover.wanted, total_of(a.resource_per_alloc for a in from_node))
+        in_queues = excess(cover.wanted, total_of(a.resource_per_alloc for a in left))
+        yield from _differs(f"{name} on the node for {key}", cover.on_node, on_node)
+        yield from _differs(f"{name} in the queues for {key}", cover.in_queues, in_queues)
+        if not cover.going:
+            yield f"{name}: {key} waits for placeholders that have gone"
+
+
+def _overlooked(partition: Partition) -> Iterator[str]:
+    """See that whoever waits would be refused again now: nobody has been forgotten."""
+    for application in partition.applications.values():
+        for group in application.groups.values():
+            bucket, ask = group.bucket, group.head()
+            if ask is None or application.hold(group) is not None or bucket.refusal is None:
+                continue
+            if not application.may_schedule or bucket.shape.constraints.required_node:
+                continue
+            room = not first_shortage(application, bucket.shape.resource)
+            room = room and not bucket.leaf.first_without_room(bucket.shape.resource)
+            if bucket.blocked_at is not None and room:
+                yield f"ask {ask.key} waits at a gate and has the headroom"
+            node = partition.nodes.best(bucket.shape, backfill=partition.settings.backfill)
+            if bucket.blocked_at is None and node is not None and room:
+                yield f"ask {ask.key} waits for a node and {node.node_id} would take it"
+
+
+def _gangs_overlooked(partition: Partition) -> Iterator[str]:
+    """See that a gang that waits as a whole has to, and who waits behind one."""
+    for application in partition.applications.values():
+        if application.awaits_admission and application.may_schedule:
+            yield f"gang {application.id} was not considered for its admission"
+        if application.waits_for_its_queue:
+            gang = application.outstanding()
+            short_user = first_shortage(application, gang, heed_promises=True)
+            if not short_user and not application.queue.first_without_quota(gang):
+                yield f"gang {application.id} waits at a gate and has the headroom"
+        yield from _with_places(partition, application)
+        if (
+            application.is_parked_for(Reason.GANG_PATIENCE)
+            and not application.is_behind_overdue_gang
+        ):
+            yield f"application {application.id} waits behind a gang that does not"
+    for queue in partition.queues.values():
+        gang_ahead = queue.overdue_gang
+        if gang_ahead is not None and not (
+            queue.applications.get(gang_ahead.id) is gang_ahead and gang_ahead.waits_as_a_whole
+        ):
+            yield f"queue {queue.path} waits for {gang_ahead.id}, which does not"
+
+
+def _with_places(partition: Partition, application: Application) -> Iterator[str]:
+    """See that a gang which waits for places on the nodes has none, and is known to wait."""
+    if not application.is_parked_for(Reason.GANG_PLACES):
+        return
+    if application.waiting_among is not partition.waiting_gangs:
+        yield f"gang {application.id} waits for places and is not among those that do"
+    gang, backfill = gang_places.amount(application), partition.settings.backfill
+    if (
+        not first_shortage(application, gang, heed_promises=True)
+        and not application.queue.first_without_quota(gang)
+        and not application.queue.first_without_room(gang)
+        and not application.is_behind_overdue_gang
+        and gang_places.are_there(partition.nodes, application, backfill=backfill)
+    ):
+        yield f"gang {application.id} waits for places on the nodes, which are there"
+
+
+def _nodes(partition: Partition) -> Iterator[str]:
+    for node in partition.nodes.nodes.values():
+        total = total_of(a.resource_per_alloc for a in node.allocations.values())
+        yield from _differs(f"node {node.node_id} allocated", node.allocated, total)
+        others = total_of(a.resource_per_alloc for a in node.foreign.values())
+        yield from _differs(f"node {node.node_id} occupied", node.occupied, others)
+        for key in node.foreign:
+            if partition.foreign.get(key) != node.node_id:
+                yield f"foreign pod {key} is on {node.node_id}, not {partition.foreign.get(key)}"
+        rest = subtract(subtract(node.capacity, node.allocated), node.occupied)
+        rest = subtract(rest, node.kept)
+        yield from _differs(f"node {node.node_id} available", node.available, rest)
+    if len(partition.foreign) != sum(len(n.foreign) for n in partition.nodes.nodes.values()):
+        yield "a foreign pod is known that is on no node"
+    yield from _differs(
+        "the sum of the nodes",
+        partition.nodes.total,
+        total_of(node.capacity for node in partition.nodes.nodes.values()),
+    )
+
+
+def over_capacity(partition: Partition) -> list[str]:
+    """Return the nodes that hold more than they can; only shrinking or recovery may do that."""
+    return [
+        node.node_id
+        for node in partition.nodes.nodes.values()
+        if not fits_room(node.capacity, node.allocated)
+    ]
+
+
+def _keys(partition: Partition) -> Iterator[str]:
+    """Every allocation is on its node once, and in no other place."""
+    on_nodes: dict[str, str] = {}
+    for node in partition.nodes.nodes.values():
+        for key in node.allocations:
+            if key in on_nodes:
+                yield f"allocation {key} is on {on_nodes[key]} and on {node.node_id}"
+            on_nodes[key] = node.node_id
+    for application in partition.applications.values():
+        for key, allocation in application.allocations.items():
+            if on_nodes.get(key) != allocation.node_id:
+                yield f"allocation {key} should be on {allocation.node_id}: {on_nodes.get(key)}"
+            if key in application.group_of:
+                yield f"{key} is allocated and waits as well"

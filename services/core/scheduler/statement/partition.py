@@ -1,0 +1,493 @@
+"""The partition: everything the scheduler knows, and the moves that keep its ledgers true.
+
+Every change of an allocation goes through ``allocate``, ``add_existing`` or ``remove``: they keep
+node, application and queue in step and tell the outbox. Nothing here decides anything.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from services.core.scheduler.actions import covers
+from services.core.scheduler.actions.gang_places import WaitingGangs
+from services.core.scheduler.actions.reservations import Reservation, ReservedNodes, unreserve
+from services.core.scheduler.actions.thrash import EvictionWatch
+from services.core.scheduler.constraints.pod_topology import has_label
+from services.core.scheduler.model import resource_history
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node, NodeTable
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.settings import Settings
+from services.core.scheduler.model.shapes import Ask, Bucket, Shape, ShapeTable
+from services.core.scheduler.model.users import UserTable
+from services.core.scheduler.queues.placement import PlacementRules
+from services.core.scheduler.telling.outbox import Outbox
+from services.core.scheduler.telling.views import allocation_state, ask_state
+from shared.messages.constraints import Constraints
+from shared.messages.conversions import allocation_of
+from shared.messages.interface import (
+    Allocation,
+    AllocationAsk,
+    AllocationRelease,
+    TerminationType,
+    UpdatedApplication,
+)
+from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, TimerSet
+from shared.messages.state import AskState
+from shared.model.names import ROOT
+from shared.model.numbers import saturated
+from shared.model.reasons import Refusal
+from shared.model.states import ApplicationEvent, ApplicationState
+from shared.model.units import milliseconds
+
+_NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
+COMPLETING_TIMEOUT_MS = 30_000
+CLEANER_INTERVAL_MS = 10_000
+
+
+@dataclass(eq=False, repr=False)
+class Partition:
+    """One partition's nodes, queues and applications."""
+
+    name: str = "default"
+    rm_id: str = ""
+    epoch: int = 0
+    now_ns: int = 0
+    settings: Settings = field(default_factory=Settings)
+    nodes: NodeTable = field(default_factory=NodeTable)
+    root: Queue = field(default_factory=lambda: Queue(ROOT, is_leaf=False))
+    queues: dict[str, Queue] = field(default_factory=dict)
+    applications: dict[str, Application] = field(default_factory=dict)
+    foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
+    shapes: ShapeTable = field(default_factory=ShapeTable)
+    users: UserTable = field(default_factory=UserTable)
+    rules: PlacementRules = field(default_factory=PlacementRules)
+    blocked_shapes: dict[Shape, None] = field(default_factory=dict)
+    reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
+    reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
+    shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
+    unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
+    waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
+    patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
+    preemption_due_ns: int = 0
+    evictions: EvictionWatch = field(default_factory=EvictionWatch)
+    reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
+    replaceable: dict[Application, None] = field(default_factory=dict)
+    unreplaceable: dict[Application, None] = field(default_factory=dict)
+    outbox: Outbox = field(default_factory=Outbox)
+    config_checksum: str = ""
+    config_text: str = ""
+    config_error: str = ""
+    config_time_ns: int = 0
+    config_warnings: tuple[str, ...] = ()
+    preemption_enabled: bool = True
+    quota_preemption_enabled: bool = False
+    timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
+    _sequence: int = 0
+    _generation: int = 0
+
+    def next_sequence(self) -> int:
+        """Return a number larger than any before it: the order of arrival."""
+        self._sequence += 1
+        return self._sequence
+
+    # --- asks and allocations -------------------------------------------------------------------
+
+    def add_ask(self, application: Application, request: AllocationAsk, sequence: int = 0) -> None:
+        """Let an ask wait in its application, at its old place where ``sequence`` says it."""
+        self.learn(request.constraints)
+        labels = self.nodes.pods.labels_of(request.allocation_tags)
+        shape = self.shapes.shape_of(request, labels)
+        created_ns = request.create_time_ns or self.now_ns
+        ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
+        application.add_ask(ask)
+        bucket = application.group_of[ask.key].bucket
+        if bucket.refusal is not None:
+            self.unplaced[bucket] = None
+            if request.constraints.required_node and bucket.blocked_at is None:
+                bucket.leaf.open(bucket)  # it has a place to take in the row for its node
+        if shape in self.blocked_shapes:
+            self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
+        self.outbox.asks[ask.key] = ask_state(ask, application.owner)
+        self.outbox.touch(application)
+
+    def learn(self, constraints: Constraints) -> None:
+        """Take in which pods' labels constraints look at."""
+        pods = self.nodes.pods
+        is_first = not pods.label_keys
+        keys = pods.learn(constraints)
+        if not keys:
+            return
+        for application in self.applications.values():
+            asks = [
+                ask
+                for ask in application.asks()
+                if is_first or has_label(ask.request.allocation_tags, keys)
+            ]
+            if asks:
+                self._shape_anew(application, asks)
+
+    def _shape_anew(self, application: Application, asks: list[Ask]) -> None:
+        """Give asks that wait their shapes again: they have labels that count from now on."""
+        for ask in asks:
+            if ask.key in application.reservations:
+                unreserve(self, application.reservations[ask.key])
+            application.take_ask(ask.key)
+            self._let_go(ask.shape)
+            labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
+            shape = self.shapes.shape_of(ask.request, labels)
+            application.add_ask(replace(ask, shape=shape))
+        application.enter()
+        for ask in asks:
+            self.outbox.asks[ask.key] = ask_state(
+                application.group_of[ask.key].asks[ask.key], application.owner
+            )
+
+    def tell_asks(self, application: Application) -> None:
+        """Say all asks of an application anew: they wait under other names."""
+        for ask in application.asks():
+            self.outbox.asks[ask.key] = ask_state(ask, application.owner)
+
+    def take_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
+        """Take an ask out of its application, its reservation with it; None when it is unknown.
+
+        ``why`` it ends is a TerminationType, "" where it is allocated.
+        """
+        ask = application.take_ask(key)
+        if ask is not None:
+            if key in application.reservations:
+                unreserve(self, application.reservations[key])
+            if key in application.covers:
+                covers.end(self, application, key)
+            if ask.has_kept_room:
+                application.queue.keep_no_more(ask.shape.resource)
+            self._let_go(ask.shape)
+            self.tell_ask_gone(application, ask, why)
+        return ask
+
+    def tell_ask_gone(self, application: Application, ask: Ask, why: str) -> None:
+        """Say that an ask waits no more; ``why`` is a TerminationType, "" for an allocation."""
+        self.outbox.asks[ask.key] = AskState(
+            ask.key, application.id, ask.request.resource_per_alloc, removed=True, why=why
+        )
+        self.outbox.touch(application)
+
+    def present_shape(self, ask: Ask) -> Shape:
+        """Return the shape of an ask that does not wait, by the labels that count by now."""
+        labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
+        if labels == ask.shape.labels:
+            return ask.shape
+        return Shape(ask.shape.name, ask.shape.resource, ask.shape.constraints, labels)
+
+    def take_head(self, application: Application, ask: Ask) -> None:
+        """Take an ask out because it is being placed; what comes after it takes its turn."""
+        order, group = application.order, application.group_of[ask.key]
+        application.positions[ask.key] = ask.sequence
+        self.take_ask(application, ask.key)
+        application.requeue(group, order)
+
+    def _let_go(self, shape: Shape) -> None:
+        if self.shapes.let_go(shape):
+            self.blocked_shapes.pop(shape, None)
+            self.nodes.pods.waiting.remove(shape)
+            self.shapes_to_reserve.pop(shape, None)
+
+    def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
+        """Turn an ask into an allocation on a node, in every ledger, and tell it."""
+        allocation = allocation_of(ask.request, node.node_id)
+        self.count_in(application, allocation, node)
+        self.take_head(application, ask)  # its reservation ends when the room is already taken
+        self.outbox.say("new_allocations", allocation)
+        return allocation
+
+    def count_in(self, application: Application, allocation: Allocation, node: Node) -> None:
+        """Count an allocation into every ledger, whatever the limits say."""
+        if allocation.allocation_key not in node.allocations:
+            self.nodes.place(node, allocation)
+            self.heed_pods()
+        amount = allocation.resource_per_alloc
+        application.queue.allocate(amount)
+        for tracker in application.trackers:
+            tracker.count_in(application.queue, application.id, amount)
+            self.users.changed[tracker] = None
+        application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
+        application.add_allocation(allocation)
+        self.tell(application, allocation)
+
+    def remove(self, application: Application, key: str) -> Allocation | None:
+        """Take an allocation out of every ledger, or return None when there is none."""
+        why = application.released.get(key)
+        allocation = application.remove_allocation(key)
+        if allocation is None:
+            return None
+        amount = allocation.resource_per_alloc
+        is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
+        self._remember(application, allocation, is_preempted=is_preempted)
+        self.free_node(allocation)
+        self.retry_replacements()
+        application.queue.release(amount)
+        if is_preempted:
+            application.queue.change_preempting(amount, {})
+        is_last = not application.allocations
+        for tracker in application.trackers:
+            tracker.count_out(application.queue, application.id, amount, is_last=is_last)
+            self.users.changed[tracker] = None
+        is_node_gone = allocation.node_id not in self.nodes.nodes
+        self.outbox.allocations[key] = replace(
+            allocation_state(allocation, released=True),
+            removed=True,
+            why=_NODE_GONE if is_node_gone else why or TerminationType.STOPPED_BY_RM,
+        )
+        self.outbox.touch(application)
+        return allocation
+
+    def _remember(
+        self, application: Application, allocation: Allocation, *, is_preempted: bool
+    ) -> None:
+        """Count what an allocation that goes has used into its application's history."""
+        node = self.nodes.nodes.get(allocation.node_id)
+        attributes = node.attributes if node is not None else {}
+        resource_history.count(
+            application.history,
+            allocation,
+            attributes.get(resource_history.INSTANCE_TYPE, resource_history.UNKNOWN),
+            self.now_ns - application.placed_ns.pop(allocation.allocation_key, self.now_ns),
+            preempted=is_preempted,
+        )
+
+    def free_node(self, allocation: Allocation) -> None:
+        """Take an allocation off its node's ledger, where the node is still there."""
+        node = self.nodes.nodes.get(allocation.node_id)
+        if node is not None and allocation.allocation_key in node.allocations:
+            self.nodes.free(node, allocation.allocation_key)
+            self.heed_pods()
+            self.node_improved(node)
+
+    def tell(self, application: Application, allocation: Allocation) -> None:
+        """Say that an allocation's values have changed."""
+        key = allocation.allocation_key
+        self.outbox.allocations[key] = allocation_state(
+            allocation,
+            placeholder_used=key in application.placeholder_used,
+            released=key in application.released,
+            allocation_time_ns=self.now_ns,
+        )
+        node = self.nodes.nodes.get(allocation.node_id)
+        if node is not None:
+            self.outbox.nodes[node.node_id] = node
+        self.outbox.touch(application)
+
+    def release(
+        self, application: Application, key: str, why: TerminationType, message: str
+    ) -> None:
+        """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
+        application.mark_released(key, why)
+        allocation = application.allocations[key]
+        if why is TerminationType.PREEMPTED_BY_SCHEDULER:
+            application.queue.change_preempting({}, allocation.resource_per_alloc)
+        self.tell(application, allocation)
+        self.outbox.say(
+            "released_allocations", AllocationRelease(application.id, key, why, message=message)
+        )
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def node_improved(self, node: Node) -> None:
+        """Look again at what no node had room for, with this node."""
+        self.outbox.nodes[node.node_id] = node
+        for reservation in node.reservations.values():
+            reservation.retry()
+        if not node.reservations or self.settings.backfill:
+            for shape in list(self.blocked_shapes):
+                if self.nodes.fits(node, shape):
+                    self.open_shape(shape)
+        if self.waiting_gangs:
+            backfill = self.settings.backfill
+            for gang in self.waiting_gangs.on_node(self.nodes, node, backfill=backfill):
+                gang.unpark()
+        self.retry_replacements()
+
+    def retry_replacements(self) -> None:
+        """Look again for places of placeholders for real asks that found none."""
+        self.replaceable.update(self.unreplaceable)
+        self.unreplaceable.clear()
+
+    def open_shape(self, shape: Shape) -> None:
+        """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
+        self.blocked_shapes.pop(shape, None)
+        self.nodes.pods.waiting.remove(shape)
+        for reservation in shape.reservations:
+            reservation.retry()
+        for bucket in list(shape.blocked_buckets):
+            self.outbox.touch_queue(bucket.leaf)
+            bucket.leaf.open(bucket)
+
+    def heed_pods(self) -> None:
+        """Look again at the shapes that other pods keep from a node, where those have changed."""
+        for shape in self.nodes.pods.waiting.take_noted():
+            self.open_shape(shape)
+        if not self.nodes.pods_changed:
+            return
+        self.nodes.pods_changed = False
+        for gang in self.waiting_gangs.on_pods(self.nodes, backfill=self.settings.backfill):
+            gang.unpark()
+
+    def heed_domains(self) -> None:
+        """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
+        self.nodes.pods.waiting.note_all()
+        self.nodes.pods_changed = True
+        self.heed_pods()
+
+    def refuse_by_nodes(self, bucket: Bucket, refusal: Refusal) -> None:
+        """Set a bucket aside because no node takes its shape; its asks may get reservations."""
+        shape = bucket.shape
+        bucket.leaf.block(bucket, refusal, None, self.now_ns)
+        self.blocked_shapes[shape] = None
+        self.nodes.pods.waiting.add(shape)
+        self.shapes_to_reserve[shape] = None
+        self.unplaced[bucket] = None
+        self.outbox.touch_queue(bucket.leaf)
+
+    def look_for_reservations(self) -> None:
+        """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
+        self.shapes_to_reserve.update(self.blocked_shapes)
+
+    def look_for_old_asks_at(self, due_ns: int) -> None:
+        """Have asks that get old enough for a reservation looked for at a moment."""
+        if not self.settings.reservations or due_ns <= self.now_ns:
+            return
+        if self.reservations_due_ns and self.reservations_due_ns <= due_ns:
+            return
+        self.reservations_due_ns = due_ns
+        self.arm_own_timer(TimerKind.RESERVATION, due_ns)
+
+    def look_for_preemption_at(self, due_ns: int) -> None:
+        """Have a look for who may take room from others at a moment, at once if it has passed."""
+        due_ns = max(due_ns, self.now_ns)
+        is_known = self.preemption_due_ns and self.preemption_due_ns <= due_ns
+        if self.preemption_enabled and not is_known:
+            self.preemption_due_ns = due_ns
+            self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
+
+    def capacity_changed(self) -> None:
+        """Bring the root's max to the sum of the nodes; no node is no limit at all."""
+        self.root.set_max(dict(self.nodes.total) or None)
+        self.outbox.touch_queue(self.root)
+        self.outbox.partition_changed = True
+
+    # --- states and timers ----------------------------------------------------------------------
+
+    def fire(self, application: Application, event: ApplicationEvent, message: str = "") -> None:
+        """Move an application to its next state, keep the counts that hang on it, and tell it."""
+        before = application.state
+        if not application.fire(event, self.now_ns, message):
+            return
+        after = application.state
+        for queue in application.queue.lineage():
+            queue.running_apps += (after is ApplicationState.RUNNING) - (
+                before is ApplicationState.RUNNING
+            )
+            if after is not ApplicationState.ACCEPTED:
+                queue.allocating_accepted.pop(application.id, None)
+        if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
+            for gate in application.gates():
+                gate.open()
+        application.keep_promise()
+        self._time(application, before)
+        self.outbox.touch(application)
+        self.outbox.say(
+            "updated_applications",
+            UpdatedApplication(
+                application.id,
+                after.value,
+                self.now_ns,
+                message or event.value,
+                application.request.submission,
+            ),
+        )
+        application.enter()
+
+    def _time(self, application: Application, before: ApplicationState) -> None:
+        """Start and stop the timers that hang on an application's state.
+
+        Its own execution timeout runs from when it ran first, whatever it has been since.
+        """
+        if before is ApplicationState.COMPLETING:
+            self.cancel_timer(application, TimerKind.COMPLETING)
+        if application.state is ApplicationState.COMPLETING:
+            self.arm_timer(application, TimerKind.COMPLETING, COMPLETING_TIMEOUT_MS)
+        elif application.state is ApplicationState.RUNNING and application.execution_timeout_ms:
+            start_ns = application.execution_start_ns = (
+                application.execution_start_ns or self.now_ns
+            )
+            due_ns = start_ns + milliseconds(application.execution_timeout_ms)
+            self.arm_timer_at(application, TimerKind.EXECUTION, due_ns)
+
+    def arm_timer(
+        self, application: Application, kind: TimerKind, timeout_ms: int, detail: str | None = None
+    ) -> None:
+        """Arm a timer from now on."""
+        self.arm_timer_at(application, kind, self.now_ns + milliseconds(timeout_ms), detail)
+
+    def arm_timer_at(
+        self, application: Application, kind: TimerKind, due_ns: int, detail: str | None = None
+    ) -> None:
+        """Arm a timer for a moment; its generation tells it from every earlier one.
+
+        A moment beyond int64, in the year 2262, is that year's.
+        """
+        timer_id = timer_name(application, kind, detail)
+        self._arm(application.timers, TimerSet(timer_id, kind, application.id, "", due_ns))
+
+    def arm_placeholder_timer(self, application: Application, since_ns: int) -> None:
+        """Arm an application's placeholder timeout, as it runs since a moment."""
+        due_ns = since_ns + milliseconds(application.placeholder_timeout_ms(since_ns))
+        self.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
+
+    def arm_own_timer(self, kind: TimerKind, due_ns: int) -> None:
+        """Arm a timer of the partition itself; one of the kind that is armed is moved."""
+        self._arm(self.timers, TimerSet(kind.value, kind, PARTITION_TIMER, "", due_ns))
+
+    def _arm(self, timers: dict[str, tuple[str, int]], timer: TimerSet) -> None:
+        self._generation += 1
+        generation, due_ns = f"{self.epoch}.{self._generation}", saturated(timer.due_ns)
+        timers[timer.timer_id] = (generation, due_ns)
+        self.outbox.arm(replace(timer, generation=generation, due_ns=due_ns))
+
+    def arm_execution(self, application: Application, allocation: Allocation) -> None:
+        """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
+        timeout_ms = allocation.exec_timeout_milli_seconds
+        if timeout_ms > 0:
+            due_ns = (allocation.allocated_ns or self.now_ns) + milliseconds(timeout_ms)
+            key = allocation.allocation_key
+            self.arm_timer_at(application, TimerKind.EXECUTION, due_ns, key)
+
+    def cancel_timer(
+        self, application: Application, kind: TimerKind, detail: str | None = None
+    ) -> None:
+        """Disarm a timer if it is armed."""
+        timer_id = timer_name(application, kind, detail)
+        armed = application.timers.pop(timer_id, None)
+        if armed is not None:
+            self.outbox.cancel(timer_id, armed[0])
+
+    def timer_orders(self) -> TimerOrders:
+        """Return every timer that is armed, for a timer service that starts anew."""
+        owners = [(PARTITION_TIMER, self.timers)]
+        owners += [
+            (application.id, application.timers) for application in self.applications.values()
+        ]
+        armed = tuple(
+            TimerSet(timer_id, TimerKind(timer_id.split("/", 1)[0]), owner, generation, due_ns)
+            for owner, timers in owners
+            for timer_id, (generation, due_ns) in timers.items()
+        )
+        return TimerOrders(reset=True, armed=armed)
+
+
+def timer_name(application: Application, kind: TimerKind, detail: str | None = None) -> str:
+    """Return the id of an application's timer; a kind has details, or it never has any.
+
+    No two timers have the same, whatever stands in the names: the length says where one ends. The
+    partition's own are named by their kind alone.
+    """
+    name = application.id
+    return f"{kind.value}/{name}" if detail is None else f"{kind.value}/{len(name)}/{name}/{detail}"

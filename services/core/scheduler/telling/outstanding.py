@@ -1,0 +1,98 @@
+"""Asks that more nodes would help: told to the resource manager, once each, for its autoscaler.
+
+Rule 1: an ask is told when its queue has the headroom for it, nothing of its own application holds
+        it back, and no node takes it. What waits for a quota or for its gang is not told, and of
+        asks in one queue no more than its headroom has room for.
+Rule 2: telling costs what is told: asks that have been told are not looked at again.
+Source: contract section 2.9 (the condition), 8.12 (what goes wrong otherwise).
+
+Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others have their turn later.
+"""
+
+from itertools import islice
+
+from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.interface import ContainerSchedulingState, SchedulingState
+from shared.model.reasons import NODES_WOULD_HELP, Refusal
+
+MAX_GROUPS = 1_000
+
+
+def tell(partition: Partition) -> None:
+    """Tell the asks of every bucket that no node took since this was done last."""
+    buckets, partition.unplaced = partition.unplaced, {}
+    for bucket in buckets:
+        if not _nodes_would_help(partition, bucket):
+            continue
+        room = _room(bucket)
+        for group in list(islice(bucket.untold, MAX_GROUPS)):
+            if room <= 0:
+                break
+            room -= _tell_group(partition, bucket, group, room)
+
+
+def tell_group(
+    partition: Partition, group: AskGroup, head: Ask, refusal: Refusal, most: int
+) -> None:
+    """Tell a group's head, and of the others so many that ``most`` of the group have been told.
+
+    For asks that wait outside of their bucket, because they have a place to take: a placeholder's.
+    """
+    if not head.is_told:
+        _say(partition, group, head, refusal)
+    _tell_asks(partition, group, most - group.told, refusal)
+
+
+def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
+    """Return whether it is for want of nodes that a bucket waits: the root's max is their sum."""
+    refusal = bucket.refusal
+    if refusal is None or bucket.shape.constraints.required_node:
+        return False
+    return refusal.reason in NODES_WOULD_HELP or bucket.blocked_at is partition.root.gate
+
+
+def _room(bucket: Bucket) -> int:
+    """Return how many asks of a bucket the queues below the root have room for, untold ones."""
+    most = sum(len(group.untold) for group in islice(bucket.untold, MAX_GROUPS))
+    for queue in bucket.leaf.lineage():
+        limit = queue.max_resource if queue.parent is not None else None
+        for name, value in bucket.shape.resource.items():
+            if limit is not None and name in limit and value > 0:
+                left = limit[name] - queue.allocated.get(name, 0)
+                most = min(most, left // value - bucket.told)
+    return most
+
+
+def _tell_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:
+    """Tell at most ``room`` asks of a group; one that is held back goes to the end of the line."""
+    application = group.application
+    if application.hold(group) is not None or not application.may_schedule:
+        bucket.untold[group] = bucket.untold.pop(group)
+        return 0
+    assert bucket.refusal is not None
+    return _tell_asks(partition, group, room, bucket.refusal)
+
+
+def _tell_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusal) -> int:
+    """Tell at most ``room`` asks of a group; return how many."""
+    told = 0
+    while group.untold and told < room:
+        ask = group.asks.get(group.untold.popleft())
+        if ask is None or ask.is_told:
+            continue
+        _say(partition, group, ask, refusal)
+        told += 1
+    if not group.untold:
+        group.bucket.untold.pop(group, None)
+    return told
+
+
+def _say(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal) -> None:
+    ask.is_told = True
+    group.told += 1
+    group.bucket.told += 1
+    state = ContainerSchedulingState(
+        group.application.id, ask.key, SchedulingState.FAILED, refusal.message
+    )
+    partition.outbox.say("scheduling_states", state)

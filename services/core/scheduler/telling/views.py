@@ -1,0 +1,313 @@
+"""The scheduler's values as the state events carry them: what is a sum is bounded to an int64."""
+
+from typing import TYPE_CHECKING
+
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queue_settings import Template
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.queues.placement import (
+    FIXED,
+    RECOVERY,
+    RECOVERY_QUEUE,
+    TAG,
+    Rule,
+    chain,
+)
+from shared.messages.interface import Allocation
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    LogEntry,
+    NodeState,
+    PartitionState,
+    PlaceholderCount,
+    PlacementRuleState,
+    QueueState,
+    RuleState,
+    StateChange,
+    TemplateState,
+    UsageState,
+    UsedResource,
+    UserState,
+    Waiting,
+)
+from shared.model.names import ROOT
+from shared.model.numbers import saturated
+from shared.model.resources import add, bounded
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.application import Application
+    from services.core.scheduler.model.users import Owner, Tracker
+    from services.core.scheduler.statement.partition import Partition
+
+
+def partition_state(partition: "Partition") -> PartitionState:
+    """Return the partition's own values."""
+    return PartitionState(
+        name=partition.name,
+        rm_id=partition.rm_id,
+        state="Active",
+        capacity=bounded(partition.nodes.total),
+        allocated=bounded(partition.root.allocated),
+        node_sort_policy=partition.nodes.policy,
+        resource_weights=dict(partition.nodes.weights),
+        preemption_enabled=partition.preemption_enabled,
+        config_checksum=partition.config_checksum,
+        config_error=partition.config_error,
+        state_time_ns=partition.config_time_ns,
+        config_warnings=(*partition.config_warnings, *partition.settings.refused),
+        quota_preemption_enabled=partition.quota_preemption_enabled,
+        eviction_cycles=partition.evictions.cycles,
+        placement_rules=tuple(
+            PlacementRuleState(tuple(map(_rule_state, chain(rule))))
+            for rule in partition.rules.all()
+        ),
+    )
+
+
+def _rule_state(rule: Rule) -> RuleState:
+    """Return a rule as YuniKorn's REST answer names its parts."""
+    create = "true" if rule.create else "false"
+    parameters = {"create": create}
+    if rule.name == FIXED:
+        qualified = "true" if rule.value.split(".")[0] == ROOT else "false"
+        parameters = {"queue": rule.value, "create": create, "qualified": qualified}
+    elif rule.name == TAG:
+        parameters = {"tagName": rule.value, "create": create}
+    elif rule.name == RECOVERY:
+        parameters = {"queue": RECOVERY_QUEUE}
+    only = rule.filter
+    return RuleState(
+        name=rule.name,
+        parameters=parameters,
+        filter_type="deny" if not only.allows else "" if only.is_empty else "allow",
+        users=only.users,
+        groups=only.groups,
+        user_pattern=only.user_pattern.pattern if only.user_pattern else "",
+        group_pattern=only.group_pattern.pattern if only.group_pattern else "",
+    )
+
+
+def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
+    """Return a queue's values, with what each of its shapes waits for."""
+    return QueueState(
+        path=queue.path,
+        parent=queue.parent.path if queue.parent is not None else "",
+        is_leaf=queue.is_leaf,
+        is_managed=queue.is_managed,
+        status=queue.status,
+        max_resource=None if queue.max_resource is None else bounded(queue.max_resource),
+        guaranteed_resource=(
+            None if queue.guaranteed_resource is None else bounded(queue.guaranteed_resource)
+        ),
+        allocated=bounded(queue.allocated),
+        pending=bounded(queue.pending),
+        properties=dict(queue.properties),
+        max_running_apps=saturated(queue.max_applications),
+        running_apps=queue.running_apps,
+        allocating_accepted_apps=tuple(queue.allocating_accepted),
+        sort_policy=queue.settings.sort_policy,
+        priority_sorting=queue.settings.priority_sorting,
+        current_priority=queue.current_priority,
+        preempting=bounded(queue.preempting),
+        template=_template_state(queue.template),
+        priority_fence=queue.settings.priority_fence,
+        priority_offset=queue.settings.priority_offset,
+        preemption_policy=queue.settings.preemption_policy,
+        preemption_delay_ns=queue.settings.preemption_delay_ns,
+        quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
+        waiting=tuple(
+            Waiting(
+                bucket_name(bucket.shape, bucket.key[1]),
+                bucket.refusal.reason,
+                bucket.refusal.message,
+                bucket.refused_since_ns,
+            )
+            for bucket in queue.buckets.values()
+            if bucket.refusal is not None
+        ),
+        removed=removed,
+    )
+
+
+def _template_state(template: Template | None) -> TemplateState | None:
+    if template is None:
+        return None
+    return TemplateState(
+        max_resource=template.max_resource,
+        guaranteed_resource=template.guaranteed_resource,
+        max_applications=saturated(template.max_applications),
+        properties=template.properties,
+    )
+
+
+def user_state(tracker: "Tracker") -> UserState:
+    """Return what a user or a group uses, a queue at a time; it is gone with its applications."""
+    return UserState(
+        name=tracker.name,
+        is_group=tracker.is_group,
+        applications=dict(tracker.links),
+        queues=tuple(
+            UsageState(
+                path=path,
+                usage=bounded(usage),
+                running=tuple(tracker.running.get(path, ())),
+                max_resource=tracker.limit_at(path).max_resource,
+                max_applications=saturated(tracker.limit_at(path).max_applications),
+            )
+            for path, usage in tracker.usage.items()
+        ),
+        removed=not tracker.links,
+    )
+
+
+def node_state(node: Node, *, removed: bool = False) -> NodeState:
+    """Return a node's sums."""
+    return NodeState(
+        node_id=node.node_id,
+        attributes=dict(node.attributes),
+        capacity=bounded(node.capacity),
+        allocated=bounded(node.allocated),
+        occupied=bounded(node.occupied),
+        available=bounded(add(node.available, node.kept)),
+        schedulable=node.schedulable,
+        removed=removed,
+        reservations=tuple(node.reservations),
+    )
+
+
+def application_summary(application: "Application") -> ApplicationSummary:
+    """Return an application's own values."""
+    request = application.request
+    return ApplicationSummary(
+        application_id=application.id,
+        submission=f"{application.sequence}",
+        queue_name=application.queue.path,
+        state=application.state,
+        user=request.ugi.user,
+        groups=request.ugi.groups,
+        submission_time_ns=application.submission_time_ns,
+        start_time_ns=application.start_time_ns,
+        finished_time_ns=application.finished_time_ns,
+        allocated=bounded(application.allocated),
+        allocated_placeholder=bounded(application.allocated_placeholder),
+        max_allocated=bounded(application.max_allocated),
+        pending=bounded(application.pending),
+        max_request_priority=application.max_priority,
+        rejected_message="",
+        message=application.message,
+        notes=tuple(f"{reason}: {message}" for reason, message in application.notes),
+        tags=request.tags,
+        state_log=_state_log(application),
+        placeholders=_placeholder_counts(application),
+        waiting=_waiting(application),
+        reservations=tuple(
+            f"{held.node.node_id}/{key}" for key, held in application.reservations.items()
+        ),
+        backoff_until_ns=application.backoff_until_ns,
+        history=tuple(
+            UsedResource(*key, dict(amount)) for key, amount in application.history.items()
+        ),
+        group=next((tracker.name for tracker in application.trackers if tracker.is_group), ""),
+    )
+
+
+def _state_log(application: "Application") -> tuple[StateChange, ...]:
+    return tuple(
+        StateChange(time_ns, state, message)
+        for (time_ns, state), message in zip(
+            application.state_log, application.state_messages, strict=True
+        )
+    )
+
+
+def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, ...]:
+    return tuple(
+        PlaceholderCount(
+            task_group_name=name,
+            count=counts.count,
+            replaced=counts.replaced,
+            timedout=counts.timedout,
+            allocated=len(counts.held),
+            min_resource=dict(counts.min_resource),
+        )
+        for name, counts in application.task_groups.items()
+        if counts.count
+    )
+
+
+def _waiting(application: "Application") -> tuple[Waiting, ...]:
+    """Return what the application itself holds back; what its queue refuses is told there."""
+    refusal = application.parked_refusal
+    if refusal is not None:
+        since = application.parked_since_ns
+        return tuple(
+            Waiting(asks, refusal.reason, refusal.message, since)
+            for asks in ("placeholder", "real")
+        )
+    held: dict[str, Waiting] = {}
+    for group in application.groups.values():
+        hold = application.hold(group)
+        if hold is not None:
+            name = group.task_group_name or "real"
+            held[name] = Waiting(name, hold.reason, hold.message, 0)
+    return tuple(held.values())
+
+
+def bucket_name(shape: Shape, owner: "Owner | None") -> str:
+    """Return the name under which a refusal is told: the shape's, and whose it is by a limit."""
+    return "/".join([shape.name, *(tracker.title for tracker in owner or ())])
+
+
+def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
+    """Return an ask's values."""
+    request = ask.request
+    return AskState(
+        allocation_key=request.allocation_key,
+        application_id=request.application_id,
+        resource=request.resource_per_alloc,
+        priority=request.priority,
+        task_group_name=request.task_group_name,
+        placeholder=request.placeholder,
+        originator=request.originator,
+        create_time_ns=request.create_time_ns,
+        tags=request.allocation_tags,
+        shape=bucket_name(ask.shape, owner),
+        required_node=ask.shape.constraints.required_node,
+        log=_log(ask),
+    )
+
+
+def _log(ask: Ask) -> tuple[LogEntry, ...]:
+    """Return an ask's allocation log, what was said last at its end."""
+    if not ask.log:
+        return ()
+    entries = (LogEntry(text, line.last_ns, line.count) for text, line in ask.log.items())
+    return tuple(sorted(entries, key=lambda entry: entry.last_occurrence_ns))
+
+
+def allocation_state(
+    allocation: Allocation,
+    *,
+    placeholder_used: bool = False,
+    released: bool = False,
+    allocation_time_ns: int = 0,
+) -> AllocationState:
+    """Return an allocation's values."""
+    return AllocationState(
+        allocation_key=allocation.allocation_key,
+        application_id=allocation.application_id,
+        node_id=allocation.node_id,
+        resource=allocation.resource_per_alloc,
+        priority=allocation.priority,
+        task_group_name=allocation.task_group_name,
+        placeholder=allocation.placeholder,
+        placeholder_used=placeholder_used,
+        originator=allocation.originator,
+        request_time_ns=allocation.create_time_ns,
+        allocation_time_ns=allocation_time_ns,
+        tags=allocation.allocation_tags,
+        released=released,
+    )
