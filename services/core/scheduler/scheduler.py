@@ -17,8 +17,15 @@ from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
+from services.core.scheduler.statement.journal import (
+    ApplicationChanged,
+    ConfigurationRefused,
+    NotSent,
+    PartitionChanged,
+    TimePassed,
+)
 from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
-from services.core.scheduler.telling import events
+from services.core.scheduler.telling.digest import Digest
 from services.core.scheduler.telling.views import (
     allocation_state,
     application_summary,
@@ -28,7 +35,15 @@ from services.core.scheduler.telling.views import (
     queue_state,
     user_state,
 )
-from shared.messages.envelope import API_ALL, SHIM_ADAPTER, TIMERS, Address, Envelope, Outgoing
+from shared.messages.envelope import (
+    API_ALL,
+    CORE,
+    SHIM_ADAPTER,
+    TIMERS,
+    Address,
+    Envelope,
+    Outgoing,
+)
 from shared.messages.interface import (
     ConfigurationResult,
     TerminationType,
@@ -71,6 +86,8 @@ class Scheduler:
     def __init__(self, core_id: str, parse: ParseConfig) -> None:
         self.core_id = core_id
         self.partition = Partition()
+        self._digest = Digest()
+        self._cycles = 0
         self.is_synced = False
         self.decisions = 0
         self._parse = parse
@@ -95,7 +112,7 @@ class Scheduler:
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take a message in. Kinds that are not the core's are ignored."""
-        self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        self._pass_time(now_ns)
         patience.look(self.partition)
         handler = self._handlers.get(type(envelope.message))
         if envelope.epoch > self._epoch and not isinstance(envelope.message, SyncBegin):
@@ -105,6 +122,12 @@ class Scheduler:
         if not (self.is_synced or self._is_syncing):
             self._ask_for_everything(now_ns)
         return []
+
+    def _pass_time(self, now_ns: int) -> None:
+        """Let it be later; a time before what was heard last is that one."""
+        if now_ns > self.partition.now_ns:
+            self.partition.now_ns = now_ns
+            self.partition.journal.record(TimePassed(now_ns))
 
     def _ask_for_everything(self, now_ns: int) -> None:
         """Ask to recover, and again when no answer has come for long."""
@@ -118,24 +141,29 @@ class Scheduler:
 
     def flush(self, now_ns: int) -> list[Outgoing]:
         """Schedule what can be scheduled and hand over everything there is to say."""
-        self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        self._pass_time(now_ns)
         outgoing, self._answers = self._answers, []
         if not self.is_synced:
             return outgoing
-        self.decisions += cycle.run(self.partition)
-        outgoing += self.partition.outbox.drain(self._epoch)
+        decisions = cycle.run(self.partition)
+        self.decisions += decisions
+        self._digest.read(self.partition.journal.trim())
+        outgoing += self._digest.orders(self._epoch)
+        if decisions >= cycle.MAX_DECISIONS:
+            self._cycles += 1
+            outgoing.append(Outgoing(CORE, ContinueCycle(self._cycles), epoch=self._epoch))
         outgoing += self._state_events()
         return outgoing
 
     def set_aside(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
         """Say on an application that something about it could not be sent, and why."""
-        self.partition.now_ns = max(now_ns, self.partition.now_ns)
+        self._pass_time(now_ns)
         name = getattr(item, "application_id", "")
         application = self.partition.applications.get(name)
         if application is not None:
             application.message = reason
-            self.partition.outbox.touch(application)
-        events.not_sent(self.partition, name, reason)
+            self.partition.journal.record(ApplicationChanged(application))
+        self.partition.journal.record(NotSent(name, reason))
         return []
 
     # --- recovery -------------------------------------------------------------------------------
@@ -148,6 +176,8 @@ class Scheduler:
         self._heard = (0, 0, 0)
         self.is_synced = False
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
+        self._digest = Digest()
+        self.partition.journal.record(TimePassed(self.partition.now_ns))
         self.partition.settings = settings_from(begin.scheduler)
         self._configure_anew(begin)
 
@@ -169,7 +199,8 @@ class Scheduler:
             allocations.recover_timer(partition, application)
             application.enter()
             partition.replaceable[application] = None
-        partition.outbox.forget_timers()
+        self._digest.read(partition.journal.trim())
+        self._digest.forget_timers()
         self._tell_timers()
         self._seq = 0
         self._snapshot_for[API_ALL.routing_key] = None
@@ -220,7 +251,8 @@ class Scheduler:
         except ConfigurationError as error:
             return self._refuse_configuration(str(error))
         if config.checksum == self.partition.config_checksum:
-            self.partition.outbox.partition_changed |= bool(self.partition.config_error)
+            if self.partition.config_error:
+                self.partition.journal.record(PartitionChanged())
             self.partition.config_error = ""
             return ""
         error_text = conflict(self.partition, config)
@@ -232,8 +264,8 @@ class Scheduler:
     def _refuse_configuration(self, error: str) -> str:
         """Keep the configuration that stands, and say where people look why."""
         self.partition.config_error = error
-        self.partition.outbox.partition_changed = True
-        events.configuration_refused(self.partition, error)
+        self.partition.journal.record(PartitionChanged())
+        self.partition.journal.record(ConfigurationRefused(error))
         return error
 
     # --- timers ---------------------------------------------------------------------------------
@@ -318,8 +350,8 @@ class Scheduler:
     def _state_events(self) -> list[Outgoing]:
         outgoing: list[Outgoing] = []
         is_anew = API_ALL.routing_key in self._snapshot_for
-        rejected = tuple(self.partition.outbox.rejected)
-        delta = self._changes()
+        rejected = tuple(self._digest.rejected)
+        delta = self._digest.changes(self.partition)
         said = delta.events if delta is not None else ()
         if is_anew:
             delta = None
@@ -336,28 +368,6 @@ class Scheduler:
             )
         self._snapshot_for.clear()
         return outgoing
-
-    def _changes(self) -> StateDelta | None:
-        partition, outbox = self.partition, self.partition.outbox
-        delta = StateDelta(
-            time_ns=partition.now_ns,
-            partitions=(partition_state(partition),)
-            if outbox.partition_changed or outbox.queues
-            else (),
-            queues=(*map(queue_state, outbox.queues), *outbox.queues_gone),
-            nodes=(*map(node_state, outbox.nodes.values()), *outbox.nodes_gone),
-            applications=(
-                *map(application_summary, outbox.applications),
-                *outbox.rejected,
-            ),
-            users=tuple(map(user_state, partition.users.changed)),
-            events=tuple(outbox.events),
-            asks=tuple(outbox.asks.values()),
-            allocations=tuple(outbox.allocations.values()),
-        )
-        outbox.forget_changes()
-        partition.users.changed.clear()
-        return delta if delta != StateDelta(time_ns=partition.now_ns) else None
 
     def _snapshot(self, rejected: tuple[ApplicationSummary, ...]) -> StateDelta:
         partition = self.partition

@@ -7,6 +7,7 @@ Source: contract section 6.5, step 5; case S-14.
 
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.shapes import Bucket
+from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.protocol import TimerKind
 from shared.model.duration import go_duration
@@ -42,11 +43,11 @@ def _park(partition: Partition, application: Application, count: int) -> None:
     sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
     application.park(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
     partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)
-    partition.outbox.touch(application)
+    partition.journal.record(ApplicationChanged(application))
 
 
 def end(partition: Partition, application: Application) -> None:
     """Take an application in again: its backoff is over."""
     application.backoff_until_ns = 0
     application.unpark()
-    partition.outbox.touch(application)
+    partition.journal.record(ApplicationChanged(application))

@@ -16,6 +16,7 @@ from services.core.scheduler.actions import (
     replacement,
     required_nodes,
     reservations,
+    unschedulable,
 )
 from services.core.scheduler.actions.reservations import Reservation
 from services.core.scheduler.model.application import Application
@@ -23,18 +24,30 @@ from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.shapes import Ask, AskGroup
-from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.policies import preemption
+from services.core.scheduler.statement import allocation_log
+from services.core.scheduler.statement.journal import (
+    ApplicationChanged,
+    HeadroomFound,
+    HeadroomLacking,
+    QueueChanged,
+    RunnableChanged,
+)
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import allocation_log, events, outstanding
 from shared.model.reasons import Reason, Refusal
+from shared.model.resources import ResourceView
 from shared.model.states import ApplicationEvent, ApplicationState
 
 MAX_DECISIONS = 4_000
+BY_QUEUE, BY_USER = "queue", "user"  # who has no headroom for an ask
 
 
 def run(partition: Partition) -> int:
-    """Place what can be placed; return the number of decisions."""
+    """Place what can be placed; return the number of decisions.
+
+    Of MAX_DECISIONS, or more, there may be more to place: the cycle was cut short.
+    """
     decisions = 0
     if partition.root.max_resource is None:
         return 0
@@ -50,9 +63,8 @@ def run(partition: Partition) -> int:
             elif partition.shapes_to_reserve:
                 reservations.reserve_for_the_old(partition)
             else:
-                outstanding.tell(partition)
+                unschedulable.mark(partition)
                 return decisions
-    partition.outbox.want_cycle()
     return decisions
 
 
@@ -87,7 +99,9 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         _block(partition, group, ask, *short)
         return 0
     if ask.told:
-        events.has_headroom(partition, application, ask)
+        is_user = ask.told == BY_USER
+        ask.told = ""
+        partition.journal.record(HeadroomFound(application, ask, is_user))
     node = _node_for(partition, group, ask)
     if node is None:
         return 0
@@ -103,7 +117,7 @@ def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, ga
         partition.unplaced[group.bucket] = None
     if refusal.reason is Reason.QUEUE_QUOTA:
         preemption.look_later(partition, group.application, ask)
-    partition.outbox.touch_queue(leaf)
+    partition.journal.record(QueueChanged(leaf))
 
 
 def _may_start(partition: Partition, application: Application) -> bool:
@@ -117,12 +131,12 @@ def _may_start(partition: Partition, application: Application) -> bool:
     kept_out = gang.kept_out(partition, application)
     reason = kept_out[0].reason if kept_out is not None else None
     if reason is not Reason.GANG_PATIENCE:
-        events.runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
+        _note_runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
     if kept_out is not None:
         _park(partition, application, *kept_out)
     elif is_behind:
         application.unpark()
-        partition.outbox.touch(application)
+        partition.journal.record(ApplicationChanged(application))
     return kept_out is None and not is_behind and not is_to_admit
 
 
@@ -140,7 +154,7 @@ def _park(
     application.park(refusal, partition.now_ns, gate)
     patience.watch(partition, application)
     preemption.look_later_for_gang(partition, application)
-    partition.outbox.touch(application)
+    partition.journal.record(ApplicationChanged(application))
 
 
 def _no_headroom(
@@ -152,7 +166,7 @@ def _no_headroom(
     if short_user is not None:
         tracker, sentence = short_user
         available = tracker.headroom(application.queue)
-        events.no_headroom(partition, application, ask, events.BY_USER, available)
+        _note_no_headroom(partition, application, ask, BY_USER, available)
         text = allocation_log.USER_QUOTA
         allocation_log.note(partition, application, ask, text)
         return Refusal(Reason.USER_QUOTA, f"{text}: {sentence}"), tracker.gate
@@ -160,11 +174,37 @@ def _no_headroom(
     if short is not None:
         queue, sentence = short
         available = application.queue.headroom()
-        events.no_headroom(partition, application, ask, events.BY_QUEUE, available)
+        _note_no_headroom(partition, application, ask, BY_QUEUE, available)
         text = allocation_log.QUEUE_QUOTA
         allocation_log.note(partition, application, ask, text)
         return Refusal(Reason.QUEUE_QUOTA, f"{text}: {sentence}"), queue.gate
     return None
+
+
+def _note_no_headroom(
+    partition: Partition, application: Application, ask: Ask, by: str, available: ResourceView
+) -> None:
+    """Record that an ask does not fit a queue or a user's limit, unless that is known."""
+    if ask.told != by:
+        ask.told = by
+        partition.journal.record(HeadroomLacking(application, ask, by == BY_USER, available))
+
+
+def _note_runnable(partition: Partition, application: Application, *, is_over: bool) -> None:
+    """Record whether an accepted application may run, by its queues and its user, if that changed.
+
+    ``is_over``: a limit on running applications keeps it from starting now.
+    """
+    if not is_over and not application.cannot_run:
+        return
+    by_queue = is_over and application.queue.first_over_applications(application.id) is not None
+    by_quota = is_over and first_full(application) is not None
+    known = application.cannot_run
+    application.cannot_run = (BY_QUEUE,) * by_queue + (BY_USER,) * by_quota
+    for by, cannot in ((BY_QUEUE, by_queue), (BY_USER, by_quota)):
+        if cannot is not (by in known):
+            entry = RunnableChanged(application, by == BY_USER, not cannot)
+            partition.journal.record(entry)
 
 
 def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:

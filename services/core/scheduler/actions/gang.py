@@ -13,7 +13,7 @@ How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
 """
 
-from services.core.scheduler.actions import gang_places, patience
+from services.core.scheduler.actions import gang_places, patience, unschedulable
 from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.lifecycle.lifecycle import after_placeholders_changed, drop_ask, end
 from services.core.scheduler.model.application import Application
@@ -21,8 +21,8 @@ from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.users import first_full, first_shortage
+from services.core.scheduler.statement.journal import ApplicationChanged, AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
-from services.core.scheduler.telling import outstanding
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal
@@ -142,7 +142,7 @@ def _place_whole(
         for group in gang_places.members(application):
             head = group.head()
             if head is not None:
-                outstanding.tell_group(partition, group, head, found.refusal, len(group.asks))
+                unschedulable.mark_group(partition, group, head, found.refusal, len(group.asks))
         return found.refusal, gate
     _allocate_whole(partition, application, found)
     return None
@@ -263,7 +263,7 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
     application.keep_promise()
     application.enter()
     partition.replaceable[application] = None
-    partition.outbox.touch(application)
+    partition.journal.record(ApplicationChanged(application))
 
 
 # --- timeout ------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def placeholder_timeout(partition: Partition, application: Application) -> None:
     if application.awaits_placeholders:
         application.is_placeholder_wait_over = True
         application.enter()
-        partition.outbox.touch(application)
+        partition.journal.record(ApplicationChanged(application))
     elif is_reserving and not application.is_gang_over:
         _give_up(partition, application)
     else:
@@ -336,12 +336,10 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
         keys += application.replacing_ask
     for key in keys:
         drop_ask(partition, application, key, TerminationType.TIMEOUT)
-        partition.outbox.say(
-            "released_asks",
-            AllocationAskRelease(
-                application.id, key, TerminationType.TIMEOUT, message="placeholder timeout"
-            ),
+        release = AllocationAskRelease(
+            application.id, key, TerminationType.TIMEOUT, message="placeholder timeout"
         )
+        partition.journal.record(AskReleased(release))
     if keys:
         application.enter()
 

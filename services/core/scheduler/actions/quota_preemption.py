@@ -19,8 +19,8 @@ from fractions import Fraction
 
 from services.core.scheduler.actions.victims import evict, have_type_in_common, rank_of
 from services.core.scheduler.model.queues import Queue, depth_first
+from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events
 from shared.messages.interface import Allocation
 from shared.messages.protocol import TimerKind
 from shared.model.resources import (
@@ -146,7 +146,7 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
         text = f"Preempted by Quota change enforcement process in {queue.path}"
         evict(partition, owner, victim.allocation_key, None, MESSAGE + queue.path, event=text)
     claimed = total_of(victim.resource_per_alloc for victim in victims)
-    events.quota_enforced(partition, queue, wanted, claimed, len(victims))
+    partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 
 
 def _victims(leaf: Queue, wanted: Resource) -> list[Allocation]:

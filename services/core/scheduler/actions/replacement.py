@@ -13,18 +13,22 @@ Source: contract section 3.3, steps 6, 7 and 9; cases G-01 to G-08, N-10.
 from dataclasses import replace
 from itertools import chain
 
-from services.core.scheduler.actions import covers
+from services.core.scheduler.actions import covers, unschedulable
 from services.core.scheduler.lifecycle.lifecycle import after_placeholders_changed, cancel_swap
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
+from services.core.scheduler.statement.journal import (
+    ApplicationChanged,
+    NodeChanged,
+    PlaceholderTooSmall,
+)
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events, outstanding
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import NODES_WOULD_HELP, Refusal
-from shared.model.resources import fits_room, is_zero
+from shared.model.resources import fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
 REPLACED = TerminationType.PLACEHOLDER_REPLACED
@@ -109,18 +113,34 @@ class _Places:
             self._search = covers.Search(partition, application, counts, ask)
         found = self._search.next()
         if isinstance(found, Refusal):
-            events.not_matching(partition, application, ask, first)
+            _note_too_small(partition, application, ask, first)
             _leave_unplaced(partition, application, self._group, ask, found)
             return False
         node, placeholders = found
-        events.not_matching(partition, application, ask, placeholders[0])
+        _note_too_small(partition, application, ask, placeholders[0])
         for placeholder in placeholders:
             if placeholder.allocation_key not in application.released:
                 _cancel_incompatible(partition, application, placeholder)
         covers.begin(partition, application, ask, node, placeholders)
         self._search.renew(node, placeholders)
-        partition.outbox.touch(application)
+        partition.journal.record(ApplicationChanged(application))
         return True
+
+
+def _note_too_small(
+    partition: Partition, application: Application, ask: Ask, placeholder: Allocation
+) -> None:
+    """Record once that an ask is larger than its group's placeholders; its application shows it."""
+    if ask.is_mismatch_told:
+        return
+    ask.is_mismatch_told = True
+    application.message = (
+        f"Task group '{placeholder.task_group_name}' in application '{application.id}': "
+        f"allocation resources '{go_map(ask.shape.resource)}' are not matching "
+        f"placeholder '{go_map(placeholder.resource_per_alloc)}' allocation with ID "
+        f"'{placeholder.allocation_key}'"
+    )
+    partition.journal.record(PlaceholderTooSmall(application, ask, application.message))
 
 
 def _fitting(
@@ -155,8 +175,8 @@ def _leave_unplaced(
     partition.unreplaceable[application] = None
     held = len(application.task_groups[group.task_group_name].held)
     if refusal.reason in NODES_WOULD_HELP:
-        outstanding.tell_group(partition, group, ask, refusal, held)
-    partition.outbox.touch(application)
+        unschedulable.mark_group(partition, group, ask, refusal, held)
+    partition.journal.record(ApplicationChanged(application))
 
 
 def _cancel_incompatible(
@@ -189,7 +209,7 @@ def _start(
 def _put(partition: Partition, allocation: Allocation, node: Node) -> None:
     """Count a real allocation on a node that is not its placeholder's, before the swap."""
     partition.nodes.place(node, allocation)
-    partition.outbox.nodes[node.node_id] = node
+    partition.journal.record(NodeChanged(node))
 
 
 # --- a placeholder has gone -----------------------------------------------------------------------
@@ -238,8 +258,7 @@ def _swap_in(
 ) -> None:
     """Count a real allocation in whose placeholder has gone, as the resource manager confirmed."""
     application.placeholder_used.add(real.allocation_key)
-    partition.count_in(application, real, partition.nodes.nodes[real.node_id])
-    partition.outbox.say("new_allocations", real)
+    partition.count_in(application, real, partition.nodes.nodes[real.node_id], is_new=True)
     partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
         application.state is ApplicationState.ACCEPTED and had_real
@@ -337,4 +356,4 @@ def _fail(partition: Partition, application: Application, ask: Ask) -> None:
     counts = application.task_groups[group.task_group_name]
     if counts.held and application.may_schedule and not application.pending_placeholders:
         return
-    outstanding.tell_group(partition, group, ask, partition.nodes.refusal(ask.shape), most=1)
+    unschedulable.mark_group(partition, group, ask, partition.nodes.refusal(ask.shape), most=1)

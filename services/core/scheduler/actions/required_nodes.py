@@ -22,9 +22,10 @@ from services.core.scheduler.actions.victims import (
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node, matches
 from services.core.scheduler.model.shapes import Ask, Bucket
+from services.core.scheduler.statement import allocation_log
+from services.core.scheduler.statement.allocation_log import note
+from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import allocation_log, events
-from services.core.scheduler.telling.allocation_log import note
 from shared.messages.interface import Allocation
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import add_into, fits_room, go_map
@@ -84,14 +85,14 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
         if partition.now_ns - reservation.told_ns >= TELL_AGAIN_NS:
             reservation.told_ns = partition.now_ns
-            events.no_victim_on_required_node(partition, application, ask)
+            partition.journal.record(NoVictim(application, ask))
         return
     reservation.has_preempted = True
     event = f"Preempted by {ask.key} from application {application.id} in {application.queue.path}"
     for victim in victims:
         owner = partition.applications[victim.application_id]
         evict(partition, owner, victim.allocation_key, None, f"{REASON}{ask.key}", event=event)
-    partition.outbox.touch(application)
+    partition.journal.record(ApplicationChanged(application))
 
 
 def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:

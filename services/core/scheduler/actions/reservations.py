@@ -29,6 +29,7 @@ from services.core.scheduler.model.nodes import Node, could_hold
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape
 from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.statement.journal import ApplicationChanged, NodeChanged
 from shared.model.units import seconds
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ def reserve(
     application.reservations[ask.key] = reservation
     ask.shape.reservations[reservation] = None
     partition.nodes.refresh(node)
-    partition.outbox.nodes[node.node_id] = node
-    partition.outbox.touch(application)
+    partition.journal.record(NodeChanged(node))
+    partition.journal.record(ApplicationChanged(application))
     return reservation
 
 
@@ -169,7 +170,7 @@ def unreserve(partition: "Partition", reservation: Reservation) -> None:
         partition.nodes.refresh(node)
         partition.node_improved(node)
     partition.look_for_reservations()
-    partition.outbox.touch(reservation.application)
+    partition.journal.record(ApplicationChanged(reservation.application))
 
 
 def give_back(partition: "Partition", node: Node, *, only_ordinary: bool = False) -> None:

@@ -2,8 +2,8 @@
 
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import Resource, ResourceView, add_into
 
@@ -45,6 +45,7 @@ def evict(
     ``winner`` is None where the room is for nobody.
     """
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
-    events.preempted(partition, owner, key, event or reason)
+    partition.journal.record(Preempted(owner, key, event or reason))
     if winner is not None and partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
-        events.pair_held(partition, owner.id, winner.id)
+        partition.journal.record(PairHeld(owner.id, winner.id))
+        partition.journal.record(PartitionChanged())

@@ -14,14 +14,13 @@ from services.core.scheduler.lifecycle import foreign
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.task_groups import with_group
+from services.core.scheduler.statement.journal import AllocationChanged, AskRejected, BindFailed
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events
 from shared.messages.conversions import ask_of
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
     AllocationRelease,
-    RejectedAllocation,
     TerminationType,
 )
 from shared.messages.protocol import TimerKind
@@ -34,9 +33,7 @@ _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 def reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:
     """Tell the resource manager why an ask or an allocation is refused."""
-    partition.outbox.say(
-        "rejected_allocations", RejectedAllocation(item.allocation_key, item.application_id, reason)
-    )
+    partition.journal.record(AskRejected(item, reason))
 
 
 def add_existing(partition: Partition, allocation: Allocation) -> None:
@@ -86,7 +83,7 @@ def _count_existing(
     quota_preemption.use_changed(partition, application.queue)
     if allocation.released:
         application.mark_released(key, TerminationType.TIMEOUT)
-        partition.tell(application, allocation)
+        partition.journal.record(AllocationChanged(application, allocation))
     partition.arm_execution(application, allocation)
     _recover_state(partition, application, allocation)
 
@@ -119,12 +116,11 @@ def _resize(
     for tracker in application.trackers:
         tracker.count_in(queue, application.id, resource)
         tracker.count_out(queue, application.id, before, is_last=False)
-        partition.users.changed[tracker] = None
     if application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER:
         queue.change_preempting(before, resource)
     quota_preemption.use_changed(partition, queue)
     partition.heed_pods()
-    partition.tell(application, allocation)
+    partition.journal.record(AllocationChanged(application, allocation))
 
 
 # --- not bound ----------------------------------------------------------------------------------
@@ -138,7 +134,7 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
     allocation = partition.remove(application, key)
     if allocation is None:
         return
-    events.not_bound(partition, application, key, request.message)
+    partition.journal.record(BindFailed(application, key, request.message))
     partition.add_ask(application, ask_of(allocation), sequence)
     application.keep_promise()
     application.enter()

@@ -8,14 +8,17 @@ from services.core.scheduler.actions.reservations import give_back
 from services.core.scheduler.lifecycle import foreign, lifecycle
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.journal import (
+    EndConfirmed,
+    NodeAccepted,
+    NodeEnded,
+    NodeRejected,
+)
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling.views import node_state
 from shared.messages.interface import (
-    AcceptedNode,
     AllocationRelease,
     NodeAction,
     NodeInfo,
-    RejectedNode,
     TerminationType,
 )
 from shared.model.resources import is_negative, without_zeros
@@ -28,7 +31,7 @@ def take_in(partition: Partition, info: NodeInfo) -> None:
         _create(partition, info, node)
     elif node is None:
         reason = f"failed to find node {info.node_id}"
-        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        partition.journal.record(NodeRejected(info, reason))
     elif info.action is NodeAction.UPDATE:
         _update(partition, info, node)
     elif info.action is NodeAction.DECOMISSION:
@@ -50,7 +53,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
     elif is_negative(info.schedulable_resource):
         reason = f"node {info.node_id} has a negative capacity"
     if reason:
-        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        partition.journal.record(NodeRejected(info, reason))
         return
     node = Node(
         node_id=info.node_id,
@@ -62,7 +65,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
         schedulable=info.action is NodeAction.CREATE,
     )
     partition.nodes.add(node)
-    partition.outbox.say("accepted_nodes", AcceptedNode(info.node_id))
+    partition.journal.record(NodeAccepted(node))
     partition.capacity_changed()
     partition.heed_domains()
     partition.node_improved(node)
@@ -72,7 +75,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
 def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
     if is_negative(info.schedulable_resource):
         reason = f"node {info.node_id} has a negative capacity"
-        partition.outbox.say("rejected_nodes", RejectedNode(info.node_id, reason))
+        partition.journal.record(NodeRejected(info, reason))
         return
     if info.schedulable_resource:
         partition.nodes.set_capacity(node, info.schedulable_resource)
@@ -89,8 +92,7 @@ def _remove(partition: Partition, node: Node) -> None:
     partition.nodes.remove(node)
     give_back(partition, node)
     partition.capacity_changed()
-    partition.outbox.nodes.pop(node.node_id, None)
-    partition.outbox.nodes_gone.append(node_state(node, removed=True))
+    partition.journal.record(NodeEnded(node))
     foreign.forget_all_on(partition, node)
     for key, allocation in list(node.allocations.items()):
         application = partition.applications.get(allocation.application_id)
@@ -105,10 +107,8 @@ def _lose(partition: Partition, application: Application, key: str, node: Node) 
         replacement.real_node_gone(partition, application, key)
         return
     message = f"Node {node.node_id} Removed"
-    partition.outbox.say(
-        "released_allocations",
-        AllocationRelease(application.id, key, TerminationType.STOPPED_BY_RM, message=message),
-    )
+    release = AllocationRelease(application.id, key, TerminationType.STOPPED_BY_RM, message=message)
+    partition.journal.record(EndConfirmed(release))
     if allocation.placeholder:
         replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
     else:

@@ -11,8 +11,8 @@ Source: contract section 2.8; cases F-01 and F-02.
 from dataclasses import replace
 
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.journal import ForeignChanged
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling.views import allocation_state
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.names import FOREIGN_TAG
 from shared.model.numbers import INT32
@@ -53,7 +53,7 @@ def add(partition: Partition, allocation: Allocation) -> None:
     partition.learn(allocation.constraints)
     partition.nodes.occupy(node, allocation)
     partition.foreign[key] = node.node_id
-    _tell(partition, allocation, removed=False)
+    partition.journal.record(ForeignChanged(allocation, is_gone=False))
     partition.heed_pods()
     partition.node_improved(node)
 
@@ -63,7 +63,7 @@ def release(partition: Partition, key: str) -> None:
     allocation = _known(partition, key)
     if allocation is not None:
         node = _take_out(partition, allocation)
-        _tell(partition, allocation, removed=True)
+        partition.journal.record(ForeignChanged(allocation, is_gone=True))
         partition.heed_pods()
         partition.node_improved(node)
 
@@ -72,7 +72,7 @@ def forget_all_on(partition: Partition, node: Node) -> None:
     """Forget the foreign pods of a node that has gone."""
     for key, allocation in node.foreign.items():
         del partition.foreign[key]
-        _tell(partition, allocation, removed=True)
+        partition.journal.record(ForeignChanged(allocation, is_gone=True))
 
 
 def _known(partition: Partition, key: str) -> Allocation | None:
@@ -85,8 +85,3 @@ def _take_out(partition: Partition, allocation: Allocation) -> Node:
     node = partition.nodes.nodes[partition.foreign.pop(key)]
     partition.nodes.vacate(node, key)
     return node
-
-
-def _tell(partition: Partition, allocation: Allocation, *, removed: bool) -> None:
-    state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
-    partition.outbox.allocations[allocation.allocation_key] = replace(state, removed=removed)

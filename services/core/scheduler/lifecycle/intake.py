@@ -4,7 +4,6 @@ The order of the sections is UpdateRequest's. Nothing here schedules: the cycle 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TypeVar
 
 from services.core.scheduler.actions import gang, live_actions, replacement
@@ -22,17 +21,21 @@ from services.core.scheduler.queues.dynamic_queues import (
     get_or_create,
 )
 from services.core.scheduler.queues.placement import PlacementError, is_forced, place
+from services.core.scheduler.statement.journal import (
+    ApplicationAccepted,
+    ApplicationChanged,
+    ApplicationRejected,
+    AskReleased,
+    EndConfirmed,
+    Noted,
+)
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events
-from services.core.scheduler.telling.views import application_summary
 from shared.messages.interface import (
-    AcceptedApplication,
     AddApplicationRequest,
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
     ApplicationNote,
-    RejectedApplication,
     RemoveApplicationRequest,
     TerminationType,
     UpdateRequest,
@@ -87,12 +90,8 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     queue, reason = _place(partition, request)
     is_known = request.application_id in partition.applications
     if queue is None or reason:
-        partition.outbox.say(
-            "rejected_applications",
-            RejectedApplication(request.application_id, reason, request.submission),
-        )
-        if not is_known:
-            _tell_rejected(partition, request, queue, reason)
+        shown = None if is_known else _rejected(partition, request, queue, reason)
+        partition.journal.record(ApplicationRejected(request, queue, reason, shown))
         return
     application = Application(
         request, queue, partition.next_sequence(), request.submission_time_ns or partition.now_ns
@@ -105,11 +104,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     partition.applications[application.id] = application
     queue.applications[application.id] = application
     partition.users.link(application)
-    partition.outbox.touch(application)
-    partition.outbox.say(
-        "accepted_applications",
-        AcceptedApplication(application.id, queue.path, request.submission),
-    )
+    partition.journal.record(ApplicationAccepted(application))
 
 
 def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
@@ -189,22 +184,15 @@ def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
     return ""
 
 
-def _tell_rejected(
+def _rejected(
     partition: Partition, request: AddApplicationRequest, queue: Queue | None, reason: str
-) -> None:
-    """Tell of one that is rejected, in the queue where it was placed, else the one it named."""
+) -> Application:
+    """Return a rejected application as it is shown, in the queue where it was placed, or none."""
     where = queue or partition.root
     application = Application(request, where, partition.next_sequence(), partition.now_ns)
     application.fire(ApplicationEvent.REJECT, partition.now_ns, reason)
     application.finished_time_ns = partition.now_ns
-    summary = application_summary(application)
-    partition.outbox.rejected.append(
-        replace(
-            summary,
-            queue_name=queue.path if queue is not None else request.queue_name,
-            rejected_message=reason,
-        )
-    )
+    return application
 
 
 def remove_application(partition: Partition, request: RemoveApplicationRequest) -> None:
@@ -219,13 +207,13 @@ def take_note(partition: Partition, note: ApplicationNote) -> None:
 
     That a pod waits for its application's end is news only while that is going on.
     """
-    events.noted(partition, note)
+    partition.journal.record(Noted(note))
     application = partition.applications.get(note.application_id)
     if application is None:
         return
     is_over = note.reason == Reason.APPLICATION_ENDING and application.state not in _GIVEN_UP
     if not is_over and application.note(note.reason, note.message):
-        partition.outbox.touch(application)
+        partition.journal.record(ApplicationChanged(application))
 
 
 # --- asks ---------------------------------------------------------------------------------------
@@ -284,7 +272,7 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
     """
     if request.termination_type.is_schedulers:
         return
-    partition.outbox.say("released_asks", request)
+    partition.journal.record(AskReleased(request))
     application = partition.applications.get(request.application_id)
     if application is not None:
         _drop_asks(partition, application, request.allocation_key)
@@ -348,10 +336,8 @@ def _release_one(
             return
         why = TerminationType(decided)
     if why is TerminationType.STOPPED_BY_RM:
-        partition.outbox.say(
-            "released_allocations",
-            AllocationRelease(application.id, key, why, message=request.message),
-        )
+        release = AllocationRelease(application.id, key, why, message=request.message)
+        partition.journal.record(EndConfirmed(release))
     partition.cancel_timer(application, TimerKind.EXECUTION, key)
     if allocation.placeholder:
         replacement.placeholder_gone(partition, application, key, why)

@@ -12,6 +12,13 @@ from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queues import DRAINING
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.queues.dynamic_queues import clean_later
+from services.core.scheduler.statement.journal import (
+    ApplicationChanged,
+    AskEnded,
+    EndConfirmed,
+    TimerCancelled,
+    UsageChanged,
+)
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import AllocationRelease, TerminationType
 from shared.messages.protocol import TimerKind
@@ -66,7 +73,7 @@ def drop_ask(
     """
     swapped_in = cancel_swap(partition, application, key)
     if swapped_in is not None:
-        partition.tell_ask_gone(application, swapped_in, why)
+        partition.journal.record(AskEnded(application, swapped_in, why))
         return True
     ask = partition.take_ask(application, key, why)
     if ask is not None and ask.request.placeholder:
@@ -108,7 +115,7 @@ def end(partition: Partition, application: Application) -> None:
     """Take an application that has ended out of its queue."""
     application.finished_time_ns = partition.now_ns
     for timer_id, (generation, _) in application.timers.items():
-        partition.outbox.cancel(timer_id, generation)
+        partition.journal.record(TimerCancelled(timer_id, generation))
     application.timers.clear()
     for ask in list(application.asks()):
         drop_ask(partition, application, ask.key)
@@ -117,7 +124,9 @@ def end(partition: Partition, application: Application) -> None:
     partition.applications.pop(application.id, None)
     partition.replaceable.pop(application, None)
     partition.unreplaceable.pop(application, None)
-    partition.outbox.touch(application)
+    partition.journal.record(ApplicationChanged(application))
+    for tracker in application.trackers:
+        partition.journal.record(UsageChanged(tracker))
 
 
 def _leave_queue(partition: Partition, application: Application) -> None:
@@ -140,15 +149,13 @@ def remove(partition: Partition, application: Application) -> None:
         partition.remove(application, key)
         if allocation.placeholder:
             application.counts_of(allocation).timedout += 1
-        partition.outbox.say(
-            "released_allocations",
-            AllocationRelease(
-                application.id,
-                key,
-                TerminationType.STOPPED_BY_RM,
-                message=f"Application {application.id} Removed",
-            ),
+        release = AllocationRelease(
+            application.id,
+            key,
+            TerminationType.STOPPED_BY_RM,
+            message=f"Application {application.id} Removed",
         )
+        partition.journal.record(EndConfirmed(release))
     for ask in list(application.asks()):
         drop_ask(partition, application, ask.key)
     if application.state is ApplicationState.RESUMING:

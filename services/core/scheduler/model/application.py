@@ -13,10 +13,8 @@ Source: contract sections 3.1, 3.3 and 6.3.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from services.core.scheduler.actions.covers import Cover
-from services.core.scheduler.actions.gang_places import WaitingGangs
-from services.core.scheduler.actions.reservations import Reservation
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue
@@ -36,6 +34,11 @@ from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI
+
+if TYPE_CHECKING:
+    from services.core.scheduler.actions.covers import Cover
+    from services.core.scheduler.actions.gang_places import WaitingGangs
+    from services.core.scheduler.actions.reservations import Reservation
 
 MAX_NOTES = 8  # sentences about an application; more say nothing new
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
@@ -79,7 +82,7 @@ class Application:
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
-    covers: dict[str, Cover] = field(default_factory=dict)  # by ask key
+    covers: dict[str, "Cover"] = field(default_factory=dict)  # by ask key
     covering: dict[str, str] = field(default_factory=dict)  # placeholder key -> ask key
     task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
@@ -91,14 +94,14 @@ class Application:
     starts_whole: bool = False  # its placeholders wait until the whole gang is admitted
     starts_placed: bool = False  # and until every one of them has a place on the nodes
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
-    waiting_among: WaitingGangs | None = None
+    waiting_among: "WaitingGangs | None" = None
     is_gang_over: bool = False  # given up: it goes on without
     is_placeholder_wait_over: bool = False  # real asks have waited long enough for the first one
     gang_admitted: bool = False
     promise: Resource = field(default_factory=dict)
     trackers: Owner = ()  # of its user and, where a limit names one, its group
     owner: Owner | None = None  # the same, where any limit concerns them
-    reservations: dict[str, Reservation] = field(default_factory=dict)  # by ask key
+    reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask key
     parked_refusal: Refusal | None = None
     parked_since_ns: int = 0
     parked_at: Gate | None = None

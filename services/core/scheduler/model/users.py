@@ -161,7 +161,6 @@ class UserTable:
     def __init__(self) -> None:
         self.users: dict[str, Tracker] = {}
         self.groups: dict[str, Tracker] = {}
-        self.changed: dict[Tracker, None] = {}  # since they were last told
 
     def all(self) -> list[Tracker]:
         """Return every user and then every group."""
@@ -174,7 +173,6 @@ class UserTable:
         found = (user, self._tracker(self.groups, name, is_group=True)) if name else (user,)
         for tracker in found:
             tracker.links[application.id] = name
-            self.changed[tracker] = None
         application.trackers = found
         self.judge(application)
 
@@ -203,7 +201,6 @@ class UserTable:
         """Forget an application; a user or group without any is forgotten with it."""
         for tracker in application.trackers:
             tracker.links.pop(application.id, None)
-            self.changed[tracker] = None
             if not tracker.links:
                 (self.groups if tracker.is_group else self.users).pop(tracker.name, None)
 

@@ -30,9 +30,9 @@ from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, 
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import Victim, eligible_victims
+from services.core.scheduler.statement import allocation_log
+from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import allocation_log
-from services.core.scheduler.telling.allocation_log import note
 from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView
 from shared.model.units import seconds

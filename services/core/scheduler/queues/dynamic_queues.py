@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from services.core.scheduler.model.queue_settings import Template, settings_of
 from services.core.scheduler.model.queues import DRAINING, Queue, depth_first
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
+from services.core.scheduler.statement.journal import QueueChanged, QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
-from services.core.scheduler.telling import events
-from services.core.scheduler.telling.views import queue_state
 from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT64_MAX, parse_uint64
 from shared.model.resources import Resource, is_zero
@@ -53,7 +52,7 @@ def _create(partition: Partition, name: str, parent: Queue, *, is_leaf: bool) ->
         queue.template = template
     elif template is not None and queue.path != RECOVERY_QUEUE:
         _apply_template(queue, template)
-    partition.outbox.touch_queue(queue)
+    partition.journal.record(QueueChanged(queue))
     clean_later(partition)
     return queue
 
@@ -125,7 +124,6 @@ def _take_out(partition: Partition, queue: Queue) -> None:
     queue.deactivate()
     users, groups = queue.user_limits, queue.group_limits
     queue.user_limits, queue.group_limits = {}, {}
-    events.limits_changed(partition, queue, users, groups)
-    partition.outbox.queues.pop(queue, None)
-    partition.outbox.queues_gone.append(queue_state(queue, removed=True))
-    partition.outbox.touch_queue(queue.parent)
+    for entry in limit_changes(queue, users, groups):
+        partition.journal.record(entry)
+    partition.journal.record(QueueEnded(queue))

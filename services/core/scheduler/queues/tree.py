@@ -19,8 +19,14 @@ from services.core.scheduler.model.queue_settings import (
 from services.core.scheduler.model.queues import ACTIVE, DRAINING, Queue, depth_first
 from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.queues.placement import PlacementRules
+from services.core.scheduler.statement.journal import (
+    ApplicationChanged,
+    PartitionChanged,
+    QueueChanged,
+    UsageChanged,
+    limit_changes,
+)
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events
 from shared.model.names import ROOT
 
 
@@ -58,10 +64,11 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     _order_anew(partition)
     for queue in partition.queues.values():
         quota_preemption.max_changed(partition, queue)
-        events.limits_changed(partition, queue, *limits.get(queue.path, ({}, {})))
+        for entry in limit_changes(queue, *limits.get(queue.path, ({}, {}))):
+            partition.journal.record(entry)
     if any(queue.status == DRAINING for queue in partition.queues.values()):
         clean_later(partition)
-    partition.outbox.partition_changed = True
+    partition.journal.record(PartitionChanged())
 
 
 def conflict(partition: Partition, config: PartitionConfig) -> str:
@@ -124,7 +131,9 @@ def _find_owner(partition: Partition, application: Application) -> None:
     trackers = application.trackers
     partition.users.find_group(application)
     if application.trackers is not trackers:
-        partition.outbox.touch(application)
+        partition.journal.record(ApplicationChanged(application))
+        for tracker in application.trackers:
+            partition.journal.record(UsageChanged(tracker))
     if application.rejoin_buckets():
         partition.tell_asks(application)
 
@@ -132,7 +141,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
 def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
     for queue in partition.queues.values():
-        partition.outbox.touch_queue(queue)
+        partition.journal.record(QueueChanged(queue))
         queue.forget_order()
     for application in partition.applications.values():
         _find_owner(partition, application)
@@ -142,7 +151,7 @@ def _order_anew(partition: Partition) -> None:
         queue.gate.open()
     for tracker in partition.users.all():
         tracker.gate.open()
-        partition.users.changed[tracker] = None
+        partition.journal.record(UsageChanged(tracker))
     partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
         partition.open_shape(shape)

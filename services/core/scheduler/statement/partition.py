@@ -1,7 +1,7 @@
 """The partition: everything the scheduler knows, and the moves that keep its ledgers true.
 
 Every change of an allocation goes through ``allocate``, ``add_existing`` or ``remove``: they keep
-node, application and queue in step and tell the outbox. Nothing here decides anything.
+node, application and queue in step and write the journal. Nothing here decides anything.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,26 +19,34 @@ from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, Bucket, Shape, ShapeTable
 from services.core.scheduler.model.users import UserTable
 from services.core.scheduler.queues.placement import PlacementRules
-from services.core.scheduler.telling.outbox import Outbox
-from services.core.scheduler.telling.views import allocation_state, ask_state
+from services.core.scheduler.statement.journal import (
+    Allocated,
+    AllocationEnded,
+    AllocationReleased,
+    AskChanged,
+    AskEnded,
+    Journal,
+    NodeChanged,
+    PartitionChanged,
+    QueueChanged,
+    StateChanged,
+    TimerArmed,
+    TimerCancelled,
+)
 from shared.messages.constraints import Constraints
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
-    AllocationRelease,
     TerminationType,
-    UpdatedApplication,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, TimerSet
-from shared.messages.state import AskState
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
-_NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
 COMPLETING_TIMEOUT_MS = 30_000
 CLEANER_INTERVAL_MS = 10_000
 
@@ -72,7 +80,7 @@ class Partition:
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
-    outbox: Outbox = field(default_factory=Outbox)
+    journal: Journal = field(default_factory=Journal)
     config_checksum: str = ""
     config_text: str = ""
     config_error: str = ""
@@ -106,8 +114,7 @@ class Partition:
                 bucket.leaf.open(bucket)  # it has a place to take in the row for its node
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
-        self.outbox.asks[ask.key] = ask_state(ask, application.owner)
-        self.outbox.touch(application)
+        self.journal.record(AskChanged(application, ask))
 
     def learn(self, constraints: Constraints) -> None:
         """Take in which pods' labels constraints look at."""
@@ -137,14 +144,13 @@ class Partition:
             application.add_ask(replace(ask, shape=shape))
         application.enter()
         for ask in asks:
-            self.outbox.asks[ask.key] = ask_state(
-                application.group_of[ask.key].asks[ask.key], application.owner
-            )
+            reshaped = application.group_of[ask.key].asks[ask.key]
+            self.journal.record(AskChanged(application, reshaped))
 
     def tell_asks(self, application: Application) -> None:
         """Say all asks of an application anew: they wait under other names."""
         for ask in application.asks():
-            self.outbox.asks[ask.key] = ask_state(ask, application.owner)
+            self.journal.record(AskChanged(application, ask))
 
     def take_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
         """Take an ask out of its application, its reservation with it; None when it is unknown.
@@ -160,15 +166,8 @@ class Partition:
             if ask.has_kept_room:
                 application.queue.keep_no_more(ask.shape.resource)
             self._let_go(ask.shape)
-            self.tell_ask_gone(application, ask, why)
+            self.journal.record(AskEnded(application, ask, why))
         return ask
-
-    def tell_ask_gone(self, application: Application, ask: Ask, why: str) -> None:
-        """Say that an ask waits no more; ``why`` is a TerminationType, "" for an allocation."""
-        self.outbox.asks[ask.key] = AskState(
-            ask.key, application.id, ask.request.resource_per_alloc, removed=True, why=why
-        )
-        self.outbox.touch(application)
 
     def present_shape(self, ask: Ask) -> Shape:
         """Return the shape of an ask that does not wait, by the labels that count by now."""
@@ -193,13 +192,17 @@ class Partition:
     def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
         """Turn an ask into an allocation on a node, in every ledger, and tell it."""
         allocation = allocation_of(ask.request, node.node_id)
-        self.count_in(application, allocation, node)
+        self.count_in(application, allocation, node, is_new=True)
         self.take_head(application, ask)  # its reservation ends when the room is already taken
-        self.outbox.say("new_allocations", allocation)
         return allocation
 
-    def count_in(self, application: Application, allocation: Allocation, node: Node) -> None:
-        """Count an allocation into every ledger, whatever the limits say."""
+    def count_in(
+        self, application: Application, allocation: Allocation, node: Node, *, is_new: bool = False
+    ) -> None:
+        """Count an allocation into every ledger, whatever the limits say.
+
+        ``is_new``: the resource manager does not know of it and has yet to bind it.
+        """
         if allocation.allocation_key not in node.allocations:
             self.nodes.place(node, allocation)
             self.heed_pods()
@@ -207,10 +210,10 @@ class Partition:
         application.queue.allocate(amount)
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, amount)
-            self.users.changed[tracker] = None
         application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
         application.add_allocation(allocation)
-        self.tell(application, allocation)
+        self.journal.record(Allocated(application, allocation, is_new))
+        self.journal.record(NodeChanged(node))
 
     def remove(self, application: Application, key: str) -> Allocation | None:
         """Take an allocation out of every ledger, or return None when there is none."""
@@ -229,14 +232,8 @@ class Partition:
         is_last = not application.allocations
         for tracker in application.trackers:
             tracker.count_out(application.queue, application.id, amount, is_last=is_last)
-            self.users.changed[tracker] = None
         is_node_gone = allocation.node_id not in self.nodes.nodes
-        self.outbox.allocations[key] = replace(
-            allocation_state(allocation, released=True),
-            removed=True,
-            why=_NODE_GONE if is_node_gone else why or TerminationType.STOPPED_BY_RM,
-        )
-        self.outbox.touch(application)
+        self.journal.record(AllocationEnded(application, allocation, why or "", is_node_gone))
         return allocation
 
     def _remember(
@@ -261,20 +258,6 @@ class Partition:
             self.heed_pods()
             self.node_improved(node)
 
-    def tell(self, application: Application, allocation: Allocation) -> None:
-        """Say that an allocation's values have changed."""
-        key = allocation.allocation_key
-        self.outbox.allocations[key] = allocation_state(
-            allocation,
-            placeholder_used=key in application.placeholder_used,
-            released=key in application.released,
-            allocation_time_ns=self.now_ns,
-        )
-        node = self.nodes.nodes.get(allocation.node_id)
-        if node is not None:
-            self.outbox.nodes[node.node_id] = node
-        self.outbox.touch(application)
-
     def release(
         self, application: Application, key: str, why: TerminationType, message: str
     ) -> None:
@@ -283,16 +266,13 @@ class Partition:
         allocation = application.allocations[key]
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
             application.queue.change_preempting({}, allocation.resource_per_alloc)
-        self.tell(application, allocation)
-        self.outbox.say(
-            "released_allocations", AllocationRelease(application.id, key, why, message=message)
-        )
+        self.journal.record(AllocationReleased(application, allocation, why, message))
 
     # --- nodes ----------------------------------------------------------------------------------
 
     def node_improved(self, node: Node) -> None:
         """Look again at what no node had room for, with this node."""
-        self.outbox.nodes[node.node_id] = node
+        self.journal.record(NodeChanged(node))
         for reservation in node.reservations.values():
             reservation.retry()
         if not node.reservations or self.settings.backfill:
@@ -317,7 +297,7 @@ class Partition:
         for reservation in shape.reservations:
             reservation.retry()
         for bucket in list(shape.blocked_buckets):
-            self.outbox.touch_queue(bucket.leaf)
+            self.journal.record(QueueChanged(bucket.leaf))
             bucket.leaf.open(bucket)
 
     def heed_pods(self) -> None:
@@ -344,7 +324,7 @@ class Partition:
         self.nodes.pods.waiting.add(shape)
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
-        self.outbox.touch_queue(bucket.leaf)
+        self.journal.record(QueueChanged(bucket.leaf))
 
     def look_for_reservations(self) -> None:
         """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
@@ -370,8 +350,8 @@ class Partition:
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all."""
         self.root.set_max(dict(self.nodes.total) or None)
-        self.outbox.touch_queue(self.root)
-        self.outbox.partition_changed = True
+        self.journal.record(QueueChanged(self.root))
+        self.journal.record(PartitionChanged())
 
     # --- states and timers ----------------------------------------------------------------------
 
@@ -392,17 +372,7 @@ class Partition:
                 gate.open()
         application.keep_promise()
         self._time(application, before)
-        self.outbox.touch(application)
-        self.outbox.say(
-            "updated_applications",
-            UpdatedApplication(
-                application.id,
-                after.value,
-                self.now_ns,
-                message or event.value,
-                application.request.submission,
-            ),
-        )
+        self.journal.record(StateChanged(application, after, message or event.value))
         application.enter()
 
     def _time(self, application: Application, before: ApplicationState) -> None:
@@ -450,7 +420,7 @@ class Partition:
         self._generation += 1
         generation, due_ns = f"{self.epoch}.{self._generation}", saturated(timer.due_ns)
         timers[timer.timer_id] = (generation, due_ns)
-        self.outbox.arm(replace(timer, generation=generation, due_ns=due_ns))
+        self.journal.record(TimerArmed(replace(timer, generation=generation, due_ns=due_ns)))
 
     def arm_execution(self, application: Application, allocation: Allocation) -> None:
         """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
@@ -467,7 +437,7 @@ class Partition:
         timer_id = timer_name(application, kind, detail)
         armed = application.timers.pop(timer_id, None)
         if armed is not None:
-            self.outbox.cancel(timer_id, armed[0])
+            self.journal.record(TimerCancelled(timer_id, armed[0]))
 
     def timer_orders(self) -> TimerOrders:
         """Return every timer that is armed, for a timer service that starts anew."""

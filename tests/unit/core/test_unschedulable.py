@@ -1,6 +1,6 @@
 """Which asks are said to be helped by more nodes: once each, and none that a quota or a gang holds."""
 
-from services.core.scheduler.telling import outstanding
+from services.core.scheduler.actions import unschedulable
 from shared.messages.interface import AllocationRelease, TerminationType
 from tests.builders import Core, config_of, section
 
@@ -103,7 +103,7 @@ def test_an_ask_that_comes_back_is_told_anew():
 
 
 def test_a_bucket_of_many_applications_is_looked_at_a_part_at_a_time(monkeypatch):
-    monkeypatch.setattr(outstanding, "MAX_GROUPS", 2)
+    monkeypatch.setattr(unschedulable, "MAX_GROUPS", 2)
     core = full()
     seen = []
     for at in range(5):

@@ -12,14 +12,14 @@ Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others ha
 from itertools import islice
 
 from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket
+from services.core.scheduler.statement.journal import AskUnschedulable
 from services.core.scheduler.statement.partition import Partition
-from shared.messages.interface import ContainerSchedulingState, SchedulingState
 from shared.model.reasons import NODES_WOULD_HELP, Refusal
 
 MAX_GROUPS = 1_000
 
 
-def tell(partition: Partition) -> None:
+def mark(partition: Partition) -> None:
     """Tell the asks of every bucket that no node took since this was done last."""
     buckets, partition.unplaced = partition.unplaced, {}
     for bucket in buckets:
@@ -29,10 +29,10 @@ def tell(partition: Partition) -> None:
         for group in list(islice(bucket.untold, MAX_GROUPS)):
             if room <= 0:
                 break
-            room -= _tell_group(partition, bucket, group, room)
+            room -= _mark_group(partition, bucket, group, room)
 
 
-def tell_group(
+def mark_group(
     partition: Partition, group: AskGroup, head: Ask, refusal: Refusal, most: int
 ) -> None:
     """Tell a group's head, and of the others so many that ``most`` of the group have been told.
@@ -40,8 +40,8 @@ def tell_group(
     For asks that wait outside of their bucket, because they have a place to take: a placeholder's.
     """
     if not head.is_told:
-        _say(partition, group, head, refusal)
-    _tell_asks(partition, group, most - group.told, refusal)
+        _mark(partition, group, head, refusal)
+    _mark_asks(partition, group, most - group.told, refusal)
 
 
 def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
@@ -64,35 +64,32 @@ def _room(bucket: Bucket) -> int:
     return most
 
 
-def _tell_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:
+def _mark_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:
     """Tell at most ``room`` asks of a group; one that is held back goes to the end of the line."""
     application = group.application
     if application.hold(group) is not None or not application.may_schedule:
         bucket.untold[group] = bucket.untold.pop(group)
         return 0
     assert bucket.refusal is not None
-    return _tell_asks(partition, group, room, bucket.refusal)
+    return _mark_asks(partition, group, room, bucket.refusal)
 
 
-def _tell_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusal) -> int:
+def _mark_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusal) -> int:
     """Tell at most ``room`` asks of a group; return how many."""
     told = 0
     while group.untold and told < room:
         ask = group.asks.get(group.untold.popleft())
         if ask is None or ask.is_told:
             continue
-        _say(partition, group, ask, refusal)
+        _mark(partition, group, ask, refusal)
         told += 1
     if not group.untold:
         group.bucket.untold.pop(group, None)
     return told
 
 
-def _say(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal) -> None:
+def _mark(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal) -> None:
     ask.is_told = True
     group.told += 1
     group.bucket.told += 1
-    state = ContainerSchedulingState(
-        group.application.id, ask.key, SchedulingState.FAILED, refusal.message
-    )
-    partition.outbox.say("scheduling_states", state)
+    partition.journal.record(AskUnschedulable(group.application, ask, refusal))

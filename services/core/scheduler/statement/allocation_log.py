@@ -12,8 +12,8 @@ stage`` is none of them: here victims are chosen and released in one step.
 
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.shapes import Ask, LogLine
+from services.core.scheduler.statement.journal import AskChanged
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling.views import ask_state
 from shared.model.units import seconds
 
 USER_QUOTA = "Not enough user quota"
@@ -39,4 +39,4 @@ def note(partition: Partition, application: Application, ask: Ask, text: str) ->
     line.last_ns = partition.now_ns
     if is_news:
         line.told_ns = partition.now_ns
-        partition.outbox.asks[ask.key] = ask_state(ask, application.owner)
+        partition.journal.record(AskChanged(application, ask))

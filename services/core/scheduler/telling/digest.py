@@ -1,0 +1,364 @@
+"""What the entries of the journal come to: messages, timer orders and the changed values.
+
+Rule 1: what is said to the resource manager of one application keeps its order. Sections of an
+        UpdateResponse are applied one after another, so an item goes into the first response in
+        which its section does not come too late for its application.
+Rule 2: a state event says the present value of what changed, once, however often it changed.
+Rule 3: of the orders for one timer the last counts.
+Limit: MAX_EVENTS events for people a batch; more are left out.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.users import Tracker
+from services.core.scheduler.statement import journal
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.telling import events
+from services.core.scheduler.telling.views import (
+    allocation_state,
+    application_summary,
+    ask_state,
+    node_state,
+    partition_state,
+    queue_state,
+    user_state,
+)
+from shared.messages.envelope import SHIM_ADAPTER, TIMERS, Outgoing
+from shared.messages.interface import (
+    AcceptedApplication,
+    AcceptedNode,
+    Allocation,
+    AllocationRelease,
+    ContainerSchedulingState,
+    RejectedAllocation,
+    RejectedApplication,
+    RejectedNode,
+    SchedulingState,
+    TerminationType,
+    UpdatedApplication,
+    UpdateResponse,
+)
+from shared.messages.protocol import TimerCancel, TimerOrders, TimerSet
+from shared.messages.state import (
+    AllocationState,
+    ApplicationSummary,
+    AskState,
+    EventState,
+    NodeState,
+    QueueState,
+    StateDelta,
+)
+
+MAX_EVENTS = 1_000
+_NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
+_SECTION_ORDER = {item.name: at for at, item in enumerate(fields(UpdateResponse))}
+_AskEntry = journal.AskChanged | journal.AskEnded
+_AllocationEntry = (
+    journal.Allocated
+    | journal.AllocationChanged
+    | journal.AllocationReleased
+    | journal.AllocationEnded
+    | journal.ForeignChanged
+)
+
+
+class Digest:
+    """Reads entries, and hands over what they come to."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+        self._responses: list[dict[str, list[Any]]] = []
+        self._position: dict[str, tuple[int, int]] = {}
+        self._armed: dict[str, TimerSet] = {}
+        self._cancelled: dict[str, TimerCancel] = {}
+        self._forget_changes()
+        self._readers: dict[type, Callable[[Any], None]] = {
+            journal.TimePassed: self._time_passed,
+            journal.AskChanged: self._ask,
+            journal.AskEnded: self._ask,
+            journal.AskReleased: lambda entry: self._say(
+                "released_asks", entry.release.application_id, entry.release
+            ),
+            journal.AskRejected: self._ask_rejected,
+            journal.AskUnschedulable: self._ask_unschedulable,
+            journal.PlaceholderTooSmall: self._too_small,
+            journal.Allocated: self._allocated,
+            journal.AllocationChanged: self._allocation,
+            journal.AllocationReleased: self._allocation_released,
+            journal.AllocationEnded: self._allocation_ended,
+            journal.EndConfirmed: lambda entry: self._say(
+                "released_allocations", entry.release.application_id, entry.release
+            ),
+            journal.ForeignChanged: self._foreign,
+            journal.ApplicationAccepted: self._accepted,
+            journal.ApplicationRejected: self._rejected,
+            journal.ApplicationChanged: self._application,
+            journal.StateChanged: self._state,
+            journal.NodeAccepted: lambda entry: self._say(
+                "accepted_nodes", entry.node.node_id, AcceptedNode(entry.node.node_id)
+            ),
+            journal.NodeRejected: lambda entry: self._say(
+                "rejected_nodes",
+                entry.info.node_id,
+                RejectedNode(entry.info.node_id, entry.reason),
+            ),
+            journal.NodeChanged: self._node,
+            journal.NodeEnded: self._node_ended,
+            journal.QueueChanged: self._queue,
+            journal.QueueEnded: self._queue_ended,
+            journal.UsageChanged: self._usage,
+            journal.PartitionChanged: self._partition_entry,
+            journal.TimerArmed: self._timer_armed,
+            journal.TimerCancelled: self._timer_cancelled,
+        }
+
+    def read(self, entries: Iterable[object]) -> None:
+        """Take entries in, in order."""
+        readers = self._readers
+        for entry in entries:
+            kind = type(entry)
+            if kind in readers:
+                readers[kind](entry)
+            if kind in events.WRITERS:
+                self._tell_people(events.WRITERS[kind](entry, self._now_ns))
+
+    def _time_passed(self, entry: journal.TimePassed) -> None:
+        self._now_ns = entry.now_ns
+
+    def _tell_people(self, said: list[EventState]) -> None:
+        self._events += said[: MAX_EVENTS - len(self._events)]
+
+    # --- the resource manager and the timers ----------------------------------------------------
+
+    def _say(self, section: str, owner: str, item: object) -> None:
+        """Add an item for the resource manager, in the order of its application, or node."""
+        order = _SECTION_ORDER[section]
+        at, last = self._position.get(owner, (0, -1))
+        if order < last:
+            at += 1
+        self._position[owner] = (at, order)
+        while len(self._responses) <= at:
+            self._responses.append({})
+        self._responses[at].setdefault(section, []).append(item)
+
+    def orders(self, epoch: int) -> list[Outgoing]:
+        """Return what is for the resource manager and the timers, and forget it."""
+        outgoing = [
+            Outgoing(
+                SHIM_ADAPTER,
+                UpdateResponse(**{name: tuple(items) for name, items in response.items()}),
+                epoch=epoch,
+            )
+            for response in self._responses
+        ]
+        if self._armed or self._cancelled:
+            orders = TimerOrders(
+                cancelled=tuple(self._cancelled.values()), armed=tuple(self._armed.values())
+            )
+            outgoing.append(Outgoing(TIMERS, orders, epoch=epoch))
+        self._responses, self._position = [], {}
+        self.forget_timers()
+        return outgoing
+
+    def forget_timers(self) -> None:
+        """Forget the timer orders: all timers are about to be told at once."""
+        self._armed, self._cancelled = {}, {}
+
+    def _timer_armed(self, entry: journal.TimerArmed) -> None:
+        self._cancelled.pop(entry.timer.timer_id, None)
+        self._armed[entry.timer.timer_id] = entry.timer
+
+    def _timer_cancelled(self, entry: journal.TimerCancelled) -> None:
+        self._armed.pop(entry.timer_id, None)
+        self._cancelled[entry.timer_id] = TimerCancel(entry.timer_id, entry.generation)
+
+    # --- asks and allocations -------------------------------------------------------------------
+
+    def _ask(self, entry: _AskEntry) -> None:
+        self._asks[entry.ask.key] = entry
+        self._applications[entry.application] = None
+
+    def _ask_rejected(self, entry: journal.AskRejected) -> None:
+        item = entry.item
+        rejected = RejectedAllocation(item.allocation_key, item.application_id, entry.reason)
+        self._say("rejected_allocations", item.application_id, rejected)
+
+    def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
+        owner = entry.application.id
+        state = ContainerSchedulingState(
+            owner, entry.ask.key, SchedulingState.FAILED, entry.refusal.message
+        )
+        self._say("scheduling_states", owner, state)
+
+    def _too_small(self, entry: journal.PlaceholderTooSmall) -> None:
+        owner = entry.application.id
+        state = ContainerSchedulingState(owner, entry.ask.key, SchedulingState.SKIPPED, entry.text)
+        self._applications[entry.application] = None
+        self._say("scheduling_states", owner, state)
+
+    def _allocation(self, entry: _AllocationEntry) -> None:
+        self._allocations[entry.allocation.allocation_key] = (entry, self._now_ns)
+        if not isinstance(entry, journal.ForeignChanged):
+            self._applications[entry.application] = None
+
+    def _allocated(self, entry: journal.Allocated) -> None:
+        self._allocation(entry)
+        self._usage_of(entry.application)
+        if entry.is_new:
+            self._say("new_allocations", entry.application.id, entry.allocation)
+
+    def _allocation_released(self, entry: journal.AllocationReleased) -> None:
+        self._allocation(entry)
+        owner, key = entry.application.id, entry.allocation.allocation_key
+        release = AllocationRelease(owner, key, entry.why, message=entry.message)
+        self._say("released_allocations", owner, release)
+
+    def _allocation_ended(self, entry: journal.AllocationEnded) -> None:
+        self._allocation(entry)
+        self._usage_of(entry.application)
+
+    def _foreign(self, entry: journal.ForeignChanged) -> None:
+        self._allocation(entry)
+
+    def _usage_of(self, application: Application) -> None:
+        for tracker in application.trackers:
+            self._users[tracker] = None
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def _accepted(self, entry: journal.ApplicationAccepted) -> None:
+        application = entry.application
+        accepted = AcceptedApplication(
+            application.id, application.queue.path, application.request.submission
+        )
+        self._applications[application] = None
+        self._usage_of(application)
+        self._say("accepted_applications", application.id, accepted)
+
+    def _rejected(self, entry: journal.ApplicationRejected) -> None:
+        request, queue = entry.request, entry.queue
+        rejected = RejectedApplication(request.application_id, entry.reason, request.submission)
+        self._say("rejected_applications", request.application_id, rejected)
+        if entry.shown is not None:
+            summary = replace(
+                application_summary(entry.shown),
+                queue_name=queue.path if queue is not None else request.queue_name,
+                rejected_message=entry.reason,
+            )
+            self.rejected.append(summary)
+
+    def _application(self, entry: journal.ApplicationChanged) -> None:
+        self._applications[entry.application] = None
+
+    def _state(self, entry: journal.StateChanged) -> None:
+        application = entry.application
+        self._applications[application] = None
+        updated = UpdatedApplication(
+            application.id,
+            entry.state.value,
+            self._now_ns,
+            entry.message,
+            application.request.submission,
+        )
+        self._say("updated_applications", application.id, updated)
+
+    def _node(self, entry: journal.NodeChanged) -> None:
+        self._nodes[entry.node.node_id] = entry.node
+
+    def _node_ended(self, entry: journal.NodeEnded) -> None:
+        self._nodes.pop(entry.node.node_id, None)
+        self._nodes_gone.append(node_state(entry.node, removed=True))
+
+    def _queue(self, entry: journal.QueueChanged) -> None:
+        self._queues[entry.queue] = None
+
+    def _queue_ended(self, entry: journal.QueueEnded) -> None:
+        self._queues.pop(entry.queue, None)
+        self._queues_gone[entry.queue] = queue_state(entry.queue, removed=True)
+        if entry.queue.parent is not None:
+            self._queues[entry.queue.parent] = None
+
+    def _usage(self, entry: journal.UsageChanged) -> None:
+        self._users[entry.tracker] = None
+
+    def _partition_entry(self, _: journal.PartitionChanged) -> None:
+        self._has_partition_changed = True
+
+    # --- state events ---------------------------------------------------------------------------
+
+    def _forget_changes(self) -> None:
+        self._asks: dict[str, _AskEntry] = {}
+        self._allocations: dict[str, tuple[_AllocationEntry, int]] = {}
+        self._applications: dict[Application, None] = {}
+        self.rejected: list[ApplicationSummary] = []
+        self._nodes: dict[str, Node] = {}
+        self._nodes_gone: list[NodeState] = []
+        self._queues: dict[Queue, None] = {}
+        self._queues_gone: dict[Queue, QueueState] = {}
+        self._users: dict[Tracker, None] = {}
+        self._events: list[EventState] = []
+        self._has_partition_changed = False
+
+    def changes(self, partition: Partition) -> StateDelta | None:
+        """Return the present values of what has changed, None of nothing, and forget it."""
+        queues = self._all_queues()
+        delta = StateDelta(
+            time_ns=partition.now_ns,
+            partitions=(partition_state(partition),)
+            if self._has_partition_changed or queues
+            else (),
+            queues=(*map(queue_state, queues), *self._queues_gone.values()),
+            nodes=(*map(node_state, self._nodes.values()), *self._nodes_gone),
+            applications=(*map(application_summary, self._applications), *self.rejected),
+            users=tuple(map(user_state, self._users)),
+            events=tuple(self._events),
+            asks=tuple(map(_ask_value, self._asks.values())),
+            allocations=tuple(
+                _allocation_value(entry, at_ns) for entry, at_ns in self._allocations.values()
+            ),
+        )
+        self._forget_changes()
+        return delta if delta != StateDelta(time_ns=partition.now_ns) else None
+
+    def _all_queues(self) -> dict[Queue, None]:
+        """Return the queues that changed by themselves or with an application, and those above."""
+        found: dict[Queue, None] = {}
+        leaves = dict.fromkeys(application.queue for application in self._applications)
+        for queue in (*self._queues, *leaves):
+            if queue not in self._queues_gone:
+                found.update(dict.fromkeys(queue.lineage()))
+        return found
+
+
+def _ask_value(entry: _AskEntry) -> AskState:
+    ask, application = entry.ask, entry.application
+    if isinstance(entry, journal.AskEnded):
+        amount = ask.request.resource_per_alloc
+        return AskState(ask.key, application.id, amount, removed=True, why=entry.why)
+    return ask_state(ask, application.owner)
+
+
+def _allocation_value(entry: _AllocationEntry, at_ns: int) -> AllocationState:
+    allocation: Allocation = entry.allocation
+    if isinstance(entry, journal.ForeignChanged):
+        state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
+        return replace(state, removed=entry.is_gone)
+    if isinstance(entry, journal.AllocationEnded):
+        why = entry.why or TerminationType.STOPPED_BY_RM
+        return replace(
+            allocation_state(allocation, released=True),
+            removed=True,
+            why=_NODE_GONE if entry.is_node_gone else why,
+        )
+    key = allocation.allocation_key
+    return allocation_state(
+        allocation,
+        placeholder_used=key in entry.application.placeholder_used,
+        released=key in entry.application.released,
+        allocation_time_ns=at_ns,
+    )
