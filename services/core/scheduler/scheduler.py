@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from services.core.scheduler.actions import backoff, cycle, gang, patience, quota_preemption
-from services.core.scheduler.lifecycle import allocations, cluster, intake, lifecycle
+from services.core.scheduler.intake import allocations, nodes, updates
+from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.policies import preemption
@@ -93,7 +94,7 @@ class Scheduler:
         self._parse = parse
         self._epoch = 0
         self._is_syncing = False
-        self._heard = (0, 0, 0)  # nodes, allocations and asks, since the last SyncBegin
+        self._heard: tuple[int, ...] = (0, 0, 0)  # nodes, allocations, asks since SyncBegin
         self._asked_sync_ns = 0
         self._seq = 0
         self._answers: list[Outgoing] = []
@@ -214,12 +215,12 @@ class Scheduler:
             return
         if self._is_syncing:
             own = sum(1 for item in request.allocations if item.application_id)
-            nodes, allocated, asks = self._heard
-            self._heard = nodes + len(request.nodes), allocated + own, asks + len(request.asks)
+            heard = (len(request.nodes), own, len(request.asks))
+            self._heard = tuple(map(sum, zip(self._heard, heard, strict=True)))
         self.partition.rm_id = request.rm_id
         for info in request.nodes:
-            cluster.take_in(self.partition, info)
-        intake.applications(self.partition, request)
+            nodes.update_node(self.partition, info)
+        updates.update_applications(self.partition, request)
 
     def _on_configuration(self, envelope: Envelope) -> None:
         update = envelope.message
@@ -259,6 +260,8 @@ class Scheduler:
         if error_text:
             return self._refuse_configuration(error_text)
         configure(self.partition, config)
+        for queue in self.partition.queues.values():
+            quota_preemption.max_changed(self.partition, queue)
         return ""
 
     def _refuse_configuration(self, error: str) -> str:
@@ -413,12 +416,12 @@ def _resume_state(partition: Partition, application: Application) -> None:
                 ApplicationEvent.FAIL if fail else ApplicationEvent.RESUME,
                 gang.RESERVATION_TIMEOUT,
             )
-        lifecycle.after_placeholders_changed(partition, application)
+        endings.after_placeholders_changed(partition, application)
     elif was in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
             partition.fire(application, ApplicationEvent.RUN)
         if was == ApplicationState.COMPLETING or is_zero(application.allocated_placeholder):
-            lifecycle.after_real_removed(partition, application)
+            endings.after_real_removed(partition, application)
         since_ns = application.request.state_since_ns
         if application.state is ApplicationState.COMPLETING and since_ns:
             due_ns = since_ns + milliseconds(COMPLETING_TIMEOUT_MS)

@@ -1,6 +1,6 @@
 """Applications that evict each other by turns are noticed, held, and told of."""
 
-from services.core.scheduler.actions.thrash import HOLD_NS, MAX_PAIRS, WINDOW_NS, EvictionWatch
+from services.core.scheduler.model.evictions import HOLD_NS, MAX_PAIRS, WINDOW_NS, EvictionWatch
 from tests.unit.core.test_preemption import Cluster, guaranteed
 
 

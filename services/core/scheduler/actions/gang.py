@@ -15,7 +15,7 @@ Source: contract section 3.3; cases G-01 to G-28.
 
 from services.core.scheduler.actions import gang_places, patience, unschedulable
 from services.core.scheduler.actions.gang_places import NoPlaces
-from services.core.scheduler.lifecycle.lifecycle import after_placeholders_changed, drop_ask, end
+from services.core.scheduler.lifecycle.endings import after_placeholders_changed, drop_ask, end
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node

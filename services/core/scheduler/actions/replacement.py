@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain
 
 from services.core.scheduler.actions import covers, unschedulable
-from services.core.scheduler.lifecycle.lifecycle import after_placeholders_changed, cancel_swap
+from services.core.scheduler.lifecycle.endings import after_placeholders_changed, cancel_swap
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, AskGroup

@@ -38,7 +38,7 @@ from services.core.scheduler.constraints.pod_kinds import (
     selection_of,
     selections_of,
 )
-from services.core.scheduler.ordering.pod_waiters import PodWaiters
+from services.core.scheduler.constraints.pod_waiters import PodWaiters
 from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation
 

@@ -8,7 +8,6 @@ when the tree is first built and stays.
 
 from dataclasses import dataclass, field
 
-from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import (
     QueueConfig,
@@ -63,7 +62,6 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
     _order_anew(partition)
     for queue in partition.queues.values():
-        quota_preemption.max_changed(partition, queue)
         for entry in limit_changes(queue, *limits.get(queue.path, ({}, {}))):
             partition.journal.record(entry)
     if any(queue.status == DRAINING for queue in partition.queues.values()):

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler.actions import covers
 from services.core.scheduler.actions.gang_places import WaitingGangs
 from services.core.scheduler.actions.reservations import Reservation, ReservedNodes, unreserve
-from services.core.scheduler.actions.thrash import EvictionWatch
 from services.core.scheduler.constraints.pod_topology import has_label
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.nodes import Node, NodeTable
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.settings import Settings

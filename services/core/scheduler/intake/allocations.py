@@ -10,7 +10,7 @@ Rule 3: one that could not be bound goes back to being an ask, at the place that
 from dataclasses import replace
 
 from services.core.scheduler.actions import covers, quota_preemption
-from services.core.scheduler.lifecycle import foreign
+from services.core.scheduler.intake import foreign
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.task_groups import with_group

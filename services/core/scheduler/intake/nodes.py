@@ -5,7 +5,8 @@ Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 
 from services.core.scheduler.actions import replacement
 from services.core.scheduler.actions.reservations import give_back
-from services.core.scheduler.lifecycle import foreign, lifecycle
+from services.core.scheduler.intake import foreign
+from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.statement.journal import (
@@ -24,7 +25,7 @@ from shared.messages.interface import (
 from shared.model.resources import is_negative, without_zeros
 
 
-def take_in(partition: Partition, info: NodeInfo) -> None:
+def update_node(partition: Partition, info: NodeInfo) -> None:
     """Take in the news of one node."""
     node = partition.nodes.nodes.get(info.node_id)
     if info.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
@@ -113,4 +114,4 @@ def _lose(partition: Partition, application: Application, key: str, node: Node) 
         replacement.placeholder_gone(partition, application, key, TerminationType.STOPPED_BY_RM)
     else:
         partition.remove(application, key)
-        lifecycle.after_real_removed(partition, application)
+        endings.after_real_removed(partition, application)

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from services.core.scheduler.actions import gang, live_actions, replacement
 from services.core.scheduler.constraints.pod_topology import MAX_LABEL_KEYS
-from services.core.scheduler.lifecycle import allocations, foreign, lifecycle
-from services.core.scheduler.lifecycle.lifecycle import drop_ask
+from services.core.scheduler.intake import allocations, foreign
+from services.core.scheduler.lifecycle import endings
+from services.core.scheduler.lifecycle.endings import drop_ask
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import Queue
@@ -52,7 +53,7 @@ _ENDING = (ApplicationState.FAILING,)
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
-def applications(partition: Partition, request: UpdateRequest) -> None:
+def update_applications(partition: Partition, request: UpdateRequest) -> None:
     """Take in everything of a request but its nodes."""
     _each(partition, request.new_applications, add_application)
     _each(partition, request.allocations, allocations.add_existing)
@@ -199,7 +200,7 @@ def remove_application(partition: Partition, request: RemoveApplicationRequest) 
     """End an application that the resource manager has done with; unknown ones are no error."""
     application = partition.applications.get(request.application_id)
     if application is not None:
-        lifecycle.remove(partition, application)
+        endings.remove(partition, application)
 
 
 def take_note(partition: Partition, note: ApplicationNote) -> None:
@@ -288,7 +289,7 @@ def _drop_asks(partition: Partition, application: Application, only: str = "") -
             _release_crossed(partition, application, key)
     application.enter()
     application.keep_promise()
-    lifecycle.after_asks_removed(partition, application)
+    endings.after_asks_removed(partition, application)
 
 
 def _release_crossed(partition: Partition, application: Application, key: str) -> None:
@@ -327,7 +328,7 @@ def _release_one(
     if allocation is None:
         if drop_ask(partition, application, key):
             application.enter()
-            lifecycle.after_asks_removed(partition, application)
+            endings.after_asks_removed(partition, application)
         return
     if why is TerminationType.SCHEDULING_FAILED_ON_RM:
         decided = application.released.get(key)
@@ -345,4 +346,4 @@ def _release_one(
         partition.remove(application, key)
         application.succeeded += request.has_succeeded
         live_actions.note_staleness(partition, application)
-        lifecycle.after_real_removed(partition, application)
+        endings.after_real_removed(partition, application)
