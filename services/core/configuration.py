@@ -8,8 +8,8 @@ as YuniKorn's Kubernetes shim knows no other; further ones are read, judged and 
 import re
 
 from services.core.scheduler.model.access import parse_access
+from services.core.scheduler.model.placement_rules import PROVIDED, PlacementRules, Rule, RuleFilter
 from services.core.scheduler.model.queue_settings import Limit, QueueConfig, Template
-from services.core.scheduler.queues.placement import PROVIDED, PlacementRules, Rule, RuleFilter
 from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.scheduler import ConfigurationError
 from shared.model.checksum import checksum_of

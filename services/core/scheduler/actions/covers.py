@@ -15,151 +15,31 @@ asked for, in O(log nodes) each.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
+from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import TaskGroupCount
 from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
-    ResourceView,
-    add_into,
     excess,
     fits_room,
     subtract_into,
     total_of,
 )
 
-if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-    from services.core.scheduler.statement.partition import Partition
-
 Rank = tuple[int, int, int]
-
-
-@dataclass(slots=True, eq=False)
-class Cover:
-    """Placeholders that go for an ask, and what is kept for it meanwhile.
-
-    ``going`` are those that have not gone yet, with what they hold; ``from_node`` and ``in_all``
-    the sums over those on ``node`` and over all. ``on_node`` and ``in_queues`` are in the ledgers.
-    """
-
-    node: Node
-    wanted: ResourceView
-    going: dict[str, ResourceView] = field(default_factory=dict)
-    from_node: Resource = field(default_factory=dict)
-    in_all: Resource = field(default_factory=dict)
-    on_node: Resource = field(default_factory=dict)
-    in_queues: Resource = field(default_factory=dict)
-
-
-# --- keeping the room -----------------------------------------------------------------------------
-
-
-def begin(
-    partition: "Partition",
-    application: "Application",
-    ask: Ask,
-    node: Node,
-    placeholders: Sequence[Allocation],
-) -> None:
-    """Keep an ask's room on a node from now on; its placeholders are, or are about to be, released.
-
-    The ask goes on waiting, apart from those like it.
-    """
-    application.set_covered(ask, is_covered=True)
-    cover = application.covers[ask.key] = Cover(node, ask.shape.resource)
-    for placeholder in placeholders:
-        key, amount = placeholder.allocation_key, placeholder.resource_per_alloc
-        application.covering[key] = ask.key
-        application.counts_of(placeholder).unclaimed.pop(key, None)
-        cover.going[key] = amount
-        add_into(cover.in_all, amount)
-        if placeholder.node_id == node.node_id:
-            add_into(cover.from_node, amount)
-    _keep(partition, application, cover)
-
-
-def change(
-    partition: "Partition", application: "Application", key: str, now: ResourceView | None
-) -> str | None:
-    """Take in that a placeholder is about to go (None), or to have another size.
-
-    Return the key of the ask that waited for nothing but this one to go, else None.
-    """
-    ask_key = application.covering.get(key)
-    if ask_key is None:
-        return None
-    cover = application.covers[ask_key]
-    is_on_node = application.allocations[key].node_id == cover.node.node_id
-    for ledger in (cover.in_all, cover.from_node) if is_on_node else (cover.in_all,):
-        subtract_into(ledger, cover.going[key])
-        add_into(ledger, now or {})
-    if now is None:
-        del cover.going[key], application.covering[key]
-    else:
-        cover.going[key] = now
-    _keep(partition, application, cover)
-    return None if cover.going else ask_key
-
-
-def end(partition: "Partition", application: "Application", ask_key: str) -> Cover:
-    """Give an ask's room back; what has yet to go for it is there for the next one."""
-    cover = application.covers.pop(ask_key)
-    for key in cover.going:
-        del application.covering[key]
-        placeholder = application.allocations.get(key)
-        if placeholder is not None:
-            application.counts_of(placeholder).unclaimed[key] = None
-            partition.replaceable[application] = None
-    _set(partition, application, cover, {}, {})
-    if partition.nodes.nodes.get(cover.node.node_id) is cover.node:
-        partition.node_improved(cover.node)
-    partition.retry_replacements()
-    return cover
-
-
-def _keep(partition: "Partition", application: "Application", cover: Cover) -> None:
-    """Keep what the ask needs beyond what has yet to go for it."""
-    on_node = excess(cover.wanted, cover.from_node)
-    _set(partition, application, cover, on_node, excess(cover.wanted, cover.in_all))
-
-
-def _set(
-    partition: "Partition",
-    application: "Application",
-    cover: Cover,
-    on_node: Resource,
-    in_queues: Resource,
-) -> None:
-    node, queue = cover.node, application.queue
-    subtract_into(node.kept, cover.on_node)
-    add_into(node.kept, on_node)
-    cover.on_node = on_node
-    if partition.nodes.nodes.get(node.node_id) is node:
-        partition.nodes.refresh(node)
-    more, less = excess(in_queues, cover.in_queues), excess(cover.in_queues, in_queues)
-    cover.in_queues = in_queues
-    if more:
-        queue.keep(more)
-        for tracker in application.trackers:
-            tracker.keep(queue, more)
-    if less:
-        for tracker in application.trackers:
-            tracker.keep_no_more(queue, less)
-        queue.keep_no_more(less)
 
 
 # --- which ones -----------------------------------------------------------------------------------
 
 
-def candidates(application: "Application", counts: TaskGroupCount) -> Iterator[Allocation]:
+def candidates(application: Application, counts: TaskGroupCount) -> Iterator[Allocation]:
     """Yield a group's placeholders that may go for a larger ask, first those that go already."""
     for key in counts.unclaimed:
         if application.released[key] != TerminationType.PLACEHOLDER_REPLACED:
@@ -175,7 +55,7 @@ class Search:
     """
 
     def __init__(
-        self, partition: "Partition", application: "Application", counts: TaskGroupCount, ask: Ask
+        self, partition: Partition, application: Application, counts: TaskGroupCount, ask: Ask
     ) -> None:
         self._partition = partition
         self._application = application

@@ -18,11 +18,11 @@ from services.core.scheduler.actions import (
     reservations,
     unschedulable,
 )
-from services.core.scheduler.actions.reservations import Reservation
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.policies import preemption
@@ -150,7 +150,7 @@ def _park(
         if application.is_parked_for(Reason.GANG_PATIENCE):
             return
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
-            reservations.unreserve(partition, held)  # a node is kept for who may start
+            partition.unreserve(held)  # a node is kept for who may start
     application.park(refusal, partition.now_ns, gate)
     patience.watch(partition, application)
     preemption.look_later_for_gang(partition, application)

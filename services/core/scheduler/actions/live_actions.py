@@ -17,7 +17,6 @@ from functools import partial
 
 import numpy as np
 
-from services.core.scheduler.actions import reservations
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.kai import engine
 from services.core.scheduler.kai.session import (
@@ -321,7 +320,7 @@ def _keep_node(partition: Partition, decision: Decision) -> None:
     group = application.group_of.get(decision.task)
     if group is not None:
         ask = group.asks[decision.task]
-        reservations.keep_freed_room(partition, application, ask, node).retry()
+        partition.keep_freed_room(application, ask, node).retry()
     if application.is_gang and not application.gang_admitted:
         application.admit()
         if application.parked_at is not None or application.waiting_among is not None:

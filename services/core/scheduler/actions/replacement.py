@@ -121,7 +121,7 @@ class _Places:
         for placeholder in placeholders:
             if placeholder.allocation_key not in application.released:
                 _cancel_incompatible(partition, application, placeholder)
-        covers.begin(partition, application, ask, node, placeholders)
+        partition.begin_cover(application, ask, node, placeholders)
         self._search.renew(node, placeholders)
         partition.journal.record(ApplicationChanged(application))
         return True
@@ -226,7 +226,7 @@ def placeholder_gone(
     had_real = not is_zero(application.allocated)
     placeholder = application.allocations[key]
     swap = application.replacing.pop(key, None)
-    ready = covers.change(partition, application, key, None)
+    ready = partition.change_cover(application, key, None)
     partition.remove(application, key)
     real: Allocation | None = None
     if swap is not None:
@@ -269,7 +269,7 @@ def _swap_in(
 def _start_covered(partition: Partition, application: Application, ask_key: str) -> None:
     """Place a real ask whose placeholders have all gone; its node is looked at again."""
     ask = application.group_of[ask_key].asks[ask_key]
-    cover = covers.end(partition, application, ask_key)
+    cover = partition.end_cover(application, ask_key)
     node = partition.nodes.nodes.get(cover.node.node_id)
     if node is not cover.node or not partition.nodes.takes(node, ask.shape):
         node = partition.nodes.best(ask.shape)

@@ -11,8 +11,6 @@ Rule 3: it may preempt on its node, once: allocations that are not of such asks 
 Source: contract section 6.8; cases R-08 to R-11, G-17.
 """
 
-from services.core.scheduler.actions import reservations
-from services.core.scheduler.actions.reservations import Reservation
 from services.core.scheduler.actions.victims import (
     evict,
     have_type_in_common,
@@ -21,6 +19,7 @@ from services.core.scheduler.actions.victims import (
 )
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node, matches
+from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask, Bucket
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
@@ -45,7 +44,7 @@ def node_for(partition: Partition, application: Application, ask: Ask) -> Node |
         return Refusal(
             Reason.CONSTRAINTS, f"the required node {name} does not match, or has a taint"
         )
-    reservations.give_back(partition, node, only_ordinary=True)
+    partition.give_back(node, only_ordinary=True)
     others = [key for key in node.reservations if key != ask.key]
     if not others and partition.nodes.takes(node, ask.shape):
         return node
@@ -68,9 +67,7 @@ def _reserve_all(partition: Partition, bucket: Bucket, node: Node) -> None:
     for group in sorted(bucket.groups, key=lambda group: group.application.order):
         for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
             if ask.key not in group.application.reservations:
-                held = reservations.reserve(
-                    partition, group.application, ask, node, is_required=True
-                )
+                held = partition.reserve(group.application, ask, node, is_required=True)
                 held.retry()
 
 

@@ -18,169 +18,20 @@ take room on a reserved node that the reservation does not lack: what it takes l
 every type for what is reserved.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
-from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node, could_hold
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.reservations import Rank, Reservation, rank_of
 from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape
 from services.core.scheduler.model.users import first_shortage
-from services.core.scheduler.statement.journal import ApplicationChanged, NodeChanged
+from services.core.scheduler.statement.partition import Partition
 from shared.model.units import seconds
 
-if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-    from services.core.scheduler.statement.partition import Partition
-
 EXPIRY_NS = seconds(2 * 60 * 60)
-# What orders those who want a node: priority at the root, creation, arrival. No two are alike.
-Rank = tuple[int, int, int]
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Reservation:
-    """A node that is kept for an ask. ``waits_at`` is the gate that refused it last.
-
-    ``rank`` is the ask's when it was made.
-    """
-
-    partition: "Partition"
-    application: "Application"
-    ask: Ask
-    node: Node
-    since_ns: int
-    is_required: bool = False
-    has_preempted: bool = False
-    told_ns: int = 0  # when people were told that nobody can be preempted for it
-    waits_at: Gate | None = None
-    rank: Rank = (0, 0, 0)
-
-    @property
-    def is_ordinary(self) -> bool:
-        """Return whether it was made for age alone: not by need of the node, nor by preemption."""
-        return not (self.is_required or self.has_preempted)
-
-    def retry(self) -> None:
-        """Have the reservation tried in the next cycle."""
-        self.waits_at = None
-        self.partition.reserved_to_try[self] = None
-
-
-@dataclass(slots=True)
-class ReservedNodes:
-    """Which nodes are reserved, those of asks that require theirs apart."""
-
-    by_age: list[tuple[Rank, Reservation]] = field(default_factory=list)  # in the order of ranks
-    after_preemption: dict[str, int] = field(default_factory=dict)  # node -> reservations there
-
-    def __len__(self) -> int:
-        return len(self.by_age) + len(self.after_preemption)
-
-    @property
-    def last(self) -> Reservation | None:
-        """Return the first that would have to make way: of the lowest priority, the youngest."""
-        return self.by_age[-1][1] if self.by_age else None
-
-    def add(self, reservation: Reservation) -> None:
-        """Count a reservation in."""
-        if reservation.is_ordinary:
-            insort(self.by_age, (reservation.rank, reservation))
-        elif not reservation.is_required:
-            name = reservation.node.node_id
-            self.after_preemption[name] = self.after_preemption.get(name, 0) + 1
-
-    def remove(self, reservation: Reservation) -> None:
-        """Count a reservation out."""
-        if reservation.is_ordinary:
-            at = bisect_left(self.by_age, reservation.rank, key=lambda entry: entry[0])
-            assert self.by_age[at][1] is reservation
-            del self.by_age[at]
-        elif not reservation.is_required:
-            name = reservation.node.node_id
-            self.after_preemption[name] -= 1
-            if not self.after_preemption[name]:
-                del self.after_preemption[name]
-
-
-def reserve(
-    partition: "Partition",
-    application: "Application",
-    ask: Ask,
-    node: Node,
-    *,
-    is_required: bool = False,
-    has_preempted: bool = False,
-) -> Reservation:
-    """Keep a node for an ask."""
-    reservation = Reservation(
-        partition,
-        application,
-        ask,
-        node,
-        partition.now_ns,
-        is_required=is_required,
-        has_preempted=has_preempted,
-        rank=_rank(application.queue, ask),
-    )
-    partition.reserved_nodes.add(reservation)
-    node.reservations[ask.key] = reservation
-    application.reservations[ask.key] = reservation
-    ask.shape.reservations[reservation] = None
-    partition.nodes.refresh(node)
-    partition.journal.record(NodeChanged(node))
-    partition.journal.record(ApplicationChanged(application))
-    return reservation
-
-
-def keep_freed_room(
-    partition: "Partition", application: "Application", ask: Ask, node: Node
-) -> Reservation:
-    """Keep for an ask the room that others give up for it: on the node, and in its queues.
-
-    It stays so until the ask starts or goes, or loses the node; then it may preempt once more.
-    """
-    ask.has_preempted = True
-    if not ask.has_kept_room:
-        ask.has_kept_room = True
-        application.queue.keep(ask.shape.resource)
-    if ask.key in application.reservations:
-        unreserve(partition, application.reservations[ask.key])
-    give_back(partition, node, only_ordinary=True)
-    return reserve(partition, application, ask, node, has_preempted=True)
-
-
-def unreserve(partition: "Partition", reservation: Reservation) -> None:
-    """End a reservation; the node is there for everybody again once it has no other."""
-    key, node = reservation.ask.key, reservation.node
-    partition.reserved_nodes.remove(reservation)
-    reservation.application.reservations.pop(key, None)
-    reservation.ask.shape.reservations.pop(reservation, None)
-    partition.reserved_to_try.pop(reservation, None)
-    if reservation.waits_at is not None:
-        reservation.waits_at.reservations.pop(reservation, None)
-    node.reservations.pop(key, None)
-    if reservation.has_preempted and reservation.ask.has_kept_room:
-        reservation.ask.has_kept_room = reservation.ask.has_preempted = False
-        reservation.application.queue.keep_no_more(reservation.ask.shape.resource)
-    if node.node_id in partition.nodes.nodes:
-        partition.nodes.refresh(node)
-        partition.node_improved(node)
-    partition.look_for_reservations()
-    partition.journal.record(ApplicationChanged(reservation.application))
-
-
-def give_back(partition: "Partition", node: Node, *, only_ordinary: bool = False) -> None:
-    """End the reservations of a node; ``only_ordinary`` leaves those who need it or preempted."""
-    for reservation in list(node.reservations.values()):
-        if reservation.is_ordinary or not only_ordinary:
-            unreserve(partition, reservation)
-
-
-def has_room(partition: "Partition", reservation: Reservation) -> bool:
+def has_room(partition: Partition, reservation: Reservation) -> bool:
     """Return whether queue, user and group have the headroom; if not it waits at the gate.
 
     One that has waited for EXPIRY_NS without headroom is given up.
@@ -194,7 +45,7 @@ def has_room(partition: "Partition", reservation: Reservation) -> bool:
     if gate is None:
         return True
     if partition.now_ns - reservation.since_ns > EXPIRY_NS:
-        unreserve(partition, reservation)
+        partition.unreserve(reservation)
     else:
         reservation.waits_at = gate
         gate.reservations[reservation] = None
@@ -204,7 +55,7 @@ def has_room(partition: "Partition", reservation: Reservation) -> bool:
 # --- who gets one ---------------------------------------------------------------------------------
 
 
-def reserve_for_the_old(partition: "Partition") -> None:
+def reserve_for_the_old(partition: Partition) -> None:
     """Reserve nodes for the asks that are old enough, the highest rank first, up to the bound.
 
     Looked at are the heads of the shapes that were refused, or had a chance, since the last look.
@@ -228,7 +79,7 @@ def reserve_for_the_old(partition: "Partition") -> None:
             if _take_place(partition, group, ask, node):
                 return  # what waits has changed: the rest in the next look, which is due now
         elif node is not None:
-            reserve(partition, group.application, ask, node)
+            partition.reserve(group.application, ask, node)
             continue
         without_node[ask.shape] = None
 
@@ -238,7 +89,7 @@ def _outranks(rank: Rank, last: Reservation | None) -> bool:
     return last is not None and rank[0] < last.rank[0]
 
 
-def _take_place(partition: "Partition", group: AskGroup, ask: Ask, node: Node | None) -> bool:
+def _take_place(partition: Partition, group: AskGroup, ask: Ask, node: Node | None) -> bool:
     """Reserve a node for an ask instead of for the last in rank; False when none could hold it."""
     last = partition.reserved_nodes.last
     assert last is not None
@@ -246,25 +97,16 @@ def _take_place(partition: "Partition", group: AskGroup, ask: Ask, node: Node | 
         node = last.node
     if node is None:
         return False
-    unreserve(partition, last)
-    reserve(partition, group.application, ask, node)
+    partition.unreserve(last)
+    partition.reserve(group.application, ask, node)
     return True
-
-
-def _rank(leaf: Queue, ask: Ask) -> Rank:
-    """Return an ask's rank. Its priority is what the queues below the root make of it (6.4)."""
-    priority = ask.request.priority
-    for queue in leaf.lineage():
-        if queue.parent is not None:
-            priority = queue.shown(priority)
-    return (-priority, ask.created_ns, ask.sequence)
 
 
 _Head = tuple[Rank, AskGroup, Ask, Iterator[tuple[AskGroup, Ask]]]
 
 
 def _in_rank_order(
-    partition: "Partition", shapes: dict[Shape, None], most: int, without_node: dict[Shape, None]
+    partition: Partition, shapes: dict[Shape, None], most: int, without_node: dict[Shape, None]
 ) -> Iterator[tuple[Rank, AskGroup, Ask]]:
     """Yield the asks of some shapes that want a node, the highest rank of every bucket's first.
 
@@ -293,11 +135,11 @@ def _push_next(
     asks: Iterator[tuple[AskGroup, Ask]],
 ) -> None:
     for group, ask in asks:
-        heappush(heads, (_rank(group.bucket.leaf, ask), group, ask, asks))
+        heappush(heads, (rank_of(group.bucket.leaf, ask), group, ask, asks))
         return
 
 
-def _old_asks(partition: "Partition", bucket: Bucket, most: int) -> Iterator[tuple[AskGroup, Ask]]:
+def _old_asks(partition: Partition, bucket: Bucket, most: int) -> Iterator[tuple[AskGroup, Ask]]:
     """Yield a bucket's asks that are old enough and have no node yet, in the leaf's order.
 
     Those that wait behind ``most`` others are not looked at, be those still too young: they would

@@ -9,7 +9,7 @@ Rule 3: one that could not be bound goes back to being an ask, at the place that
 
 from dataclasses import replace
 
-from services.core.scheduler.actions import covers, quota_preemption
+from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.intake import foreign
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
@@ -105,7 +105,7 @@ def _resize(
     subtract_into(ledger, before)
     add_into(ledger, resource)
     application.usage_changed()
-    covers.change(partition, application, key, resource)
+    partition.change_cover(application, key, resource)
     node = partition.nodes.nodes.get(allocation.node_id)
     if node is not None:
         partition.nodes.free(node, key)

@@ -4,7 +4,6 @@ Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 """
 
 from services.core.scheduler.actions import replacement
-from services.core.scheduler.actions.reservations import give_back
 from services.core.scheduler.intake import foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.application import Application
@@ -91,7 +90,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
 def _remove(partition: Partition, node: Node) -> None:
     """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
     partition.nodes.remove(node)
-    give_back(partition, node)
+    partition.give_back(node)
     partition.capacity_changed()
     partition.journal.record(NodeEnded(node))
     foreign.forget_all_on(partition, node)

@@ -36,9 +36,9 @@ from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI
 
 if TYPE_CHECKING:
-    from services.core.scheduler.actions.covers import Cover
     from services.core.scheduler.actions.gang_places import WaitingGangs
-    from services.core.scheduler.actions.reservations import Reservation
+    from services.core.scheduler.model.covers import Cover
+    from services.core.scheduler.model.reservations import Reservation
 
 MAX_NOTES = 8  # sentences about an application; more say nothing new
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"

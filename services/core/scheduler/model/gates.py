@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from services.core.scheduler.actions.reservations import Reservation
     from services.core.scheduler.model.application import Application
+    from services.core.scheduler.model.reservations import Reservation
     from services.core.scheduler.model.shapes import Bucket
 
 

@@ -35,7 +35,7 @@ from shared.model.resources import (
 )
 
 if TYPE_CHECKING:
-    from services.core.scheduler.actions.reservations import Reservation
+    from services.core.scheduler.model.reservations import Reservation
 
 FAIR = "fair"
 BINPACKING = "binpacking"

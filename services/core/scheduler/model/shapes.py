@@ -21,12 +21,12 @@ from shared.messages.interface import AllocationAsk
 from shared.model.reasons import Refusal
 
 if TYPE_CHECKING:
-    from services.core.scheduler.actions.reservations import Reservation
     from services.core.scheduler.constraints.node_view import NodeView
     from services.core.scheduler.constraints.pod_topology import PodPlan
     from services.core.scheduler.model.application import Application
     from services.core.scheduler.model.gates import Gate
     from services.core.scheduler.model.queues import Queue
+    from services.core.scheduler.model.reservations import Reservation
     from services.core.scheduler.model.users import Owner
     from services.core.scheduler.ordering.node_index import Candidates
 

@@ -20,7 +20,7 @@ What came of a try is in the ask's allocation log.
 from collections.abc import Iterator
 from itertools import groupby
 
-from services.core.scheduler.actions import live_actions, reservations
+from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.constraints.guarantees import Ledger, left
@@ -233,7 +233,7 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
         key = victim.allocation.allocation_key
         event = f"Preempted by {ask.key} from application {application.id} in {leaf.path}"
         evict(partition, owner, key, application, f"{REASON}{ask.key}", event=event)
-    reservations.keep_freed_room(partition, application, ask, node)
+    partition.keep_freed_room(application, ask, node)
     return True
 
 

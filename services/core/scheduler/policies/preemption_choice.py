@@ -5,11 +5,12 @@ Source: contract section 6.9; cases X-01 to X-10.
 
 from enum import IntEnum
 
-from services.core.scheduler.actions.reservations import EXPIRY_NS, Reservation
+from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.actions.victims import room_to_come
 from services.core.scheduler.constraints.guarantees import Ledger, left
 from services.core.scheduler.model.nodes import Node, could_hold
 from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies.preemption_victims import Victim
 from services.core.scheduler.statement.partition import Partition

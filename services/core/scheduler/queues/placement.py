@@ -6,10 +6,17 @@ applications that must be taken in, and then ``root.default`` where it exists.
 Source: contract section 1.10; cases P-01 to P-13.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from services.core.scheduler.model.placement_rules import (
+    FIXED,
+    PROVIDED,
+    RECOVERY,
+    USER,
+    PlacementRules,
+    Rule,
+)
 from services.core.scheduler.model.queues import DRAINING, Queue
 from shared.messages.interface import AddApplicationRequest
 from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
@@ -17,68 +24,12 @@ from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
 DEFAULT_QUEUE = "root.default"
 RECOVERY_QUEUE = "root.@recovery@"
 FORCE_TAG = "application.create.force"
-PROVIDED, USER, FIXED, TAG, RECOVERY = "provided", "user", "fixed", "tag", "recovery"
-RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
 MAX_PATH = 512  # characters: with it how deep queues may be made one below the other
 _DOT = "_dot_"
 
 
 class PlacementError(ValueError):
     """A rule cannot be followed: the application is rejected at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFilter:
-    """For whom a rule is: names, or one pattern each; ``allows`` False turns it round.
-
-    One that names nobody is for everybody, and turned round for nobody (contract section 1.10).
-    """
-
-    allows: bool = True
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    user_pattern: re.Pattern[str] | None = None
-    group_pattern: re.Pattern[str] | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the filter names nobody."""
-        return not (self.users or self.groups or self.user_pattern or self.group_pattern)
-
-    def lets_through(self, user: str, groups: tuple[str, ...]) -> bool:
-        """Return whether the rule is for a user."""
-        if self.is_empty:
-            return self.allows
-        is_named = _is_named(user, self.users, self.user_pattern) or any(
-            _is_named(group, self.groups, self.group_pattern) for group in groups
-        )
-        return is_named == self.allows
-
-
-def _is_named(name: str, names: tuple[str, ...], pattern: re.Pattern[str] | None) -> bool:
-    return name in names or (pattern is not None and pattern.search(name) is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule and, in ``parent``, the rule that names the queue above."""
-
-    name: str
-    create: bool = False
-    value: str = ""
-    filter: RuleFilter = field(default_factory=RuleFilter)
-    parent: "Rule | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementRules:
-    """The rules of a partition, ``recovery`` not among them."""
-
-    rules: tuple[Rule, ...] = (Rule(PROVIDED),)
-
-    def all(self) -> tuple[Rule, ...]:
-        """Return the rules in the order in which they are asked."""
-        return (*self.rules, Rule(RECOVERY, create=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +157,3 @@ def _check_names(path: str) -> None:
         raise PlacementError(f"the path of a queue has at most {MAX_PATH}: {path[:MAX_PATH]}…")
     if not all(QUEUE.match(part) for part in path.split(".")):
         raise PlacementError(QUEUE_ERROR)
-
-
-def chain(rule: Rule) -> Iterator[Rule]:
-    """Yield a rule and those above it."""
-    current: Rule | None = rule
-    while current is not None:
-        yield current
-        current = current.parent

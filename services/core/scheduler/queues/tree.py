@@ -9,6 +9,7 @@ when the tree is first built and stays.
 from dataclasses import dataclass, field
 
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queue_settings import (
     QueueConfig,
     inheritable,
@@ -17,7 +18,6 @@ from services.core.scheduler.model.queue_settings import (
 )
 from services.core.scheduler.model.queues import ACTIVE, DRAINING, Queue, depth_first
 from services.core.scheduler.queues.dynamic_queues import clean_later
-from services.core.scheduler.queues.placement import PlacementRules
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     PartitionChanged,

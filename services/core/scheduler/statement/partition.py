@@ -4,25 +4,27 @@ Every change of an allocation goes through ``allocate``, ``add_existing`` or ``r
 node, application and queue in step and write the journal. Nothing here decides anything.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from services.core.scheduler.actions import covers
 from services.core.scheduler.actions.gang_places import WaitingGangs
-from services.core.scheduler.actions.reservations import Reservation, ReservedNodes, unreserve
 from services.core.scheduler.constraints.pod_topology import has_label
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.covers import Cover
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.nodes import Node, NodeTable
+from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.reservations import Reservation, ReservedNodes, rank_of
 from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, Bucket, Shape, ShapeTable
 from services.core.scheduler.model.users import UserTable
-from services.core.scheduler.queues.placement import PlacementRules
 from services.core.scheduler.statement.journal import (
     Allocated,
     AllocationEnded,
     AllocationReleased,
+    ApplicationChanged,
     AskChanged,
     AskEnded,
     Journal,
@@ -44,6 +46,7 @@ from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, Ti
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
+from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
@@ -136,7 +139,7 @@ class Partition:
         """Give asks that wait their shapes again: they have labels that count from now on."""
         for ask in asks:
             if ask.key in application.reservations:
-                unreserve(self, application.reservations[ask.key])
+                self.unreserve(application.reservations[ask.key])
             application.take_ask(ask.key)
             self._let_go(ask.shape)
             labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
@@ -160,9 +163,9 @@ class Partition:
         ask = application.take_ask(key)
         if ask is not None:
             if key in application.reservations:
-                unreserve(self, application.reservations[key])
+                self.unreserve(application.reservations[key])
             if key in application.covers:
-                covers.end(self, application, key)
+                self.end_cover(application, key)
             if ask.has_kept_room:
                 application.queue.keep_no_more(ask.shape.resource)
             self._let_go(ask.shape)
@@ -352,6 +355,165 @@ class Partition:
         self.root.set_max(dict(self.nodes.total) or None)
         self.journal.record(QueueChanged(self.root))
         self.journal.record(PartitionChanged())
+
+    # --- reservations and covers ----------------------------------------------------------------
+
+    def reserve(
+        self,
+        application: Application,
+        ask: Ask,
+        node: Node,
+        *,
+        is_required: bool = False,
+        has_preempted: bool = False,
+    ) -> Reservation:
+        """Keep a node for an ask."""
+        reservation = Reservation(
+            self.reserved_to_try,
+            application,
+            ask,
+            node,
+            self.now_ns,
+            is_required=is_required,
+            has_preempted=has_preempted,
+            rank=rank_of(application.queue, ask),
+        )
+        self.reserved_nodes.add(reservation)
+        node.reservations[ask.key] = reservation
+        application.reservations[ask.key] = reservation
+        ask.shape.reservations[reservation] = None
+        self.nodes.refresh(node)
+        self.journal.record(NodeChanged(node))
+        self.journal.record(ApplicationChanged(application))
+        return reservation
+
+    def keep_freed_room(self, application: Application, ask: Ask, node: Node) -> Reservation:
+        """Keep for an ask the room that others give up for it: on the node, and in its queues.
+
+        It stays so until the ask starts or goes, or loses the node; then it may preempt once more.
+        """
+        ask.has_preempted = True
+        if not ask.has_kept_room:
+            ask.has_kept_room = True
+            application.queue.keep(ask.shape.resource)
+        if ask.key in application.reservations:
+            self.unreserve(application.reservations[ask.key])
+        self.give_back(node, only_ordinary=True)
+        return self.reserve(application, ask, node, has_preempted=True)
+
+    def unreserve(self, reservation: Reservation) -> None:
+        """End a reservation; the node is there for everybody again once it has no other."""
+        key, node = reservation.ask.key, reservation.node
+        self.reserved_nodes.remove(reservation)
+        reservation.application.reservations.pop(key, None)
+        reservation.ask.shape.reservations.pop(reservation, None)
+        self.reserved_to_try.pop(reservation, None)
+        if reservation.waits_at is not None:
+            reservation.waits_at.reservations.pop(reservation, None)
+        node.reservations.pop(key, None)
+        if reservation.has_preempted and reservation.ask.has_kept_room:
+            reservation.ask.has_kept_room = reservation.ask.has_preempted = False
+            reservation.application.queue.keep_no_more(reservation.ask.shape.resource)
+        if node.node_id in self.nodes.nodes:
+            self.nodes.refresh(node)
+            self.node_improved(node)
+        self.look_for_reservations()
+        self.journal.record(ApplicationChanged(reservation.application))
+
+    def give_back(self, node: Node, *, only_ordinary: bool = False) -> None:
+        """End a node's reservations; ``only_ordinary``: not of those who need it or preempted."""
+        for reservation in list(node.reservations.values()):
+            if reservation.is_ordinary or not only_ordinary:
+                self.unreserve(reservation)
+
+    def begin_cover(
+        self,
+        application: Application,
+        ask: Ask,
+        node: Node,
+        placeholders: Sequence[Allocation],
+    ) -> None:
+        """Keep an ask's room on a node from now on; its placeholders are being released.
+
+        The ask goes on waiting, apart from those like it.
+        """
+        application.set_covered(ask, is_covered=True)
+        cover = application.covers[ask.key] = Cover(node, ask.shape.resource)
+        for placeholder in placeholders:
+            key, amount = placeholder.allocation_key, placeholder.resource_per_alloc
+            application.covering[key] = ask.key
+            application.counts_of(placeholder).unclaimed.pop(key, None)
+            cover.going[key] = amount
+            add_into(cover.in_all, amount)
+            if placeholder.node_id == node.node_id:
+                add_into(cover.from_node, amount)
+        self._keep_cover(application, cover)
+
+    def change_cover(
+        self, application: Application, key: str, now: ResourceView | None
+    ) -> str | None:
+        """Take in that a placeholder is about to go (None), or to have another size.
+
+        Return the key of the ask that waited for nothing but this one to go, else None.
+        """
+        ask_key = application.covering.get(key)
+        if ask_key is None:
+            return None
+        cover = application.covers[ask_key]
+        is_on_node = application.allocations[key].node_id == cover.node.node_id
+        for ledger in (cover.in_all, cover.from_node) if is_on_node else (cover.in_all,):
+            subtract_into(ledger, cover.going[key])
+            add_into(ledger, now or {})
+        if now is None:
+            del cover.going[key], application.covering[key]
+        else:
+            cover.going[key] = now
+        self._keep_cover(application, cover)
+        return None if cover.going else ask_key
+
+    def end_cover(self, application: Application, ask_key: str) -> Cover:
+        """Give an ask's room back; what has yet to go for it is there for the next one."""
+        cover = application.covers.pop(ask_key)
+        for key in cover.going:
+            del application.covering[key]
+            placeholder = application.allocations.get(key)
+            if placeholder is not None:
+                application.counts_of(placeholder).unclaimed[key] = None
+                self.replaceable[application] = None
+        self._set_cover(application, cover, {}, {})
+        if self.nodes.nodes.get(cover.node.node_id) is cover.node:
+            self.node_improved(cover.node)
+        self.retry_replacements()
+        return cover
+
+    def _keep_cover(self, application: Application, cover: Cover) -> None:
+        """Keep what the ask needs beyond what has yet to go for it."""
+        on_node = excess(cover.wanted, cover.from_node)
+        self._set_cover(application, cover, on_node, excess(cover.wanted, cover.in_all))
+
+    def _set_cover(
+        self,
+        application: Application,
+        cover: Cover,
+        on_node: Resource,
+        in_queues: Resource,
+    ) -> None:
+        node, queue = cover.node, application.queue
+        subtract_into(node.kept, cover.on_node)
+        add_into(node.kept, on_node)
+        cover.on_node = on_node
+        if self.nodes.nodes.get(node.node_id) is node:
+            self.nodes.refresh(node)
+        more, less = excess(in_queues, cover.in_queues), excess(cover.in_queues, in_queues)
+        cover.in_queues = in_queues
+        if more:
+            queue.keep(more)
+            for tracker in application.trackers:
+                tracker.keep(queue, more)
+        if less:
+            for tracker in application.trackers:
+                tracker.keep_no_more(queue, less)
+            queue.keep_no_more(less)
 
     # --- states and timers ----------------------------------------------------------------------
 

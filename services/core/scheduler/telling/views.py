@@ -3,17 +3,11 @@
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.placement_rules import FIXED, RECOVERY, TAG, Rule, chain
 from services.core.scheduler.model.queue_settings import Template
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.queues.placement import (
-    FIXED,
-    RECOVERY,
-    RECOVERY_QUEUE,
-    TAG,
-    Rule,
-    chain,
-)
+from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from shared.messages.interface import Allocation
 from shared.messages.state import (
     AllocationState,

@@ -1,0 +1,73 @@
+"""Placement rules as they are configured; how they are followed is in ``queues``.
+
+Source: contract section 1.10.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+PROVIDED, USER, FIXED, TAG, RECOVERY = "provided", "user", "fixed", "tag", "recovery"
+RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFilter:
+    """For whom a rule is: names, or one pattern each; ``allows`` False turns it round.
+
+    One that names nobody is for everybody, and turned round for nobody (contract section 1.10).
+    """
+
+    allows: bool = True
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    user_pattern: re.Pattern[str] | None = None
+    group_pattern: re.Pattern[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the filter names nobody."""
+        return not (self.users or self.groups or self.user_pattern or self.group_pattern)
+
+    def lets_through(self, user: str, groups: tuple[str, ...]) -> bool:
+        """Return whether the rule is for a user."""
+        if self.is_empty:
+            return self.allows
+        is_named = _is_named(user, self.users, self.user_pattern) or any(
+            _is_named(group, self.groups, self.group_pattern) for group in groups
+        )
+        return is_named == self.allows
+
+
+def _is_named(name: str, names: tuple[str, ...], pattern: re.Pattern[str] | None) -> bool:
+    return name in names or (pattern is not None and pattern.search(name) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule and, in ``parent``, the rule that names the queue above."""
+
+    name: str
+    create: bool = False
+    value: str = ""
+    filter: RuleFilter = field(default_factory=RuleFilter)
+    parent: "Rule | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """The rules of a partition, ``recovery`` not among them."""
+
+    rules: tuple[Rule, ...] = (Rule(PROVIDED),)
+
+    def all(self) -> tuple[Rule, ...]:
+        """Return the rules in the order in which they are asked."""
+        return (*self.rules, Rule(RECOVERY, create=True))
+
+
+def chain(rule: Rule) -> Iterator[Rule]:
+    """Yield a rule and those above it."""
+    current: Rule | None = rule
+    while current is not None:
+        yield current
+        current = current.parent
