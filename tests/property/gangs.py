@@ -63,6 +63,8 @@ class WholeWatch:
         for name, app in core.partition.applications.items():
             held = [a for a in app.allocations.values() if a.placeholder]
             announced = app.request.placeholder_ask
+            if _takes_room(core.partition):
+                continue  # its members may preempt one by one (ADR 32)
             if self.waited.get(name) is app and held and not app.is_gang_over:
                 whole = {}
                 for item in held:
@@ -104,13 +106,16 @@ def _overdue(partition):
 
 
 def _over(partition):
-    """Return the queues whose max the gangs that reserve would be over once they are whole."""
+    """Return the queues whose max the gangs that reserve would be over once they are whole.
+
+    One that is over, fallen back to Accepted after a Soft timeout, will never be whole.
+    """
     found = []
     for queue in partition.queues.values():
         whole = {}
         for app in partition.applications.values():
-            is_inside = queue in app.queue.lineage()
-            if is_inside and app.gang_admitted and app.state in RESERVING and app.starts_whole:
+            is_whole = app.starts_whole and not app.is_gang_over and app.state in RESERVING
+            if is_whole and app.gang_admitted and queue in app.queue.lineage():
                 add_into(whole, app.request.placeholder_ask)
         if queue.parent is not None and not fits_limit(queue.max_resource or {}, whole):
             found.append(queue.path)

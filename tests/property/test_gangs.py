@@ -19,12 +19,15 @@ from shared.messages.interface import (
     NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
+    UserGroupInformation,
 )
 from shared.messages.protocol import Heartbeat
 from shared.model.resources import add, multiply
 from shared.model.units import seconds
 from tests.builders import Core, config_of
+from tests.property import material
 from tests.property.gangs import GangWatch, WholeWatch, everything
+from tests.property.timers import FiresTimers
 
 STOPPED = TerminationType.STOPPED_BY_RM
 CONFIGS = [
@@ -33,18 +36,55 @@ CONFIGS = [
         "{name: p, queues: [{name: a, resources: {max: {vcore: 6m}}}, "
         "{name: b, maxapplications: 2, resources: {max: {vcore: 4m, memory: 3}}}]}"
     ),
+    config_of(
+        "{name: p, resources: {max: {vcore: 8m}}, queues: [{name: a, "
+        "properties: {application.sort.policy: stateaware, application.unschedasks.backoff: '2'}}, "
+        "{name: b, maxapplications: 1}]}"
+    ),
+    config_of(
+        "{name: p, maxapplications: 3, resources: {max: {memory: 6}}, queues: ["
+        "{name: a, limits: [{users: [alice], maxresources: {vcore: 3m}, maxapplications: 2}, "
+        "{groups: [dev], maxresources: {vcore: 4m}}]}, "
+        "{name: b, resources: {max: {vcore: 5m}}, limits: [{users: ['*'], maxapplications: 1}]}]}"
+    ),
+    config_of(
+        "{name: p, resources: {max: {vcore: 8m}}, queues: ["
+        "{name: a, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 4m}}}, "
+        "{name: b, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 3m}}}]}"
+    ),
 ]
+WAYS = {
+    "gangPatience": ["0", "60s"],
+    "stateAware": ["fifo", "filtered"],
+    "backfill": ["enabled", "disabled"],
+}
+
+
+def settings_with(data, **fixed):
+    """Draw the scheduler's settings but for those that are fixed."""
+    drawn = {name: data.draw(st.sampled_from(values), name) for name, values in WAYS.items()}
+    return tuple((drawn | fixed).items())
+
+
 SIZES = [{"vcore": 1}, {"vcore": 2}, {"vcore": 1, "memory": 1}]
+USERS = [UserGroupInformation(), *(UserGroupInformation(*user) for user in material.USERS)]
+REQUESTS = st.fixed_dictionaries(
+    {
+        "ugi": st.sampled_from(USERS),
+        "gang_scheduling_style": st.sampled_from(["Soft", "Hard"]),
+        "placeholder_timeout_milli_seconds": st.sampled_from([0, 30_000]),
+        "execution_timeout_milli_seconds": st.sampled_from([0, 0, 100_000]),
+    }
+)
 
 
-class GangMachine(RuleBasedStateMachine):
-    @initialize(
-        config=st.sampled_from(CONFIGS),
-        patience=st.sampled_from(["0", "60s"]),
-        vcore=st.sampled_from([4, 50]),
-    )
-    def start(self, config, patience, vcore):
-        self.core = Core(config, settings=(("gangPatience", patience),))
+class GangMachine(FiresTimers, RuleBasedStateMachine):
+    admissions = ("queue", "partial")
+
+    @initialize(data=st.data(), config=st.sampled_from(CONFIGS), vcore=st.sampled_from([4, 50]))
+    def start(self, data, config, vcore):
+        admission = data.draw(st.sampled_from(self.admissions), "gangAdmission")
+        self.core = Core(config, settings=settings_with(data, gangAdmission=admission))
         self.core.node("n", vcore=vcore, memory=9)
         self.count = 0
         self.watch = GangWatch(self.core)
@@ -64,28 +104,54 @@ class GangMachine(RuleBasedStateMachine):
         size=st.sampled_from(SIZES),
         priority=st.sampled_from([0, 0, 5]),
         late=st.booleans(),
+        more=REQUESTS,
     )
-    def submit_gang(self, leaf, members, size, priority, late):
+    def submit_gang(self, leaf, members, size, priority, late, more):
         name = self.name()
         wanted = {kind: amount * members for kind, amount in size.items()}
-        self.core.application(name, f"root.p.{leaf}", placeholder_ask=wanted)
+        self.core.application(name, f"root.p.{leaf}", placeholder_ask=wanted, **more)
         keys = [f"{name}-{at}" for at in range(members)]
         for part in ([keys[:1], keys[1:]]) if late else [keys]:
             self.core.asks(
                 name, part, size, placeholder=True, task_group_name="tg", priority=priority
             )
 
-    @rule(leaf=st.sampled_from("aab"), size=st.sampled_from(SIZES), number=st.integers(1, 3))
-    def submit_plain(self, leaf, size, number):
+    @rule(
+        leaf=st.sampled_from("aab"),
+        size=st.sampled_from(SIZES),
+        number=st.integers(1, 3),
+        more=REQUESTS,
+    )
+    def submit_plain(self, leaf, size, number, more):
         name = self.name()
-        self.core.application(name, f"root.p.{leaf}")
+        self.core.application(name, f"root.p.{leaf}", **more)
         self.core.asks(name, [f"{name}-{at}" for at in range(number)], size)
 
     @precondition(lambda self: self.apps)
-    @rule(data=st.data(), size=st.sampled_from(SIZES), priority=st.sampled_from([0, 3, 7]))
-    def ask_more(self, data, size, priority):
+    @rule(
+        data=st.data(),
+        size=st.sampled_from(SIZES),
+        priority=st.sampled_from([0, 3, 7]),
+        group=st.sampled_from(["", "tg"]),
+        number=st.integers(1, 3),
+        timeout=st.sampled_from([0, 20_000]),
+    )
+    def ask_more(self, data, size, priority, group, number, timeout):
         app = data.draw(st.sampled_from(sorted(self.apps)))
-        self.core.asks(app, [self.name()], size, priority=priority)
+        self.core.asks(
+            app, [self.name() for _ in range(number)], size, priority=priority,
+            task_group_name=group, exec_timeout_milli_seconds=timeout,
+        )  # fmt: skip
+
+    @precondition(lambda self: any(app.released for app in self.apps.values()))
+    @rule(data=st.data(), everything_of_it=st.booleans())
+    def releases_are_confirmed(self, data, everything_of_it):
+        name = data.draw(st.sampled_from(sorted(n for n, a in self.apps.items() if a.released)))
+        released = sorted(self.apps[name].released.items())
+        if not everything_of_it:
+            released = [data.draw(st.sampled_from(released))]
+        gone = [AllocationRelease(name, key, TerminationType(why)) for key, why in released]
+        self.core.update(releases=tuple(gone))
 
     @rule(for_seconds=st.sampled_from([5, 61, 300]))
     def time_passes(self, for_seconds):
@@ -111,14 +177,6 @@ class GangMachine(RuleBasedStateMachine):
     def an_application_ends(self, data):
         app = data.draw(st.sampled_from(sorted(self.apps)))
         self.core.update(remove_applications=(RemoveApplicationRequest(app),))
-
-    @rule(data=st.data())
-    def a_timer_fires(self, data):
-        timers = [(name, kind) for name, app in self.apps.items() for kind in app.timers]
-        if timers:
-            self.core.fire(*data.draw(st.sampled_from(sorted(timers))))
-        if "reservation" in self.core.partition.timers:
-            self.core.fire_own("reservation")
 
     @invariant()
     def nobody_is_forgotten_or_passed(self):
@@ -148,14 +206,9 @@ TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
 class ClusterGangMachine(GangMachine):
     """Gangs of several task groups that start when all of them have a place on the nodes."""
 
-    @initialize(
-        config=st.sampled_from(CONFIGS),
-        patience=st.sampled_from(["0", "60s"]),
-        backfill=st.sampled_from(["enabled", "disabled"]),
-    )
-    def start(self, config, patience, backfill):
-        settings = (("gangAdmission", "cluster"), ("gangPatience", patience))
-        self.core = Core(config, settings=(*settings, ("backfill", backfill)))
+    @initialize(data=st.data(), config=st.sampled_from(CONFIGS))
+    def start(self, data, config):
+        self.core = Core(config, settings=settings_with(data, gangAdmission="cluster"))
         self.count = 0
         self.watch = GangWatch(self.core)
         self.whole = WholeWatch()

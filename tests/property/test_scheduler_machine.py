@@ -24,14 +24,7 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.protocol import (
-    PARTITION_TIMER,
-    SyncBegin,
-    SyncEnd,
-    TimerFired,
-    TimerFirings,
-    TimerKind,
-)
+from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, section
@@ -46,11 +39,12 @@ from tests.property.material import (
     USERS,
 )
 from tests.property.others import Others
+from tests.property.timers import FiresTimers
 
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
 
 
-class SchedulerMachine(Others, RuleBasedStateMachine):
+class SchedulerMachine(FiresTimers, Others, RuleBasedStateMachine):
     configs = CONFIGS
 
     @initialize(
@@ -87,9 +81,9 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
 
     def tell(self, **sections):
         self.last = sections
-        self.hear(self.core.update(**sections))
+        self.heard(self.core.update(**sections))
 
-    def hear(self, responses):
+    def heard(self, responses):
         for response in responses:
             for allocation in response.new_allocations:
                 key = allocation.allocation_key
@@ -344,27 +338,9 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         self.tell(remove_applications=(RemoveApplicationRequest(app),))
 
     @rule(data=st.data())
-    def a_timer_fires(self, data):
-        armed = [
-            (app.id, timer_id, generation, due)
-            for app in self.core.partition.applications.values()
-            for timer_id, (generation, due) in app.timers.items()
-        ]
-        armed += [
-            (PARTITION_TIMER, timer_id, generation, due)
-            for timer_id, (generation, due) in self.core.partition.timers.items()
-        ]
-        if not armed:
-            return
-        app, timer_id, generation, due = data.draw(st.sampled_from(armed))
-        self.core.now_ns = max(self.core.now_ns, due)
-        fired = TimerFired(timer_id, TimerKind(timer_id.split("/")[0]), app, generation)
-        self.hear(self.core.send(TimerFirings((fired, fired))))
-
-    @rule(data=st.data())
     def reload(self, data):
         config = data.draw(st.sampled_from(self.configs))
-        self.hear(self.core.send(UpdateConfiguration(config)))
+        self.heard(self.core.send(UpdateConfiguration(config)))
         if not self.core.partition.config_error:
             self.config = config
 
@@ -377,7 +353,7 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         if "asks" in repeatable:
             repeatable["asks"] = tuple(a for a in repeatable["asks"] if a.allocation_key in known)
         if repeatable and "new_applications" not in repeatable:
-            self.hear(self.core.update(**repeatable))
+            self.heard(self.core.update(**repeatable))
 
     @rule()
     def the_core_recovers(self):
@@ -432,7 +408,7 @@ class SchedulerMachine(Others, RuleBasedStateMachine):
         self.core.update(asks=asks)
         self.states = dict.fromkeys(live, "New")
         responses = self.core.send(SyncEnd(0, 0, 0))
-        self.hear(responses)
+        self.heard(responses)
         rejected = {r.application_id for r in section(responses, "rejected_applications")}
         for name in rejected:
             self.apps.pop(name, None)
@@ -485,7 +461,7 @@ class PreemptionMachine(SchedulerMachine):
         """Time passes until whoever may preempt does, where somebody waits for it."""
         if "preemption" in self.core.partition.timers:
             self.core.now_ns += 31_000_000_000
-            self.hear(self.core.fire_own("preemption"))
+            self.heard(self.core.fire_own("preemption"))
 
 
 TestScheduler = SchedulerMachine.TestCase
