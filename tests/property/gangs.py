@@ -169,4 +169,5 @@ def everything(core):
             for name, a in partition.applications.items()
         ],
         "journal": len(partition.journal),
+        "timers": dict(partition.timers),
     }  # fmt: skip
