@@ -1,173 +1,216 @@
-"""Statements: whatever is done, discarding it leaves a byte-identical session."""
+"""Statements on a live partition: whatever is tried, taking it back leaves it as it was."""
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.kai.session import (
-    ACTIVE,
-    NO_NODE,
-    PLACED,
-    Job,
-    Queue,
-    Session,
-    Status,
-    Task,
+from services.core.scheduler.actions import victims
+from services.core.scheduler.constraints.pod_topology import PodIndex
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.statement.statement import Place, Statement
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+    UserGroupInformation,
 )
-from services.core.scheduler.kai.statement import Statement
+from shared.model.resources import add_into, subtract_into, without_zeros
+from tests.builders import Core, config_of, section
+from tests.property.dump import dump
+from tests.property.material import SELECTORS, TAGS
 
-NAMES = ("vcore", "memory", "nvidia.com/gpu")
+CONFIG = config_of(
+    "{name: a, resources: {max: {vcore: 9}, guaranteed: {vcore: 2}}}",
+    "{name: b, limits: [{users: [alice], maxresources: {vcore: 7}}]}",
+)
 NODES = 3
+PODS = st.lists(
+    st.tuples(
+        st.integers(0, 2), st.integers(1, 3), st.sampled_from(SELECTORS), st.sampled_from(TAGS)
+    ),
+    min_size=1,
+    max_size=6,
+)
 
 
-def node_ledgers(session: Session) -> tuple[bytes, bytes]:
-    """Return what is idle and what is being released, worked out anew from the tasks."""
-    idle, releasing = session.capacity.copy(), np.zeros_like(session.capacity)
-    for task in (task for job in session.jobs for task in job.tasks):
-        amount = np.array(task.request)
-        if task.status in (*PLACED, Status.RELEASING):
-            idle[task.node] -= amount
-        if task.status is Status.RELEASING:
-            releasing[task.node] += amount
-        if task.status is Status.PIPELINED:
-            releasing[task.node] -= amount
-        if task.ghost != NO_NODE:
-            idle[task.ghost] -= amount
-            releasing[task.ghost] += amount
-    return idle.tobytes(), releasing.tobytes()
-
-
-def queue_ledgers(session: Session) -> tuple[dict, dict]:
-    """Return what queues have allocated, in all and by what may not be preempted."""
-    allocated = {queue.name: [0, 0, 0] for queue in session.queues}
-    fixed = {queue.name: [0, 0, 0] for queue in session.queues}
-    active = [t for job in session.jobs for t in job.tasks if t.status in ACTIVE]
-    for task in active:
-        for queue in task.job.queue.lineage():
-            for at, value in enumerate(task.request):
-                allocated[queue.name][at] += value
-                fixed[queue.name][at] += 0 if task.job.preemptible else value
-    return allocated, fixed
+def asks(pods, prefix: str) -> tuple[AllocationAsk, ...]:
+    return tuple(
+        AllocationAsk(
+            f"{prefix}{at}",
+            f"app{app}",
+            {"vcore": 1000 * cores, "pods": 1},
+            constraints=constraints,
+            allocation_tags=tags,
+        )
+        for at, (app, cores, constraints, tags) in enumerate(pods)
+    )
 
 
 class StatementMachine(RuleBasedStateMachine):
-    @initialize(
-        jobs=st.lists(
-            st.tuples(
-                st.integers(0, 1),
-                st.booleans(),
-                st.lists(
-                    st.tuples(st.sampled_from(["run", "wait"]), st.integers(0, NODES - 1)),
-                    min_size=1,
-                    max_size=3,
-                ),
-            ),
-            min_size=1,
-            max_size=4,
-        )
-    )
-    def start(self, jobs):
-        capacity = np.full((NODES, 3), 8, dtype=np.int64)
-        self.session = Session(NAMES, [f"n{at}" for at in range(NODES)], capacity)
-        top = self.session.add_queue(Queue("top", 0))
-        queues = [self.session.add_queue(Queue(f"q{at}", at + 1, top)) for at in range(2)]
-        for number, (queue, preemptible, tasks) in enumerate(jobs):
-            job = Job(f"j{number}", queues[queue], 50, number, preemptible=preemptible)
-            for at, (what, node) in enumerate(tasks):
-                status = Status.RUNNING if what == "run" else Status.PENDING
-                place = node if what == "run" else NO_NODE
-                job.tasks.append(Task(f"j{number}-{at}", job, (1, 2, at), at, 0, status, place))
-            self.session.add_job(job)
-        self.tasks = [task for job in self.session.jobs for task in job.tasks]
-        self.renew()
+    @initialize(first=PODS, then=PODS, going=st.integers(0, 2), kept=st.booleans())
+    def start(self, first, then, going, kept):
+        self.core = Core(CONFIG, settings=(("policy", "kai"),) if kept else ())
+        for at in range(NODES):
+            labels = {"zone": "z" if at else "y", "kubernetes.io/hostname": f"n{at}"}
+            capacity = {"vcore": 4000, "pods": 5}
+            node = NodeInfo(f"n{at}", NodeAction.CREATE, capacity, labels=labels)
+            self.core.update(nodes=(node,))
+        for at in range(3):
+            user = UserGroupInformation("alice" if at else "bob")
+            queue = "root.a" if at < 2 else "root.b"
+            app = AddApplicationRequest(f"app{at}", queue, ugi=user)
+            self.core.update(new_applications=(app,))
+        self.core.update(asks=asks(first, "f"))
+        self.core.update(asks=asks(then, "t"))
+        partition = self.core.partition
+        for key, application in [
+            (key, app) for app in partition.applications.values() for key in app.allocations
+        ][:going]:
+            partition.release(application, key, TerminationType.PREEMPTED_BY_SCHEDULER, "goes")
+        self.core.update()
+        self.begin()
 
-    def renew(self):
-        self.statement = Statement(self.session)
-        self.before = self.session.dump()
-        self.checkpoints = [(0, self.before)]
-        self.was = {task: (task.status, task.node, task.ghost) for task in self.tasks}
+    def begin(self):
+        self.before = dump(self.core.partition)
+        self.statement = Statement(self.core.partition)
+        self.checkpoints = [(0, dump(self.core.partition))]
 
-    def ready(self, *statuses):
-        return [task for task in self.tasks if task.status in statuses]
+    def pods(self, kind, *places):
+        return [
+            (application, pod)
+            for application in self.core.partition.applications.values()
+            for pod in (application.asks() if kind is Ask else application.allocations.values())
+            if (kind is Ask or pod.allocation_key not in application.released)
+            and self.statement.at(pod).place in places
+        ]
 
-    @precondition(lambda self: self.ready(Status.PENDING))
-    @rule(data=st.data(), node=st.integers(0, NODES - 1), now=st.booleans())
-    def place(self, data, node, now):
-        task = data.draw(st.sampled_from(self.ready(Status.PENDING)))
-        (self.statement.allocate if now else self.statement.pipeline)(task, node)
+    def node(self, at):
+        return self.core.partition.nodes.rows[at]
 
-    @precondition(lambda self: self.ready(*ACTIVE))
+    @precondition(lambda self: self.pods(Ask, Place.WAITING))
+    @rule(data=st.data(), at=st.integers(0, NODES - 1), now=st.booleans())
+    def place(self, data, at, now):
+        found = data.draw(st.sampled_from(self.pods(Ask, Place.WAITING)))
+        (self.statement.place if now else self.statement.pipeline)(*found, self.node(at))
+
+    @precondition(lambda self: self.pods(Ask, Place.NOMINATED, Place.PLACED))
+    @rule(data=st.data())
+    def withdraw(self, data):
+        found = self.pods(Ask, Place.NOMINATED, Place.PLACED)
+        self.statement.withdraw(*data.draw(st.sampled_from(found)))
+
+    @precondition(lambda self: self.pods(None, Place.PLACED, Place.MOVING))
     @rule(data=st.data())
     def evict(self, data):
-        task = data.draw(st.sampled_from(self.ready(*ACTIVE)))
-        pod_on = task.ghost if task.status is Status.PIPELINED else task.node
-        self.statement.evict(task, "why")
-        has_pod = pod_on != NO_NODE
-        status = Status.RELEASING if has_pod else Status.PENDING  # without one it waits again
-        assert (task.status, task.node, task.ghost) == (status, pod_on, NO_NODE)
+        found = self.pods(None, Place.PLACED, Place.MOVING)
+        self.statement.evict(*data.draw(st.sampled_from(found)), "why", "app0")
 
-    def evicted(self):
-        """Return the tasks that this statement has evicted, and that have no other place yet."""
-        return [t for t in self.ready(Status.RELEASING) if self.was[t][0] in ACTIVE]
-
-    @precondition(lambda self: self.evicted())
-    @rule(data=st.data(), node=st.integers(0, NODES - 1))
-    def move(self, data, node):
-        task = data.draw(st.sampled_from(self.evicted()))
-        pod_on = task.node
-        self.statement.pipeline(task, node)
-        if node == self.was[task][1]:
-            assert (task.status, task.node, task.ghost) == self.was[task]  # it just stays
+    @precondition(lambda self: self.pods(None, Place.RELEASING))
+    @rule(data=st.data(), at=st.integers(0, NODES))
+    def keep_or_move(self, data, at):
+        application, pod = data.draw(st.sampled_from(self.pods(None, Place.RELEASING)))
+        if at == NODES:
+            self.statement.keep(application, pod)
         else:
-            assert (task.status, task.node, task.ghost) == (Status.PIPELINED, node, pod_on)
+            self.statement.move(application, pod, self.node(at))
 
     @rule()
     def checkpoint(self):
-        self.checkpoints.append((self.statement.checkpoint(), self.session.dump()))
+        self.checkpoints.append((self.statement.checkpoint(), dump(self.core.partition)))
 
     @rule(data=st.data())
     def rollback(self, data):
         at = data.draw(st.integers(0, len(self.checkpoints) - 1))
         point, then = self.checkpoints[at]
         self.statement.rollback(point)
-        assert self.session.dump() == then
+        assert dump(self.core.partition) == then
         del self.checkpoints[at + 1 :]
 
     @rule()
     def discard(self):
         self.statement.discard()
-        assert self.session.dump() == self.before
-        self.renew()
+        assert dump(self.core.partition) == self.before
+        self.core.check()
+        self.begin()
 
-    @rule(goes_on=st.booleans())
-    def commit(self, goes_on):
+    @rule()
+    def commit(self):
+        """What it comes to is as many pods as are not where they were, and happens at once."""
+        moved = {
+            (kind is Ask, application.id, getattr(pod, "key", None) or pod.allocation_key)
+            for kind, places in (
+                (Ask, (Place.NOMINATED, Place.PLACED)),
+                (None, (Place.RELEASING, Place.MOVING)),
+            )
+            for application, pod in self.pods(kind, *places)
+        }
         decisions = self.statement.commit()
-        names = [decision.task for decision in decisions]
-        assert len(names) == len(set(names))
-        tasks = {task.name: task for task in self.tasks}
-        for decision in decisions:
-            task = tasks[decision.task]
-            is_placed = task.status in (Status.ALLOCATED, Status.PIPELINED)
-            assert bool(decision.node) == is_placed
-            assert decision.reason == ("why" if decision.evicts else "")
-        if goes_on:  # the next action of the same run finds what this one has left
-            self.renew()
-            return
-        for task in self.tasks:  # what was decided has happened by the next session
-            if task.status in (Status.RELEASING, Status.PIPELINED):
-                self.session.move(task, Status.PENDING, NO_NODE)
-            elif task.status is Status.ALLOCATED:
-                self.session.move(task, Status.RUNNING, task.node)
-        self.renew()
+        assert dump(self.core.partition) == self.before
+        found = [(not item.evicts, item.application, item.key) for item in decisions]
+        assert sorted(found) == sorted(moved)
+        victims.carry_out(self.core.partition, decisions)
+        self.core.check()
+        gone = section(self.core.update(), "released_allocations")
+        assert [item.allocation_key for item in gone] == [d.key for d in decisions if d.evicts]
+        self.begin()
+
+    @rule(data=st.data())
+    def a_victim_goes(self, data):
+        self.statement.discard()
+        found = list(self.core.partition.releasing.items())
+        if found:
+            key, application = data.draw(st.sampled_from(found))
+            why = TerminationType.PREEMPTED_BY_SCHEDULER
+            self.core.update(releases=(AllocationRelease(application.id, key, why),))
+        self.begin()
 
     @invariant()
-    def ledgers_are_the_sums(self):
-        if hasattr(self, "session"):
-            session = self.session
-            assert (session.idle.tobytes(), session.releasing.tobytes()) == node_ledgers(session)
-            allocated, fixed = queue_ledgers(session)
-            assert {queue.name: queue.allocated for queue in session.queues} == allocated
-            assert {queue.name: queue.allocated_fixed for queue in session.queues} == fixed
+    def nodes_expect_what_is_to_come(self):
+        if not hasattr(self, "statement"):
+            return
+        partition = self.core.partition
+        want = {node.node_id: dict(node.available) for node in partition.nodes.rows}
+        for key, application in partition.releasing.items():
+            pod = application.allocations[key]
+            add_into(want[pod.node_id], pod.resource_per_alloc)
+        for application in partition.applications.values():
+            for held in application.reservations.values():
+                if not held.is_ordinary:
+                    subtract_into(want[held.node.node_id], held.ask.shape.resource)
+        self.expect_what_is_tried(want)
+        for node in partition.nodes.rows:
+            found = partition.nodes.expected_on(node)
+            assert without_zeros(found) == without_zeros(want[node.node_id])
+
+    def expect_what_is_tried(self, want):
+        for _, pod in self.pods(None, Place.RELEASING, Place.MOVING):
+            add_into(want[pod.node_id], pod.resource_per_alloc)
+            to = self.statement.at(pod).node
+            if to is not None:
+                subtract_into(want[to.node_id], pod.resource_per_alloc)
+        for _, ask in self.pods(Ask, Place.NOMINATED):
+            to = self.statement.at(ask).node
+            subtract_into(want[to.node_id], ask.shape.resource)
+
+    @invariant()
+    def pods_are_counted_as_they_will_be(self):
+        if not hasattr(self, "statement"):
+            return
+        nodes = self.core.partition.nodes
+        anew = PodIndex()
+        anew.label_keys = nodes.pods.label_keys
+        anew.watch(nodes.rows)
+        anew._supposed = nodes.pods._supposed
+        for _, ask in self.pods(Ask, *Place):
+            view = nodes._view(ask.shape)
+            found = []
+            for pods in (anew, nodes.pods):
+                ask.shape.plan = None  # each index has its own
+                mask = pods.mask(ask.shape, view.eligible, view.selected)
+                found.append([True] * NODES if mask is None else mask.tolist())
+            assert found[0] == found[1]
 
 
 TestStatement = StatementMachine.TestCase

@@ -1,9 +1,11 @@
 """What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
 
+from services.core.scheduler.actions import reservations
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.statement import Decision
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import Resource, ResourceView, add_into
 
@@ -49,3 +51,18 @@ def evict(
     if winner is not None and partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
         partition.journal.record(PairHeld(owner.id, winner.id))
         partition.journal.record(PartitionChanged())
+
+
+def carry_out(partition: Partition, decisions: list[Decision]) -> None:
+    """Do what a statement came to: release the victims, then keep their room for who gets it."""
+    for decision in decisions:
+        if decision.evicts:
+            owner = partition.applications[decision.application]
+            winner = partition.applications.get(decision.by)
+            evict(partition, owner, decision.key, winner, decision.reason)
+    for decision in decisions:
+        if decision.node and not (decision.evicts or decision.is_now):
+            owner = partition.applications[decision.application]
+            ask = owner.group_of[decision.key].asks[decision.key]
+            node = partition.nodes.nodes[decision.node]
+            reservations.keep_freed_room(partition, owner, ask, node).retry()

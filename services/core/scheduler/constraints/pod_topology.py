@@ -40,12 +40,13 @@ from services.core.scheduler.constraints.pod_kinds import (
 )
 from services.core.scheduler.constraints.pod_waiters import PodWaiters
 from shared.messages.constraints import Constraints, HostPort, PodTerm
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, AllocationAsk
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.nodes import Node
     from services.core.scheduler.model.shapes import Labels, Shape
 
+Pod = Allocation | AllocationAsk
 MAX_TERMS = 1_000
 MAX_LABEL_KEYS = 1_000
 NAMESPACE_TAG = "kubernetes.io/meta/namespace"
@@ -88,6 +89,7 @@ class PodIndex:
         self._is_stale = True  # no pod is counted: nobody has asked yet
         self.waiting = PodWaiters()
         self._are_domains_stale = False
+        self._supposed: dict[tuple[str, str], tuple[Node, Pod, int]] = {}
 
     # --- keeping the counts ---------------------------------------------------------------------
 
@@ -169,7 +171,17 @@ class PodIndex:
         constraints = allocation.constraints
         return bool(self.label_keys or constraints.host_ports or constraints.pod_anti_affinity)
 
-    def count(self, node: "Node", allocation: Allocation, change: int) -> None:
+    def suppose(self, node: "Node", pod: Pod, change: int) -> None:
+        """Count a pod in (1) or out (-1) for as long as it is supposed: nobody is woken."""
+        key = (node.node_id, pod.allocation_key)
+        net = change + (self._supposed[key][2] if key in self._supposed else 0)
+        if net:
+            self._supposed[key] = (node, pod, net)
+        else:
+            del self._supposed[key]
+        self.count(node, pod, change)
+
+    def count(self, node: "Node", allocation: Pod, change: int) -> None:
         """Count an allocation in (1) or out (-1), for a thought: nobody is woken."""
         if self._is_stale:
             return
@@ -255,6 +267,8 @@ class PodIndex:
         self._is_stale = False
         for node in self._rows:
             self.count_node(node, 1)
+        for node, pod, change in self._supposed.values():
+            self.count(node, pod, change)
 
     def _forget_terms(self) -> None:
         self._counts.clear()

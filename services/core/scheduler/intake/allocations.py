@@ -82,7 +82,7 @@ def _count_existing(
     partition.count_in(application, allocation, node)
     quota_preemption.use_changed(partition, application.queue)
     if allocation.released:
-        application.mark_released(key, TerminationType.TIMEOUT)
+        partition.mark_released(application, key, TerminationType.TIMEOUT)
         partition.journal.record(AllocationChanged(application, allocation))
     partition.arm_execution(application, allocation)
     _recover_state(partition, application, allocation)

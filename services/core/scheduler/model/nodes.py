@@ -63,6 +63,7 @@ class Node:
     foreign: dict[str, Allocation] = field(default_factory=dict)
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
     kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
+    expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log
 
@@ -96,6 +97,7 @@ class NodeTable:
         self._columns: dict[str, int] = {}
         self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
         self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._expected: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
         self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
         self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
@@ -403,6 +405,33 @@ class NodeTable:
             mask &= self._schedulable[: len(self.rows)]
         return bool(mask.any())
 
+    # --- what an open statement expects ---------------------------------------------------------
+
+    def expect(self, node: Node, amount: ResourceView, change: int) -> None:
+        """Expect room to come to a node (1), or to be taken of what comes (-1)."""
+        (add_into if change > 0 else subtract_into)(node.expected, amount)
+        self._know(amount)
+        for name in amount:
+            value = saturated(node.expected.get(name, 0))
+            self._expected[node.row, self._columns[name]] = value
+
+    def expects_nothing(self) -> bool:
+        """Return whether no statement is open that expects anything."""
+        return not self._expected.any()
+
+    def expected_on(self, node: Node) -> Resource:
+        """Return what a node will have left when what is expected has come."""
+        room: Resource = dict(node.available)
+        add_into(room, node.expected)
+        return room
+
+    def would_have(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node will take a shape then, other pods heeded, reservations not."""
+        if not fits_room(self.expected_on(node), shape.resource) or not self._is_open(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        return open_rows is None or bool(open_rows[node.row])
+
     # --- many at once ---------------------------------------------------------------------------
 
     def places(
@@ -471,6 +500,11 @@ class NodeTable:
         return self.rows[int(rows[at])], lacking
 
     # --- reservations ---------------------------------------------------------------------------
+
+    def reserved(self) -> list[Node]:
+        """Return the nodes that are reserved, in the order of their rows."""
+        rows = np.flatnonzero(self._reserved[: len(self.rows)])
+        return [self.rows[row] for row in rows.tolist()]
 
     def schedulable_count(self) -> int:
         """Return how many nodes are schedulable."""
@@ -578,6 +612,7 @@ class NodeTable:
         more = self._score.shape[0]
         self._available = np.pad(self._available, ((0, more), (0, 0)))
         self._capacity = np.pad(self._capacity, ((0, more), (0, 0)))
+        self._expected = np.pad(self._expected, ((0, more), (0, 0)))
         self._score = np.pad(self._score, (0, more))
         self._reserved = np.pad(self._reserved, (0, more))
         self._schedulable = np.pad(self._schedulable, (0, more))
@@ -587,6 +622,7 @@ class NodeTable:
         if column == self._available.shape[1]:
             self._available = np.pad(self._available, ((0, 0), (0, column)))
             self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
+            self._expected = np.pad(self._expected, ((0, 0), (0, column)))
 
 
 def _soft_taints(node: Node) -> int:

@@ -120,6 +120,13 @@ class Tracker:
         self, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
     ) -> None:
         """Take usage off from a queue to the root; whoever the limit refused tries again."""
+        self.take_back(queue, application_id, amount, is_last=is_last)
+        self.gate.open()
+
+    def take_back(
+        self, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
+    ) -> None:
+        """Take usage off that was only tried: nobody is woken."""
         for level in queue.lineage():
             subtract_into(self.usage[level.path], amount)
             if is_last:
@@ -127,7 +134,6 @@ class Tracker:
                 if not self.running[level.path]:
                     del self.running[level.path], self.usage[level.path]
                     del self.levels[level.path]
-        self.gate.open()
 
     def change_promise(self, queue: Queue, before: ResourceView, after: ResourceView) -> None:
         """Change what admitted gangs have yet to allocate, from a queue to the root."""

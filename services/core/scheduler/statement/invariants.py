@@ -40,6 +40,7 @@ def violations(partition: Partition) -> list[str]:
         found += _gangs_overlooked(partition)
     found += _nodes(partition)
     found += _keys(partition)
+    found += _releasing(partition)
     return found
 
 
@@ -331,3 +332,12 @@ def _keys(partition: Partition) -> Iterator[str]:
                 yield f"allocation {key} should be on {allocation.node_id}: {on_nodes.get(key)}"
             if key in application.group_of:
                 yield f"{key} is allocated and waits as well"
+
+
+def _releasing(partition: Partition) -> Iterator[str]:
+    """See that what is being released is known, and that no statement was left open."""
+    released = {key for a in partition.applications.values() for key in a.released}
+    if partition.releasing.keys() != released:
+        yield f"{sorted(partition.releasing)} are known to be released, {sorted(released)} are"
+    if not partition.nodes.expects_nothing():
+        yield "a statement was left open"

@@ -67,6 +67,7 @@ class Partition:
     root: Queue = field(default_factory=lambda: Queue(ROOT, is_leaf=False))
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
+    releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
@@ -224,6 +225,7 @@ class Partition:
         allocation = application.remove_allocation(key)
         if allocation is None:
             return None
+        self.releasing.pop(key, None)
         amount = allocation.resource_per_alloc
         is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
         self._remember(application, allocation, is_preempted=is_preempted)
@@ -265,11 +267,16 @@ class Partition:
         self, application: Application, key: str, why: TerminationType, message: str
     ) -> None:
         """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
-        application.mark_released(key, why)
+        self.mark_released(application, key, why)
         allocation = application.allocations[key]
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
             application.queue.change_preempting({}, allocation.resource_per_alloc)
         self.journal.record(AllocationReleased(application, allocation, why, message))
+
+    def mark_released(self, application: Application, key: str, why: TerminationType) -> None:
+        """Write down that an allocation is being released, and for what."""
+        application.mark_released(key, why)
+        self.releasing[key] = application
 
     # --- nodes ----------------------------------------------------------------------------------
 

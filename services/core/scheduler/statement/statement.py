@@ -1,0 +1,301 @@
+"""A statement: moves that are tried on the partition itself, and kept or taken back whole.
+
+Rule 1: a pod is at one place, and ``_count`` counts each place in and out of the ledgers. An
+        operation is a pod with the place where it was and the one where it is now, so that its
+        inverse is the same with the ends swapped. They are taken back the last first: after a
+        ``discard`` every ledger and every answer is what it was.
+Rule 2: nobody is woken and nothing is told by what is only tried.
+Rule 3: while a statement is open the nodes expect what is being released, and what is kept there
+        for asks whose room was freed is taken of that; so do the pods that others are counted by.
+        ``NodeTable.expected_on`` and ``would_have`` answer for then, all else for now.
+Rule 4: ``commit`` takes everything back too and returns what the net of it is to come to, once a
+        pod, in the order in which it was first decided. ``actions.victims.carry_out`` does that by
+        the moves of the partition.
+
+============= =============================== ============================= ===================
+place         node                            queues up to the root         pods that are counted
+============= =============================== ============================= ===================
+WAITING       --                              --                            --
+NOMINATED     less is expected there          kept                          there
+PLACED, ask   allocated, not available        allocated; users, application there
+PLACED, pod   --                              --                            --
+RELEASING     more is expected there          preempting                    not there
+MOVING        both: on the old, on the new    --                            on the new
+============= =============================== ============================= ===================
+
+A pod that moves counts once in its queues: the old one until it has gone, its successor from then
+on. At most one statement is open at a time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.conversions import allocation_of
+from shared.messages.interface import Allocation, AllocationAsk
+from shared.model.resources import ResourceView, add_into, subtract_into
+
+
+class Place(IntEnum):
+    """Where a pod is, as far as a statement goes."""
+
+    WAITING = 0
+    NOMINATED = 1  # an ask, on room that is being released
+    PLACED = 2
+    RELEASING = 3
+    MOVING = 4  # released where it is, nominated elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A place, with the node that a pod is to go to."""
+
+    place: Place
+    node: Node | None = None
+
+
+Pod = Ask | Allocation
+_WAITING, _PLACED, _RELEASING = At(Place.WAITING), At(Place.PLACED), At(Place.RELEASING)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a statement comes to for one pod.
+
+    ``evicts``: it is to end where it is. ``node``: it, or who comes in its stead, is to go there,
+    at once (``is_now``) or when the room has come; "" for nowhere. ``by`` is the application that
+    it is done for, ``reason`` why the pod ends, as people are told.
+    """
+
+    application: str
+    key: str
+    evicts: bool = False
+    node: str = ""
+    is_now: bool = False
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Operation:
+    application: Application
+    pod: Pod
+    was: At
+    now: At
+    reason: str
+    by: str
+
+
+class StatementEndedError(AssertionError):
+    """A statement that was committed or discarded is used again: a bug."""
+
+
+class Statement:
+    """One attempt on a partition."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self._operations: list[_Operation] = []
+        self._at: dict[str, At] = {}  # of the pods that are not where they were
+        self._has_ended = False
+        self._ahead = list(_under_way(partition))
+        for node, pod, change in self._ahead:
+            self._expect(node, pod, change)
+
+    # --- operations -----------------------------------------------------------------------------
+
+    def place(self, application: Application, ask: Ask, node: Node) -> None:
+        """Place an ask on room that is free."""
+        self._move(application, ask, At(Place.PLACED, node))
+
+    def pipeline(self, application: Application, ask: Ask, node: Node) -> None:
+        """Keep room for an ask that is being released, on the node and in its queues."""
+        self._move(application, ask, At(Place.NOMINATED, node))
+
+    def withdraw(self, application: Application, ask: Ask, by: str = "") -> None:
+        """Let an ask that was placed or nominated wait again."""
+        self._move(application, ask, _WAITING, by=by)
+
+    def evict(
+        self, application: Application, allocation: Allocation, reason: str, by: str = ""
+    ) -> None:
+        """Have an allocation end, or one that was to move move no more, for an application."""
+        self._move(application, allocation, _RELEASING, reason, by)
+
+    def move(
+        self, application: Application, allocation: Allocation, node: Node, by: str = ""
+    ) -> None:
+        """Have who comes in the stead of an evicted allocation go to another node."""
+        self._move(application, allocation, At(Place.MOVING, node), self._reason_of(allocation), by)
+
+    def keep(self, application: Application, allocation: Allocation) -> None:
+        """Take an eviction back that came to nothing: the allocation stays where it is."""
+        self._move(application, allocation, _PLACED)
+
+    def _move(
+        self, application: Application, pod: Pod, now: At, reason: str = "", by: str = ""
+    ) -> None:
+        if self._has_ended:
+            raise StatementEndedError(f"{_key(pod)}: the statement has ended")
+        operation = _Operation(application, pod, self.at(pod), now, reason, by)
+        self._operations.append(operation)
+        self._apply(operation, operation.was, now)
+
+    # --- what it is now -------------------------------------------------------------------------
+
+    def at(self, pod: Pod) -> At:
+        """Return where a pod is by now."""
+        return self._at.get(_key(pod)) or _base(pod)
+
+    def _reason_of(self, pod: Pod) -> str:
+        """Return why a pod was evicted last."""
+        own = (item for item in reversed(self._operations) if item.pod is pod)
+        return next((item.reason for item in own if item.reason), "")
+
+    # --- taking back, and the end ---------------------------------------------------------------
+
+    def checkpoint(self) -> int:
+        """Return where the statement is, for a rollback."""
+        return len(self._operations)
+
+    def rollback(self, to: int = 0) -> None:
+        """Take back what came after a checkpoint, the last first."""
+        while len(self._operations) > to:
+            last = self._operations.pop()
+            self._apply(last, last.now, last.was)
+
+    def discard(self) -> None:
+        """Take everything back; the statement ends."""
+        if self._has_ended:
+            return
+        self.rollback()
+        for node, pod, change in self._ahead:
+            self._expect(node, pod, -change)
+        self._has_ended = True
+
+    def commit(self) -> list[Decision]:
+        """Take everything back and return what its net is to come to, once a pod."""
+        decisions = list(self._net())
+        self.discard()
+        return decisions
+
+    def _net(self) -> Iterator[Decision]:
+        last: dict[str, _Operation] = {}
+        for operation in self._operations:
+            last[_key(operation.pod)] = operation  # which keeps the place of the first
+        for key, operation in last.items():
+            if operation.now == _base(operation.pod):
+                continue
+            place, node = operation.now.place, operation.now.node
+            yield Decision(
+                application=operation.application.id,
+                key=key,
+                evicts=place in (Place.RELEASING, Place.MOVING),
+                node=node.node_id if node is not None else "",
+                is_now=place is Place.PLACED,
+                by=operation.by,
+                reason=operation.reason,
+            )
+
+    # --- ledgers --------------------------------------------------------------------------------
+
+    def _apply(self, operation: _Operation, was: At, now: At) -> None:
+        """Count a pod out of a place and into another."""
+        key = _key(operation.pod)
+        self._count(operation.application, operation.pod, was, -1)
+        self._count(operation.application, operation.pod, now, 1)
+        if now == _base(operation.pod):
+            self._at.pop(key, None)
+        else:
+            self._at[key] = now
+
+    def _count(self, application: Application, pod: Pod, at: At, change: int) -> None:
+        leaf, amount = application.queue, _amount(pod)
+        if at.place is Place.NOMINATED:
+            assert at.node is not None
+            self._expect(at.node, pod, -change)
+            _change(leaf, "kept", amount, change)
+        elif at.place is Place.PLACED and isinstance(pod, Ask):
+            self._assume(application, pod, at, change)
+        elif at.place in (Place.RELEASING, Place.MOVING):
+            assert isinstance(pod, Allocation)
+            self._expect(self.partition.nodes.nodes[pod.node_id], pod, change)
+            if at.node is None:
+                _change(leaf, "preempting", amount, change)
+            else:
+                self._expect(at.node, pod, -change)
+
+    def _expect(self, node: Node, pod: Pod, change: int) -> None:
+        """Expect the room of a pod to come to a node (1), or to be taken there (-1)."""
+        self.partition.nodes.expect(node, _amount(pod), change)
+        self.partition.nodes.pods.suppose(node, _spec(pod), -change)
+
+    def _assume(self, application: Application, ask: Ask, at: At, change: int) -> None:
+        """Count an ask in as if it were allocated, or out again."""
+        nodes, node, amount = self.partition.nodes, at.node, _amount(ask)
+        assert node is not None
+        noted, had_changed = nodes.pods.waiting.noted(), nodes.pods_changed
+        if change > 0:
+            nodes.place(node, allocation_of(ask.request, node.node_id))
+        else:
+            nodes.free(node, ask.key)
+        nodes.pods.waiting.note_only(noted)
+        nodes.pods_changed = had_changed
+        _change(application.queue, "allocated", amount, change)
+        is_placeholder = ask.request.placeholder
+        ledger = application.allocated_placeholder if is_placeholder else application.allocated
+        (add_into if change > 0 else subtract_into)(ledger, amount)
+        is_only = not (application.allocations or self._has_placed(application, ask))
+        for tracker in application.trackers:
+            if change > 0:
+                tracker.count_in(application.queue, application.id, amount)
+            else:
+                tracker.take_back(application.queue, application.id, amount, is_last=is_only)
+
+    def _has_placed(self, application: Application, but: Ask) -> bool:
+        return any(
+            at.place is Place.PLACED and key != but.key and key in application.group_of
+            for key, at in self._at.items()
+        )
+
+
+def _under_way(partition: Partition) -> Iterator[tuple[Node, Pod, int]]:
+    """Yield what is to come without the statement: pods that go, asks whose room is kept."""
+    for key, application in partition.releasing.items():
+        allocation = application.allocations[key]
+        node = partition.nodes.nodes.get(allocation.node_id)
+        is_for_its_own = key in application.covering or key in application.replacing
+        if node is not None and not is_for_its_own:
+            yield node, allocation, 1
+    for node in partition.nodes.reserved():
+        for reservation in node.reservations.values():
+            if not reservation.is_ordinary:
+                yield node, reservation.ask, -1
+
+
+def _key(pod: Pod) -> str:
+    return pod.key if isinstance(pod, Ask) else pod.allocation_key
+
+
+def _amount(pod: Pod) -> ResourceView:
+    return pod.shape.resource if isinstance(pod, Ask) else pod.resource_per_alloc
+
+
+def _spec(pod: Pod) -> AllocationAsk | Allocation:
+    return pod.request if isinstance(pod, Ask) else pod
+
+
+def _base(pod: Pod) -> At:
+    return _WAITING if isinstance(pod, Ask) else _PLACED
+
+
+def _change(queue: Queue, ledger: str, amount: ResourceView, change: int) -> None:
+    """Change one of the ledgers from a queue to the root; nobody is woken."""
+    count = add_into if change > 0 else subtract_into
+    for level in queue.lineage():
+        count(getattr(level, ledger), amount)

@@ -1,0 +1,126 @@
+"""A canonical dump of a partition: all that a statement may touch, and what it answers."""
+
+from services.core.scheduler.model.queues import depth_first
+from services.core.scheduler.statement.partition import Partition
+
+
+def _sorted(amounts: dict) -> list:
+    return sorted(amounts.items())
+
+
+def dump(partition: Partition) -> bytes:
+    """Return everything of a partition that could tell whether something was tried on it."""
+    return repr(
+        [
+            _nodes(partition),
+            _pods(partition),
+            [_queue(queue) for queue in depth_first(partition.root)],
+            [_tracker(tracker) for tracker in partition.users.all()],
+            [_application(application) for application in partition.applications.values()],
+            list(partition.releasing),
+            [shape.name for shape in partition.blocked_shapes],
+            [held.ask.key for held in partition.reserved_to_try],
+            partition.preemption_due_ns,
+            partition.timers,
+            len(partition.journal),
+        ]
+    ).encode()
+
+
+def _nodes(partition: Partition) -> list:
+    table = partition.nodes
+    shapes = [
+        bucket.shape for queue in partition.queues.values() for bucket in queue.buckets.values()
+    ]
+    answers = []
+    for shape in dict.fromkeys(shapes):
+        best = table.best(shape)
+        view = table._view(shape)
+        mask = table.pods.mask(shape, view.eligible, view.selected)
+        answers.append((shape.name, best and best.node_id, mask is not None and mask.tobytes()))
+    return [
+        answers,
+        table.pods_changed,
+        *[
+            array[: len(table.rows)].tobytes()
+            for array in (table._score, table._schedulable, table._reserved)
+        ],
+        *[
+            [array[: len(table.rows), at].tobytes() for _, at in sorted(table._columns.items())]
+            for array in (table._available, table._capacity, table._expected)
+        ],
+        [
+            (
+                node.node_id,
+                *map(_sorted, (node.allocated, node.occupied, node.available, node.kept)),
+                _sorted(node.expected),
+                list(node.allocations),
+                list(node.foreign),
+                list(node.reservations),
+                node.score,
+            )
+            for node in table.rows
+        ],
+    ]
+
+
+def _pods(partition: Partition) -> list:
+    pods = partition.nodes.pods
+    return [
+        sorted(
+            (labels, sorted((node.node_id, count) for node, count in kind.at.items()))
+            for labels, kind in pods._kinds.kinds.items()
+        ),
+        sorted(
+            (repr(selection), count.total, sorted((n.node_id, c) for n, c in count.at.items()))
+            for selection, count in pods._counts.items()
+        ),
+        sorted(
+            (repr(selection), key, count.total)
+            for selection, by_key in pods._owners.items()
+            for key, count in by_key.items()
+        ),
+        sorted(
+            (place, sorted((node.node_id, sorted(taken.items())) for node, taken in nodes.items()))
+            for place, nodes in pods._ports.items()
+            if nodes
+        ),
+        [shape.name for shape in pods.waiting.noted()],
+        list(pods._supposed),
+    ]
+
+
+def _queue(queue) -> list:
+    ledgers = (queue.allocated, queue.pending, queue.promised, queue.preempting, queue.kept)
+    return [
+        queue.path,
+        *map(_sorted, ledgers),
+        list(queue.active_children),
+        list(queue.gate.applications),
+        [bucket.shape.name for bucket in queue.gate.buckets],
+        [(bucket.shape.name, bucket.refusal, bucket.queued) for bucket in queue.buckets.values()],
+    ]
+
+
+def _tracker(tracker) -> list:
+    return [
+        tracker.title,
+        [(path, _sorted(amount)) for path, amount in tracker.usage.items()],
+        [(path, list(running)) for path, running in tracker.running.items()],
+        list(tracker.levels),
+    ]
+
+
+def _application(application) -> list:
+    return [
+        application.id,
+        application.state,
+        *map(_sorted, (application.allocated, application.allocated_placeholder)),
+        _sorted(application.pending),
+        list(application.allocations),
+        _sorted(application.released),
+        list(application.reservations),
+        [ask.key for ask in application.asks()],
+        application.order,
+        application.parked_refusal,
+    ]
