@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
+from shared.messages.records import record
 
 DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000  # contract section 3.3
 
@@ -113,7 +114,7 @@ class RemoveApplicationRequest:
     partition_name: str = "default"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllocationAsk:
     """A request for one allocation. ``create_time_ns`` orders the asks of one priority."""
 
@@ -133,7 +134,7 @@ class AllocationAsk:
     allow_preempt_other: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Allocation:
     """An ask with a node. From the resource manager: one that exists already, or was resized.
 

@@ -7,6 +7,8 @@ A StateDelta carries the new value of whatever changed; applying all of them in 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shared.messages.records import record
+
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
@@ -196,7 +198,7 @@ class LogEntry:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskState:
     """An ask that is not allocated; ``removed`` when it ended or was allocated.
 
@@ -219,7 +221,7 @@ class AskState:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllocationState:
     """An allocation, placeholders included; ``removed`` when it ended.
 
