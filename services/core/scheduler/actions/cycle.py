@@ -25,6 +25,7 @@ from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.users import first_full, first_shortage
+from services.core.scheduler.ordering import turns
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.journal import (
@@ -57,7 +58,7 @@ def run(partition: Partition) -> int:
         elif partition.replaceable:
             decisions += replacement.replace_placeholders(partition, MAX_DECISIONS - decisions)
         else:
-            leaf = _next_leaf(partition.root)
+            leaf = turns.next_leaf(partition.root)
             if leaf is not None:
                 decisions += _place_from(partition, leaf)
             elif partition.shapes_to_reserve:
@@ -66,17 +67,6 @@ def run(partition: Partition) -> int:
                 unschedulable.mark(partition)
                 return decisions
     return decisions
-
-
-def _next_leaf(root: Queue) -> Queue | None:
-    """Walk down the active queues, the first in order at every level."""
-    queue = root
-    while not queue.is_leaf:
-        child = queue.next_child()
-        if child is None:
-            return None
-        queue = child
-    return queue
 
 
 def _place_from(partition: Partition, leaf: Queue) -> int:

@@ -45,6 +45,28 @@ NO_PRIORITY = -(2**31)
 HIGHEST_PRIORITY = 2**31 - 1
 ACTIVE = "Active"
 DRAINING = "Draining"
+OrderKey = tuple[float, float, int, str]
+
+
+@dataclass(slots=True)
+class Tree:
+    """What all queues of a tree share: how often what they are promised has changed."""
+
+    version: int = 0
+
+
+@dataclass(slots=True)
+class Turns:
+    """The order of a queue's active children, as far as it has been worked out.
+
+    ``heap`` has an entry for every child with a ``turn``, and lapsed ones: a key, a number that
+    tells entries apart, the child. ``unordered`` are those that have changed since.
+    """
+
+    heap: list[tuple[OrderKey, int, "Queue"]] = field(default_factory=list)
+    unordered: dict["Queue", None] = field(default_factory=dict)
+    made: int = 0
+    version: int = -1  # of the tree, for which it was worked out
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -84,6 +106,10 @@ class Queue:
     behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
     overdue_gang: "Application | None" = None
     active_children: dict[str, "Queue"] = field(default_factory=dict)
+    tree: Tree = field(init=False)
+    turns: Turns = field(default_factory=Turns)
+    turn: OrderKey | None = None  # its own among its siblings, None while that is not known
+    promised_by_type: Resource = field(default_factory=dict)  # of which its share is taken
     gate: Gate = field(default_factory=Gate)
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
     quota_due_ns: int = 0  # when it is made to; 0: never
@@ -94,6 +120,8 @@ class Queue:
     def __post_init__(self) -> None:
         self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
+        self.tree = Tree() if self.parent is None else self.parent.tree
+        self.forget_turns()
         self.to_admit = Bucket(self, ANY_SHAPE)
         self.behind = Bucket(self, ANY_SHAPE)
 
@@ -139,6 +167,8 @@ class Queue:
         ``heed_kept`` counts what is kept for those who have preempted as allocated.
         """
         for queue in self.lineage():
+            if queue.max_resource is None:
+                continue
             is_kept = heed_kept and queue.kept
             used = add(queue.allocated, queue.kept) if is_kept else queue.allocated
             short = queue._shortage(used, amount)
@@ -192,13 +222,15 @@ class Queue:
 
     def allocate(self, amount: ResourceView) -> None:
         """Add to the ledgers from here to the root."""
-        for queue in self.lineage():
+        for queue in self._lineage:
             add_into(queue.allocated, amount)
+            queue.moved()
 
     def release(self, amount: ResourceView) -> None:
         """Take from the ledgers from here to the root, and let whom that refused try again."""
         for queue in self.lineage():
             subtract_into(queue.allocated, amount)
+            queue.moved()
             queue.gate.open()
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:
@@ -226,17 +258,20 @@ class Queue:
 
     def add_pending(self, amount: ResourceView) -> None:
         """Add to what waits, from here to the root."""
-        for queue in self.lineage():
+        for queue in self._lineage:
             add_into(queue.pending, amount)
+            queue.moved()
 
     def remove_pending(self, amount: ResourceView) -> None:
         """Take from what waits, from here to the root."""
-        for queue in self.lineage():
+        for queue in self._lineage:
             subtract_into(queue.pending, amount)
+            queue.moved()
 
     def set_max(self, limit: Resource | None) -> None:
         """Change the queue's own limit; whoever it refused is looked at again."""
         self.max_resource = limit
+        self.forget_turns()
         self.gate.open()
 
     # --- priority -------------------------------------------------------------------------------
@@ -248,6 +283,7 @@ class Queue:
             queue._count(before, after)
             before, after = queue.current_priority, queue.published()
             queue.current_priority = after
+            queue.moved()
             queue = queue.parent
 
     def _count(self, before: int, after: int) -> None:
@@ -279,6 +315,7 @@ class Queue:
     def configure(self, settings: QueueSettings) -> None:
         """Take settings over; what the queue shows to its siblings may change with them."""
         self.settings = settings
+        self.forget_turns()
         before, after = self.current_priority, self.published()
         self.current_priority = after
         if self.parent is not None:
@@ -325,6 +362,7 @@ class Queue:
             if queue.name in queue.parent.active_children:
                 return
             queue.parent.active_children[queue.name] = queue
+            queue.moved()
             queue = queue.parent
 
     def deactivate(self) -> None:
@@ -332,6 +370,8 @@ class Queue:
         queue = self
         while queue.parent is not None:
             queue.parent.active_children.pop(queue.name, None)
+            queue.turn = None
+            queue.parent.turns.unordered.pop(queue, None)
             if queue.parent.active_children:
                 return
             queue = queue.parent
@@ -359,54 +399,56 @@ class Queue:
 
     # --- order ----------------------------------------------------------------------------------
 
+    def moved(self) -> None:
+        """Say that the queue may have another place among its siblings now."""
+        if self.parent is not None:
+            self.parent.turns.unordered[self] = None
+
+    def forget_turns(self) -> None:
+        """Say that what queues are promised has changed, by a max, a guarantee or a setting."""
+        self.tree.version += 1
+
     def fair_share(self, fair_max: ResourceView) -> float:
         """Return the largest share of what this queue is promised, over its types.
 
         The share of a type is of guaranteed where that names it, else of ``fair_max`` (the
         cluster, overwritten by the maxima on the way down), else it is left out.
         """
-        largest = 0.0
-        for name, value in self.allocated.items():
-            if value < 0:
-                continue
-            promised = (self.guaranteed_resource or {}).get(name)
-            if promised is None:
-                promised = fair_max.get(name)
-            if promised is None:
-                continue
-            share = value / promised if promised > 0 else float(value > 0)
-            largest = max(largest, share)
-        return largest
+        return self._largest_share({**fair_max, **(self.guaranteed_resource or {})})
+
+    def _largest_share(self, promised_by_type: ResourceView) -> float:
+        shares = [
+            value / promised if promised > 0 else 1.0
+            for name, value in self.allocated.items()
+            if value > 0 and (promised := promised_by_type.get(name)) is not None
+        ]
+        return max(shares, default=0.0)
 
     def fair_max(self) -> Resource:
         """Return the cluster's size overwritten by the maxima on the path down to this queue."""
         above = self.parent.fair_max() if self.parent is not None else {}
         return {**above, **(self.max_resource or {})}
 
-    def next_child(self) -> "Queue | None":
-        """Return the active child to serve first, or None."""
-        children = [child for child in self.active_children.values() if child.status != "Stopped"]
-        if len(children) <= 1:
-            return children[0] if children else None
-        return min(children, key=self.order_of_children())
+    def promised_to(self, child: "Queue", fair_max: ResourceView) -> Resource:
+        """Return of what a child's share is taken, by type; ``fair_max`` is this queue's."""
+        return {**fair_max, **(child.max_resource or {}), **(child.guaranteed_resource or {})}
 
-    def order_of_children(self) -> Callable[["Queue"], tuple[float, float, int, str]]:
-        """Return the key by which children are served.
+    def order_of(self, child: "Queue", promised_by_type: ResourceView) -> OrderKey:
+        """Return the key by which a child is served.
 
         Priority, then fair share, then the larger pending; with priority sorting off the fair
         share comes first. Equal children are served in the order of their names.
         """
-        above = self.fair_max()
-        priority_first = self.settings.priority_sorting
+        share, priority = child._largest_share(promised_by_type), -child.current_priority
+        pending = -sum(child.pending.values())
+        if self.settings.priority_sorting:
+            return (priority, share, pending, child.path)
+        return (share, priority, pending, child.path)
 
-        def order(child: Queue) -> tuple[float, float, int, str]:
-            share = child.fair_share({**above, **(child.max_resource or {})})
-            priority = -child.current_priority
-            pending = -sum(child.pending.values())
-            first = (priority, share) if priority_first else (share, priority)
-            return (*first, pending, child.path)
-
-        return order
+    def order_of_children(self) -> Callable[["Queue"], OrderKey]:
+        """Return the key by which children are served, worked out anew."""
+        fair_max = self.fair_max()
+        return lambda child: self.order_of(child, self.promised_to(child, fair_max))
 
 
 def depth_first(root: Queue) -> Iterator[Queue]:

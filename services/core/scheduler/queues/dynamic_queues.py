@@ -63,6 +63,7 @@ def _apply_template(queue: Queue, template: Template) -> None:
     queue.max_applications = template.max_applications
     queue.guaranteed_resource = template.guaranteed_resource
     queue.max_resource = template.max_resource
+    queue.forget_turns()
 
 
 def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
@@ -76,6 +77,7 @@ def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
         queue.set_max(limit)
     if guaranteed is not None:
         queue.guaranteed_resource = guaranteed
+        queue.forget_turns()
     if applications is not None and applications <= INT64_MAX:
         queue.max_applications = applications
         queue.gate.open()

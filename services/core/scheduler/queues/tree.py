@@ -59,6 +59,7 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     partition.config_time_ns = partition.now_ns
     limits = {path: (q.user_limits, q.group_limits) for path, q in partition.queues.items()}
     _apply(partition.root, config.root, {})
+    partition.root.forget_turns()
     partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
     _order_anew(partition)
     for queue in partition.queues.values():
