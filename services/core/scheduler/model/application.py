@@ -351,8 +351,12 @@ class Application:
             yield from group.asks.values()
 
     def _count_priority(self, priority: int, change: int) -> None:
+        known = self.ask_priorities.get(priority, 0)
+        count = known + change
+        if known and count:
+            self.ask_priorities[priority] = count
+            return
         before = self.max_priority
-        count = self.ask_priorities.get(priority, 0) + change
         if count:
             self.ask_priorities[priority] = count
         else:

@@ -22,7 +22,7 @@ from services.core.scheduler.ordering.node_index import NodeIndex, Ranks
 from shared.messages.constraints import Constraints, Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT, is_tolerated, selects
-from shared.model.numbers import saturated
+from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
@@ -92,7 +92,7 @@ class NodeTable:
         self.total: Resource = {}
         self.policy = FAIR
         self.weights: dict[str, float] = dict(DEFAULT_WEIGHTS)
-        self._scale = 1.0  # of the weights, so that their sums are numbers
+        self._scaled_weights = list(DEFAULT_WEIGHTS.items())  # so that their sums are numbers
         self.rows: list[Node] = []
         self._columns: dict[str, int] = {}
         self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
@@ -115,7 +115,10 @@ class NodeTable:
         self.policy = policy
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
         largest = max(self.weights.values())
-        self._scale = largest if largest > _LARGEST_WEIGHT else 1.0
+        scale = largest if largest > _LARGEST_WEIGHT else 1.0
+        self._scaled_weights = [
+            (name, weight / scale) for name, weight in self.weights.items() if weight
+        ]
         for node in self.rows:
             self.refresh(node)
 
@@ -198,19 +201,25 @@ class NodeTable:
         self._count(node, foreign, -1)
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
-        amount = allocation.resource_per_alloc
-        if change > 0:
-            subtract_into(node.available, amount)
-        else:
-            add_into(node.available, amount)
-        for name in amount:
-            if name not in self._columns:
-                self._add_column(name)
-            value = saturated(node.available.get(name, 0))
-            self._available[node.row, self._columns[name]] = value
-        self._note(node)
+        self._take(node, allocation.resource_per_alloc, change)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
+
+    def _take(self, node: Node, amount: ResourceView, times: int) -> None:
+        """Take an amount from what a node has available, so many times."""
+        available, columns, row = node.available, self._columns, node.row
+        for name, value in amount.items():
+            left = available.get(name, 0) - times * value
+            if left:
+                available[name] = left
+            else:
+                available.pop(name, None)
+            if name not in columns:
+                self._add_column(name)
+            if not INT64_MIN <= left <= INT64_MAX:
+                left = saturated(left)
+            self._available[row, columns[name]] = left
+        self._note(node)
 
     def refresh(self, node: Node) -> None:
         """Bring a node's row up to date with its ledgers."""
@@ -247,11 +256,11 @@ class NodeTable:
     def score(self, node: Node) -> float:
         """Return a node's place in the order: smaller is better."""
         used = weight_sum = 0.0
-        for name, weight in self.weights.items():
-            total = node.capacity.get(name, 0)
-            if weight and total > 0:
-                scaled = weight / self._scale
-                used += scaled * (1.0 - node.available.get(name, 0) / total)
+        capacity, available = node.capacity, node.available
+        for name, scaled in self._scaled_weights:
+            total = capacity.get(name, 0)
+            if total > 0:
+                used += scaled * (1.0 - available.get(name, 0) / total)
                 weight_sum += scaled
         usage = used / weight_sum if weight_sum else 0.0
         return usage if self.policy == FAIR else 1.0 - usage

@@ -93,16 +93,13 @@ class Ask:
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
     is_covered: bool = False  # by placeholders that go for it
     is_mismatch_told: bool = False  # to people, that it is larger than its placeholder
+    key: str = field(init=False)
+    order: tuple[int, int, int] = field(init=False)  # of asks of one application
 
-    @property
-    def key(self) -> str:
-        """Return the allocation key."""
-        return self.request.allocation_key
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """Return what orders asks of one application: priority, creation, arrival."""
-        return (-self.request.priority, self.request.create_time_ns, self.sequence)
+    def __post_init__(self) -> None:
+        request = self.request
+        self.key = request.allocation_key
+        self.order = (-request.priority, request.create_time_ns, self.sequence)
 
 
 @dataclass(slots=True, eq=False, repr=False)

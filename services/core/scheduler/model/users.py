@@ -112,9 +112,14 @@ class Tracker:
     def count_in(self, queue: Queue, application_id: str, amount: ResourceView) -> None:
         """Add usage from a queue to the root."""
         for level in queue.lineage():
-            self.levels[level.path] = level
-            add_into(self.usage.setdefault(level.path, {}), amount)
-            self.running.setdefault(level.path, {})[application_id] = None
+            path = level.path
+            used = self.usage.get(path)
+            if used is None:
+                used = self.usage[path] = {}
+                self.levels[path] = level
+                self.running[path] = {}
+            add_into(used, amount)
+            self.running[path][application_id] = None
 
     def count_out(
         self, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool

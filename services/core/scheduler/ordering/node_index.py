@@ -132,7 +132,8 @@ class NodeIndex:
         if behind > ONE_BY_ONE and found.wasted > WASTED and found.wasted % TRY_AGAIN:
             return False
         bound = found.bound
-        nodes = self._changed_since(found.seen)
+        last = self._log[(self._logged - 1) % LOG]
+        nodes = [last] if behind == 1 and last is not None else self._changed_since(found.seen)
         if len(nodes) > 1 and bound is not None:
             nodes = [node for node in nodes if node.score <= bound[0]]
         if len(nodes) > ONE_BY_ONE:
@@ -159,12 +160,7 @@ class NodeIndex:
     def _changed_since(self, seen: int) -> "list[Node]":
         """Return the nodes that are in the log from one place on, each once."""
         first, last = seen % LOG, self._logged % LOG
-        if self._logged - seen == 1:
-            part = self._log[first : first + 1]
-        elif first < last:
-            part = self._log[first:last]
-        else:
-            part = self._log[first:] + self._log[:last]
+        part = self._log[first:last] if first < last else self._log[first:] + self._log[:last]
         return [node for node in dict.fromkeys(part) if node is not None]
 
     def _shed(self, found: Candidates) -> None:
