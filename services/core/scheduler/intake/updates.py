@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from services.core.scheduler.actions import gang, live_actions, replacement
 from services.core.scheduler.constraints.pod_topology import MAX_LABEL_KEYS
-from services.core.scheduler.intake import allocations, foreign
+from services.core.scheduler.intake import allocations, arrivals, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
 from services.core.scheduler.model.application import Application
@@ -58,7 +58,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     _each(partition, request.new_applications, add_application)
     _each(partition, request.allocations, allocations.add_existing)
     _each(partition, request.gangs_given_up, gang.give_up_reserving)
-    _each(partition, request.asks, add_ask)
+    arrivals.take_all(partition, request.asks, add_ask)
     _enter_all(partition, request)
     _each(partition, request.ask_releases, release_ask)
     _each(partition, request.releases, release_allocation)

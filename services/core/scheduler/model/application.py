@@ -31,7 +31,14 @@ from shared.messages.interface import (
 )
 from shared.model.numbers import parse_int64
 from shared.model.reasons import Reason, Refusal
-from shared.model.resources import Resource, ResourceView, add_into, is_zero, subtract_into
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    is_zero,
+    multiply,
+    subtract_into,
+)
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI
 
@@ -277,13 +284,22 @@ class Application:
             )
             self.groups[key] = group
             bucket.groups[group] = None
+        self.join(group, ask)
+        self.count_waiting(request.resource_per_alloc, request.priority, 1)
+        self._was_there_at(request.create_time_ns)
+
+    def join(self, group: AskGroup, ask: Ask) -> None:
+        """Put an ask into a group; ``count_waiting`` is the caller's to call."""
         group.add(ask)
         self.group_of[ask.key] = group
-        self.pending_placeholders += request.placeholder
-        add_into(self.pending, request.resource_per_alloc)
-        self.queue.add_pending(request.resource_per_alloc)
-        self._count_priority(request.priority, 1)
-        self._was_there_at(request.create_time_ns)
+        self.pending_placeholders += group.placeholder
+
+    def count_waiting(self, amount: ResourceView, priority: int, times: int) -> None:
+        """Count like asks in that wait, so many."""
+        total = amount if times == 1 else multiply(amount, times)
+        add_into(self.pending, total)
+        self.queue.add_pending(total)
+        self._count_priority(priority, times)
 
     def _was_there_at(self, created_ns: int) -> bool:
         """Have the submission be no later than what was created for it; return whether it moved.

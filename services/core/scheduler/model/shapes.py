@@ -124,9 +124,10 @@ class AskGroup:
     def add(self, ask: Ask) -> None:
         """Put an ask in its place."""
         self.asks[ask.key] = ask
-        self.told += ask.is_told
-        self.bucket.told += ask.is_told
-        if not ask.is_told:
+        if ask.is_told:
+            self.told += 1
+            self.bucket.told += 1
+        else:
             self.untold.append(ask.key)
             self.bucket.untold[self] = None
         heappush(self._heap, (ask.order, ask.key))
@@ -308,8 +309,12 @@ class ShapeTable:
             name = f"shape-{self._made}"
             shape = Shape(name, dict(ask.resource_per_alloc), ask.constraints, labels)
             self._shapes[key] = shape
-        self._uses[shape] = self._uses.get(shape, 0) + 1
+        self.use(shape, 1)
         return shape
+
+    def use(self, shape: Shape, times: int) -> None:
+        """Count uses of a shape."""
+        self._uses[shape] = self._uses.get(shape, 0) + times
 
     def let_go(self, shape: Shape) -> bool:
         """Count a use out; return whether it was the last one, and the shape is forgotten."""

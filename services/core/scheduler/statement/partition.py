@@ -118,6 +118,10 @@ class Partition:
                 bucket.leaf.open(bucket)  # it has a place to take in the row for its node
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
+        self.ask_joined(application, ask)
+
+    def ask_joined(self, application: Application, ask: Ask) -> None:
+        """Write down that an ask waits."""
         self.journal.record(AskChanged(application, ask))
 
     def learn(self, constraints: Constraints) -> None:

@@ -1,0 +1,108 @@
+"""Asks that come in one message: of those that are alike, all but the first cost little.
+
+Rule 1: asks are taken in, and refused, one by one and in order. What is found out of the first of
+        a kind, that its application takes it, its shape and its group, holds for the others.
+Rule 2: what a kind adds to the sums of its application and queues is added once, at the end; before
+        that, where an ask changes what waits already.
+An ask that is known, or would move its application, or whose kind the nodes or a queue refuse, is
+taken in by itself.
+"""
+
+from collections.abc import Callable, Iterable
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.interface import AllocationAsk
+from shared.model.names import FOREIGN_TAG
+
+TakeOne = Callable[[Partition, AllocationAsk], None]
+_KindKey = tuple[str, tuple[tuple[str, int], ...], int, str, bool]
+
+
+class _Kind:
+    """Asks of one application and group; ``uncounted`` of them are not in the sums yet."""
+
+    __slots__ = ("application", "group", "request", "uncounted")
+
+    def __init__(self, application: Application, group: AskGroup, request: AllocationAsk) -> None:
+        self.application = application
+        self.group = group
+        self.request = request
+        self.uncounted = 0
+
+
+def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: TakeOne) -> None:
+    """Take asks in, in order; ``take_one`` takes in what is not like one that came before."""
+    kinds: dict[_KindKey, _Kind] = {}
+    for request in requests:
+        key = (
+            request.application_id,
+            tuple(request.resource_per_alloc.items()),
+            request.priority,
+            request.task_group_name,
+            request.placeholder,
+        )
+        kind = kinds.get(key)
+        if kind is not None and _is_like(partition, kind, request):
+            _join(partition, kind, request)
+            continue
+        if request.constraints.asks_about_pods or _is_known(partition, request):
+            _count_all(partition, kinds)
+        take_one(partition, request)
+        application = partition.applications.get(request.application_id)
+        group = application.group_of.get(request.allocation_key) if application else None
+        if application is not None and group is not None:
+            if kind is not None:
+                _count(partition, kind)
+            kinds[key] = _Kind(application, group, request)
+    _count_all(partition, kinds)
+
+
+def _is_known(partition: Partition, request: AllocationAsk) -> bool:
+    application = partition.applications.get(request.application_id)
+    return application is not None and request.allocation_key in application.group_of
+
+
+def _is_like(partition: Partition, kind: _Kind, request: AllocationAsk) -> bool:
+    """Return whether an ask may join a kind's group as it stands, with nothing else to do."""
+    application, group, key = kind.application, kind.group, request.allocation_key
+    constraints, tags = request.constraints, request.allocation_tags
+    shape = group.bucket.shape
+    return (
+        bool(group.asks)  # or it is no more
+        and group.bucket.refusal is None
+        and key not in application.group_of
+        and key not in application.allocations
+        and key not in application.replacing_ask
+        and (constraints is kind.request.constraints or constraints == kind.request.constraints)
+        and not 0 < request.create_time_ns < application.submission_time_ns
+        and (not tags or FOREIGN_TAG not in tags)
+        and partition.nodes.pods.labels_of(tags) == shape.labels
+        and shape not in partition.blocked_shapes
+    )
+
+
+def _join(partition: Partition, kind: _Kind, request: AllocationAsk) -> None:
+    application, group = kind.application, kind.group
+    if request.placeholder:
+        application.count_placeholder(request.task_group_name, request.resource_per_alloc)
+    created_ns = request.create_time_ns or partition.now_ns
+    ask = Ask(request, group.bucket.shape, partition.next_sequence(), created_ns)
+    application.join(group, ask)
+    partition.ask_joined(application, ask)
+    kind.uncounted += 1
+
+
+def _count_all(partition: Partition, kinds: dict[_KindKey, _Kind]) -> None:
+    for kind in kinds.values():
+        _count(partition, kind)
+
+
+def _count(partition: Partition, kind: _Kind) -> None:
+    """Count what has joined a kind's group into the sums."""
+    if kind.uncounted:
+        shape = kind.group.bucket.shape
+        kind.application.count_waiting(shape.resource, kind.request.priority, kind.uncounted)
+        partition.shapes.use(shape, kind.uncounted)
+        kind.uncounted = 0
