@@ -46,6 +46,7 @@ MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items
 
 class SchedulerMachine(FiresTimers, Others, RuleBasedStateMachine):
     configs = CONFIGS
+    make_core = Core
 
     @initialize(
         data=st.data(),
@@ -63,7 +64,7 @@ class SchedulerMachine(FiresTimers, Others, RuleBasedStateMachine):
         self.settings += (("policy", "kai"),) if kai else ()
         self.settings += (("gangPatience", patience),)
         self.config = config
-        self.core = Core(config, settings=self.settings)
+        self.core = self.make_core(config, settings=self.settings)
         self.nodes: dict[str, dict] = {}
         self.asked: dict[str, AllocationAsk] = {}
         self.bound: dict[str, Allocation] = {}
@@ -399,8 +400,7 @@ class SchedulerMachine(FiresTimers, Others, RuleBasedStateMachine):
         self.to_confirm = {k: v for k, v in self.to_confirm.items() if k in bound_keys}
         asks = tuple(a for a in self.asked.values() if a.application_id in live)
         self.asked = {a.allocation_key: a for a in asks}
-        self.core = Core.__new__(Core)
-        self.core.__init__(self.config, epoch=epoch, settings=self.settings)
+        self.core = self.make_core(self.config, epoch=epoch, settings=self.settings)
         self.core.now_ns = now_ns
         self.core.send(SyncBegin(self.config, self.settings))
         self.core.update(nodes=nodes, new_applications=tuple(requests))
