@@ -9,6 +9,7 @@ from unittest import mock
 from hypothesis import settings
 
 from services.core.configuration import parse_configuration
+from services.core.scheduler.actions import runs
 from services.core.scheduler.lifecycle import arrivals
 from services.core.scheduler.scheduler import Scheduler
 from tests.builders import Core, envelope
@@ -22,7 +23,10 @@ def take_each(partition, requests, take_one):
 
 @contextmanager
 def one_by_one():
-    with mock.patch.object(arrivals, "take_all", take_each):
+    with (
+        mock.patch.object(arrivals, "take_all", take_each),
+        mock.patch.object(runs, "place", return_value=0),
+    ):
         yield
 
 

@@ -16,6 +16,7 @@ from services.core.scheduler.actions import (
     replacement,
     required_nodes,
     reservations,
+    runs,
     unschedulable,
 )
 from services.core.scheduler.model.application import Application
@@ -60,7 +61,8 @@ def run(partition: Partition) -> int:
         else:
             leaf = turns.next_leaf(partition.root)
             if leaf is not None:
-                decisions += _place_from(partition, leaf)
+                most = MAX_DECISIONS - decisions
+                decisions += runs.place(partition, leaf, most) or _place_from(partition, leaf)
             elif partition.shapes_to_reserve:
                 reservations.reserve_for_the_old(partition)
             else:

@@ -19,7 +19,7 @@ from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue
 from services.core.scheduler.model.resource_history import History
-from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.model.shapes import Ask, AskGroup, GroupKey, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.model.users import Owner
 from shared.messages.interface import (
@@ -55,7 +55,6 @@ _SCHEDULING_STATES = (
     ApplicationState.COMPLETING,
 )
 _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
-GroupKey = tuple[Shape, int, str, bool, bool]
 
 
 def _group_key(ask: Ask) -> GroupKey:
@@ -280,7 +279,7 @@ class Application:
         if group is None:
             bucket = self.queue.bucket((ask.shape, self.owner))
             group = AskGroup(
-                self, bucket, request.task_group_name, request.placeholder, ask.is_covered
+                self, bucket, request.task_group_name, request.placeholder, ask.is_covered, key
             )
             self.groups[key] = group
             bucket.groups[group] = None
@@ -324,7 +323,7 @@ class Application:
         self.queue.remove_pending(request.resource_per_alloc)
         self._count_priority(request.priority, -1)
         if not group.asks:
-            self._drop(group, _group_key(ask))
+            self._drop(group)
         return ask
 
     def set_covered(self, ask: Ask, *, is_covered: bool) -> None:
@@ -333,9 +332,9 @@ class Application:
         ask.is_covered = is_covered
         self.add_ask(ask)
 
-    def _drop(self, group: AskGroup, key: GroupKey) -> None:
+    def _drop(self, group: AskGroup) -> None:
         group.bucket.withdraw(group)
-        self.groups.pop(key)
+        self.groups.pop(group.key)
         self._leave(group)
 
     def _leave(self, group: AskGroup) -> None:
@@ -452,6 +451,13 @@ class Application:
             if group.placeholder and group.asks:
                 wanted[shape] = wanted.get(shape, 0) + len(group.asks)
         return wanted
+
+    def requeue_rest(self, group: AskGroup) -> None:
+        """Enter a group anew of which asks were placed, or drop it where it has none left."""
+        if group.asks:
+            self.queue.enter(group)
+        else:
+            self._drop(group)
 
     def requeue(self, group: AskGroup, order_before: tuple[object, ...]) -> None:
         """Enter a group anew after its head was taken; all of them if the order changed."""
@@ -573,6 +579,26 @@ class Application:
             add_into(self.allocated, allocation.resource_per_alloc)
         if self._was_there_at(allocation.create_time_ns):
             self.enter()
+        self.usage_changed()
+
+    def hold_allocation(self, allocation: Allocation, now_ns: int) -> None:
+        """Hold an allocation that a run places; ``count_placed`` counts it in."""
+        key = allocation.allocation_key
+        self.allocations[key] = allocation
+        self.placed_ns[key] = allocation.allocated_ns or now_ns
+        if allocation.placeholder:
+            self.counts_of(allocation).held[key] = None
+
+    def count_placed(self, group: AskGroup, times: int) -> None:
+        """Count so many asks of a group as allocated that waited; the queue's sums know them."""
+        total = multiply(group.bucket.shape.resource, times)
+        subtract_into(self.pending, total)
+        if group.placeholder:
+            self.pending_placeholders -= times
+            add_into(self.allocated_placeholder, total)
+        else:
+            add_into(self.allocated, total)
+        self._count_priority(group.key[1], -times)
         self.usage_changed()
 
     def remove_allocation(self, key: str) -> Allocation | None:

@@ -30,6 +30,7 @@ from shared.model.resources import (
     add_into,
     fits_room,
     go_map,
+    multiply,
     subtract_into,
     without_zeros,
 )
@@ -180,6 +181,26 @@ class NodeTable:
         node.allocations[allocation.allocation_key] = allocation
         add_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, 1)
+
+    def count_placed(self, node: Node, amount: ResourceView, times: int) -> None:
+        """Count like allocations into a node's sums that stand on it already; no pod minds them."""
+        add_into(node.allocated, multiply(amount, times))
+        self._take(node, amount, times)
+
+    def run_length(self, node: Node, shape: Shape) -> int:
+        """Return how many asks of a shape the first node takes before another one comes first.
+
+        What is used of it grows, so that the fullest stays the first; else it is looked up anew.
+        """
+        if self.policy != BINPACKING or node.reservations or not self._has_own_order(shape):
+            return 1
+        if any(weight < 0 for weight in self.weights.values()):
+            return 1
+        wanted = shape.resource.items()
+        return min(
+            (node.available.get(name, 0) // value for name, value in wanted if value > 0),
+            default=MANY,
+        )
 
     def free(self, node: Node, key: str) -> Allocation:
         """Take an allocation off a node's ledger. Raises KeyError when it is not there."""

@@ -45,6 +45,7 @@ NO_PRIORITY = -(2**31)
 HIGHEST_PRIORITY = 2**31 - 1
 ACTIVE = "Active"
 DRAINING = "Draining"
+MANY = 2**31  # of what nothing limits there is headroom for so many
 OrderKey = tuple[float, float, int, str]
 
 
@@ -176,6 +177,21 @@ class Queue:
                 return queue, short
         return None
 
+    def room_for(self, amount: ResourceView) -> int:
+        """Return how many times an amount there is headroom for, what is kept counted as used."""
+        room = MANY
+        for queue in self._lineage:
+            limit = queue.max_resource
+            if limit is None:
+                continue
+            for name, value in amount.items():
+                most = limit.get(name)
+                if value <= 0 or (most is None and queue.parent is not None):
+                    continue
+                used = queue.allocated.get(name, 0) + queue.kept.get(name, 0)
+                room = min(room, ((most or 0) - used) // value)
+        return max(room, 0)
+
     def first_without_quota(self, amount: ResourceView) -> tuple["Queue", str] | None:
         """Return the nearest queue whose configured max has no room for a whole gang.
 
@@ -225,6 +241,24 @@ class Queue:
         for queue in self._lineage:
             add_into(queue.allocated, amount)
             queue.moved()
+
+    def place(self, amount: list[tuple[str, int]]) -> None:
+        """Count what waited as allocated, from here to the root; ``amount`` has no zeros."""
+        for queue in self._lineage:
+            allocated, pending = queue.allocated, queue.pending
+            for name, value in amount:
+                now = allocated.get(name, 0) + value
+                if now:
+                    allocated[name] = now
+                else:
+                    del allocated[name]
+                rest = pending.get(name, 0) - value
+                if rest:
+                    pending[name] = rest
+                else:
+                    del pending[name]
+            if queue.parent is not None:
+                queue.parent.turns.unordered[queue] = None
 
     def release(self, amount: ResourceView) -> None:
         """Take from the ledgers from here to the root, and let whom that refused try again."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.ordering.node_index import Candidates
 
 Labels = tuple[tuple[str, str], ...]
+GroupKey = tuple["Shape", int, str, bool, bool]  # with priority, task group, kind of its asks
 ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels]
 # What orders asks in a leaf: the application's key, then the ask's.
 EntryKey = tuple[Any, ...]
@@ -113,7 +114,8 @@ class AskGroup:
     bucket: "Bucket"
     task_group_name: str
     placeholder: bool
-    is_covered: bool = False  # each by placeholders that go for it
+    is_covered: bool  # each by placeholders that go for it
+    key: "GroupKey"
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
@@ -316,9 +318,9 @@ class ShapeTable:
         """Count uses of a shape."""
         self._uses[shape] = self._uses.get(shape, 0) + times
 
-    def let_go(self, shape: Shape) -> bool:
-        """Count a use out; return whether it was the last one, and the shape is forgotten."""
-        left = self._uses[shape] - 1
+    def let_go(self, shape: Shape, times: int = 1) -> bool:
+        """Count uses out; return whether that was the last one, and the shape is forgotten."""
+        left = self._uses[shape] - times
         if left:
             self._uses[shape] = left
             return False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.queue_settings import Limit
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.queues import MANY, Queue
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -87,6 +87,18 @@ class Tracker:
                         f"{level.path}, requested {value} (all of it: {go_map(amount)})"
                     )
         return ""
+
+    def room_for(self, queue: Queue, amount: ResourceView) -> int:
+        """Return how many times an amount its limits on the path have headroom for."""
+        room = MANY
+        for level, limit in self.limits(queue):
+            used, kept = self.usage.get(level.path, {}), self.kept.get(level.path, {})
+            for name, most in (limit.max_resource or {}).items():
+                value = amount.get(name, 0)
+                if value > 0:
+                    left = most - used.get(name, 0) - kept.get(name, 0)
+                    room = min(room, left // value)
+        return max(room, 0)
 
     def headroom(self, queue: Queue) -> Resource:
         """Return what is left under the limits on the path, for the types that they name."""

@@ -96,6 +96,14 @@ class Allocated:
 
 
 @dataclass(slots=True, eq=False)
+class RunPlaced:
+    """Asks were placed by one run, in this order, on these nodes: they have ended, allocated."""
+
+    placed: list[tuple[Application, Ask, Allocation]]
+    nodes: list[Node]
+
+
+@dataclass(slots=True, eq=False)
 class AllocationChanged:
     """An allocation has another size."""
 

@@ -18,7 +18,7 @@ from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation, ReservedNodes, rank_of
 from services.core.scheduler.model.settings import Settings
-from services.core.scheduler.model.shapes import Ask, Bucket, Shape, ShapeTable
+from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape, ShapeTable
 from services.core.scheduler.model.users import UserTable
 from services.core.scheduler.statement.journal import (
     Allocated,
@@ -46,7 +46,7 @@ from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, Ti
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
-from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
+from shared.model.resources import Resource, ResourceView, add_into, excess, multiply, subtract_into
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
@@ -191,8 +191,8 @@ class Partition:
         self.take_ask(application, ask.key)
         application.requeue(group, order)
 
-    def _let_go(self, shape: Shape) -> None:
-        if self.shapes.let_go(shape):
+    def _let_go(self, shape: Shape, times: int = 1) -> None:
+        if self.shapes.let_go(shape, times):
             self.blocked_shapes.pop(shape, None)
             self.nodes.pods.waiting.remove(shape)
             self.shapes_to_reserve.pop(shape, None)
@@ -222,6 +222,14 @@ class Partition:
         application.add_allocation(allocation)
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
+
+    def count_run(self, application: Application, group: AskGroup, times: int) -> None:
+        """Count asks of a group that a run placed, but on their nodes and in their queues."""
+        application.count_placed(group, times)
+        total = multiply(group.bucket.shape.resource, times)
+        for tracker in application.trackers:
+            tracker.count_in(application.queue, application.id, total)
+        self._let_go(group.bucket.shape, times)
 
     def remove(self, application: Application, key: str) -> Allocation | None:
         """Take an allocation out of every ledger, or return None when there is none."""

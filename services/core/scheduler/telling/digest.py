@@ -88,6 +88,7 @@ class Digest:
             journal.AskUnschedulable: self._ask_unschedulable,
             journal.PlaceholderTooSmall: self._too_small,
             journal.Allocated: self._allocated,
+            journal.RunPlaced: self._run_placed,
             journal.AllocationChanged: self._allocation,
             journal.AllocationReleased: self._allocation_released,
             journal.AllocationEnded: self._allocation_ended,
@@ -211,6 +212,13 @@ class Digest:
         self._usage_of(entry.application)
         if entry.is_new:
             self._say("new_allocations", entry.application.id, entry.allocation)
+
+    def _run_placed(self, entry: journal.RunPlaced) -> None:
+        for application, ask, allocation in entry.placed:
+            self._allocated(journal.Allocated(application, allocation, is_new=True))
+            self._asks[ask.key] = journal.AskEnded(application, ask, "")
+        for node in entry.nodes:
+            self._nodes[node.node_id] = node
 
     def _allocation_released(self, entry: journal.AllocationReleased) -> None:
         self._allocation(entry)

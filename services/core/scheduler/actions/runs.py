@@ -1,0 +1,239 @@
+"""Runs: plain decisions that follow one another, counted together.
+
+Rule 1: a run decides what placing one by one would decide, in the same order. Each decision asks
+        the queues, the leaf and the nodes for the first; what is left out is work whose result
+        nobody reads before the run ends.
+Rule 2: the sums of queues, by which they take turns, are kept at every decision. Those of the
+        application, its users and its group are counted once, when the group's turns end, and those
+        of the node when another one comes first.
+Rule 3: a leaf's lane is its first group, until another one of the leaf comes before it. It ends
+        before a decision that does more than place an ask: the last of a priority or of a gang's
+        placeholders, one that people were told about, one with a reservation.
+Rule 4: a run takes asks of which other pods know nothing, in leaves whose order does not follow
+        what applications use. All others are placed by the cycle, one at a time.
+Limit: what the cycle may still decide, and the headroom of every group that takes part.
+"""
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queue_settings import FAIR
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.shapes import Ask, AskGroup, EntryKey, Shape
+from services.core.scheduler.ordering import turns
+from services.core.scheduler.statement.journal import RunPlaced
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.conversions import allocation_of
+from shared.messages.interface import Allocation
+from shared.model.states import ApplicationState
+
+
+def place(partition: Partition, leaf: Queue, most: int) -> int:
+    """Place from a leaf whose turn it is, and from those whose turn it then is; return how many."""
+    run = _Run(partition, most)
+    next_leaf: Queue | None = leaf
+    while run.left > 0 and next_leaf is not None and run.place_next(next_leaf):
+        next_leaf = turns.next_leaf(partition.root)
+    return run.finish()
+
+
+class _Lane:
+    """A group whose asks are being placed; ``placed`` of them are not in its sums yet."""
+
+    __slots__ = ("amount", "application", "bound", "group", "head", "left", "placed", "taken")
+
+    def __init__(self, group: AskGroup, head: Ask, left: int) -> None:
+        self.group = group
+        self.application = group.application
+        self.amount = [item for item in head.shape.resource.items() if item[1]]
+        self.head: Ask | None = head
+        self.left = left
+        self.bound: EntryKey | None = None  # what comes first of the leaf's other groups
+        self.taken = self.placed = 0
+
+    def go_on(self) -> None:
+        """Find the next head, None where this is no more the leaf's first group."""
+        self.left -= 1
+        if self.left <= 0:
+            self.head = None
+            return
+        group = self.group
+        if self.taken == 1:
+            group.bucket.withdraw(group)
+            other = group.bucket.leaf.first_group()
+            self.bound = other[0] if other is not None else None
+        head = group.head()
+        is_first = head is not None and (
+            self.bound is None or self.application.order + head.order < self.bound
+        )
+        self.head = head if is_first and head is not None and _is_plain(head, self) else None
+
+
+def _is_plain(ask: Ask, lane: _Lane) -> bool:
+    return not (ask.told or ask.has_kept_room or ask.key in lane.application.reservations)
+
+
+class _Run:
+    """One run: the lanes by their leaves, and what is not counted on its node yet."""
+
+    def __init__(self, partition: Partition, most: int) -> None:
+        self.left = most
+        self._partition = partition
+        self._lanes: dict[Queue, _Lane] = {}
+        self._placed: list[tuple[Application, Ask, Allocation]] = []
+        self._nodes: dict[Node, None] = {}
+        self._node: Node | None = None
+        self._shape: Shape | None = None
+        self._room = self._on_node = 0  # how many it takes before another node comes; has taken
+
+    def place_next(self, leaf: Queue) -> bool:
+        """Place the first ask of a leaf; return False where that is no plain decision."""
+        lane = self._lanes.get(leaf)
+        if lane is None or lane.head is None:
+            if lane is not None:
+                self._close(leaf, lane)
+            lane = self._open(leaf)
+            if lane is None:
+                return False
+            self._lanes[leaf] = lane
+        ask = lane.head
+        assert ask is not None
+        if self._shape is not ask.shape or not self._room:
+            self._next_node(ask.shape)
+            if self._node is None:
+                return False
+        assert self._node is not None
+        self._room -= 1
+        self._on_node += 1
+        self.left -= 1
+        self._take(leaf, lane, ask, self._node)
+        return True
+
+    def _take(self, leaf: Queue, lane: _Lane, ask: Ask, node: Node) -> None:
+        key, application = ask.key, lane.application
+        allocation = allocation_of(ask.request, node.node_id)
+        lane.group.remove(key)
+        del application.group_of[key]
+        application.positions[key] = ask.sequence
+        application.hold_allocation(allocation, self._partition.now_ns)
+        node.allocations[key] = allocation
+        leaf.place(lane.amount)
+        self._placed.append((application, ask, allocation))
+        lane.taken += 1
+        lane.placed += 1
+        lane.go_on()
+        if allocation.exec_timeout_milli_seconds > 0:
+            self._partition.arm_execution(application, allocation)
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def _next_node(self, shape: Shape) -> None:
+        """Find the node that comes first now for a shape, None where no node takes it."""
+        self._count_node()
+        nodes = self._partition.nodes
+        node = nodes.best(shape, backfill=self._partition.settings.backfill)
+        self._node, self._shape = node, shape
+        if node is not None:
+            self._room = nodes.run_length(node, shape)
+            self._nodes[node] = None
+
+    def _count_node(self) -> None:
+        if self._on_node and self._node is not None and self._shape is not None:
+            self._partition.nodes.count_placed(self._node, self._shape.resource, self._on_node)
+        self._on_node = self._room = 0
+
+    # --- lanes ----------------------------------------------------------------------------------
+
+    def _open(self, leaf: Queue) -> _Lane | None:
+        """Return a leaf's lane, None where its first ask is not for a run to place."""
+        entry = leaf.first_group()
+        if entry is None:
+            return None
+        group = entry[1]
+        head = group.head()
+        if head is None or leaf.settings.sort_policy == FAIR or not self._may_run(group):
+            return None
+        left = _turns_left(group, head)
+        if left <= 0:
+            return None
+        self.left = min(self.left, self._headroom(group))
+        lane = _Lane(group, head, left)
+        return lane if self.left > 0 and _is_plain(head, lane) else None
+
+    def _may_run(self, group: AskGroup) -> bool:
+        """Return whether all that placing an ask of a group takes is to place it."""
+        partition, application, shape = self._partition, group.application, group.bucket.shape
+        if (
+            partition.nodes.pods.label_keys
+            or shape.constraints.asks_about_pods
+            or shape.constraints.required_node
+            or group.is_covered
+            or application.parked_refusal is not None
+            or application.cannot_run
+            or application.awaits_admission
+        ):
+            return False
+        if application.state is ApplicationState.RUNNING:
+            return True
+        return (
+            application.state is ApplicationState.ACCEPTED
+            and group.placeholder
+            and bool(application.allocations)
+            and application.reservation_start_ns > 0
+            and application.owner is None
+            and not partition.settings.filters_state_aware
+            and application.id in application.queue.allocating_accepted
+        )
+
+    def _headroom(self, group: AskGroup) -> int:
+        """Return for how many asks there is headroom, in the queues and for their user."""
+        application, amount = group.application, group.bucket.shape.resource
+        room = application.queue.room_for(amount)
+        if application.owner is not None:
+            for lane in self._lanes.values():
+                self._count_lane(lane)
+            rooms = [tracker.room_for(application.queue, amount) for tracker in application.owner]
+            room = min(room, *rooms)
+        return room
+
+    def _count_lane(self, lane: _Lane) -> None:
+        """Count what was placed of a lane into the sums of its application and users."""
+        if not lane.placed:
+            return
+        group, application, times = lane.group, lane.application, lane.placed
+        lane.placed = 0
+        self._partition.count_run(application, group, times)
+        if group.placeholder:
+            application.keep_promise()
+            self._partition.replaceable[application] = None
+
+    def _close(self, leaf: Queue, lane: _Lane) -> None:
+        """End a lane: its group waits for its turn again, or has nobody left."""
+        self._count_lane(lane)
+        del self._lanes[leaf]
+        lane.application.requeue_rest(lane.group)
+
+    def finish(self) -> int:
+        """Count all that is left to count; return how many were placed."""
+        self._count_node()
+        if self._placed:
+            self._partition.journal.record(RunPlaced(self._placed, list(self._nodes)))
+        for leaf, lane in list(self._lanes.items()):
+            self._close(leaf, lane)
+        return len(self._placed)
+
+
+def _turns_left(group: AskGroup, head: Ask) -> int:
+    """Return how many asks of a group are placed with nothing else to do.
+
+    The last of a priority moves its application, and the last placeholders start their gang.
+    """
+    application = group.application
+    left = min(len(group.asks), application.ask_priorities[head.request.priority] - 1)
+    if group.placeholder:
+        left = min(left, application.pending_placeholders - 1)
+        announced, held = application.request.placeholder_ask, application.allocated_placeholder
+        for name, value in group.bucket.shape.resource.items():
+            missing = announced.get(name, 0) - held.get(name, 0)
+            if value > 0 and missing > 0:
+                left = min(left, (missing - 1) // value)
+    return left
