@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.actions import runs
-from services.core.scheduler.lifecycle import arrivals
+from services.core.scheduler.intake import arrivals
 from services.core.scheduler.scheduler import Scheduler
 from tests.builders import Core, envelope
 from tests.property.test_scheduler_machine import PreemptionMachine, SchedulerMachine

@@ -1,6 +1,5 @@
 """What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
 
-from services.core.scheduler.actions import reservations
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
@@ -65,4 +64,4 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
             owner = partition.applications[decision.application]
             ask = owner.group_of[decision.key].asks[decision.key]
             node = partition.nodes.nodes[decision.node]
-            reservations.keep_freed_room(partition, owner, ask, node).retry()
+            partition.keep_freed_room(owner, ask, node).retry()
