@@ -7,85 +7,94 @@ A cluster of nodes with 8 accelerators, full: reclaim one of them; reclaim for a
 import argparse
 import time
 
-import numpy as np
+from services.core.scheduler.actions import live_actions
+from services.core.scheduler.actions.victims import carry_out
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.policies import kai
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.plugins import registered
+from services.core.scheduler.statement.trial import Trial, TrialSettings
+from shared.messages.interface import AddApplicationRequest, Allocation, AllocationAsk
+from shared.model.resources import multiply
+from shared.model.states import ApplicationState
 
-from services.core.scheduler.kai import engine
-from services.core.scheduler.kai.fair_share import set_fair_shares
-from services.core.scheduler.kai.session import (
-    UNLIMITED,
-    Job,
-    Queue,
-    Session,
-    SessionSettings,
-    Status,
-    Task,
-)
-
-NAMES = ("vcore", "memory", "nvidia.com/gpu")
+GPU = "nvidia.com/gpu"
 SIZES = (125, 500, 2000)
 GPUS = 8
 
 
-def session_of(nodes: int) -> tuple[Session, Queue, Queue]:
-    """Return a session with two queues that share a cluster by halves."""
-    capacity = np.tile(np.array([128_000, 10**12, GPUS], np.int64), (nodes, 1))
-    names = [f"node-{at}" for at in range(nodes)]
-    session = Session(NAMES, names, capacity, SessionSettings(max_consolidation_victims=-1))
-    top = session.add_queue(Queue("default", 0, quota=[UNLIMITED] * 3, weight=[1, 1, 1]))
-    half = nodes * GPUS // 2
-    queues = [
-        session.add_queue(
-            Queue(name, at, top, quota=[UNLIMITED, UNLIMITED, half], weight=[1, 1, 1])
-        )
-        for at, name in enumerate(("one", "two"), start=1)
-    ]
-    return session, queues[0], queues[1]
+class Terms(live_actions.LiveTerms):
+    settings = TrialSettings(max_consolidation_victims=-1)
 
 
-def add_job(session, queue, name, number, gpus, *, members=1, nodes=None, priority=50) -> Job:
-    job = Job(name, queue, priority, number, min_available=members)
+def partition_of(nodes: int) -> tuple[Partition, Queue, Queue]:
+    """Return a partition with two queues that share a cluster by halves."""
+    partition = Partition()
+    partition.root.is_leaf = False
+    for at in range(nodes):
+        capacity = {"vcore": 128_000, "memory": 10**12, GPU: GPUS}
+        partition.nodes.add(Node(f"node-{at}", 0, capacity, {}, {}, (), schedulable=True))
+    queues = [Queue(name, partition.root) for name in ("one", "two")]
+    for queue in queues:
+        queue.guaranteed_resource = {GPU: nodes * GPUS // 2}
+        partition.root.children[queue.name] = partition.queues[queue.path] = queue
+    return partition, *queues
+
+
+def add_job(partition, queue, name, gpus, *, members=1, nodes=None) -> None:
+    resource = {"vcore": 1000, "memory": 10**9, GPU: gpus}
+    gang = multiply(resource, members) if members > 1 else {}
+    request = AddApplicationRequest(name, queue.path, placeholder_ask=gang)
+    application = Application(request, queue, partition.next_sequence(), 0)
+    application.state = ApplicationState.ACCEPTED
+    partition.users.link(application)
+    partition.applications[name] = queue.applications[name] = application
     for at in range(members):
-        node = nodes[at] if nodes else -1
-        status = Status.RUNNING if nodes else Status.PENDING
-        job.tasks.append(Task(f"{name}-{at}", job, (1000, 10**9, gpus), at, 0, status, node))
-    session.add_job(job)
-    return job
+        key = f"{name}-{at}"
+        if nodes is None:
+            ask = AllocationAsk(key, name, resource, placeholder=members > 1, task_group_name="g")
+            partition.add_ask(application, ask)
+        else:
+            node = partition.nodes.rows[nodes[at]]
+            partition.count_in(application, Allocation(key, name, node.node_id, resource), node)
 
 
-def full(nodes: int) -> tuple[Session, Queue]:
+def full(nodes: int) -> tuple[Partition, Queue]:
     """Return a cluster that queue one has filled with jobs of one accelerator."""
-    session, one, two = session_of(nodes)
+    partition, one, two = partition_of(nodes)
     for number in range(nodes * GPUS):
-        add_job(session, one, f"job-{number}", number, 1, nodes=[number // GPUS])
-    return session, two
+        add_job(partition, one, f"job-{number}", 1, nodes=[number // GPUS])
+    return partition, two
 
 
 def reclaim_one(nodes: int):
-    session, two = full(nodes)
-    add_job(session, two, "wants", 10**6, 1)
-    return session, ["reclaim"], lambda found: sum(d.evicts for d in found) == 1
+    partition, two = full(nodes)
+    add_job(partition, two, "wants", 1)
+    return partition, ["reclaim"], lambda found: sum(d.evicts for d in found) == 1
 
 
 def reclaim_gang(nodes: int):
-    session, two = full(nodes)
-    add_job(session, two, "gang", 10**6, 1, members=250)
-    return session, ["reclaim"], lambda found: sum(d.evicts for d in found) == 250
+    partition, two = full(nodes)
+    add_job(partition, two, "gang", 1, members=250)
+    return partition, ["reclaim"], lambda found: sum(d.evicts for d in found) == 250
 
 
 def consolidate(nodes: int):
     """41 jobs wait for a whole node each; half of every node is taken by jobs that may move."""
-    session, one, two = session_of(nodes)
+    partition, one, two = partition_of(nodes)
     for number in range(nodes):
-        add_job(session, one, f"half-{number}", number, GPUS // 2, nodes=[number])
+        add_job(partition, one, f"half-{number}", GPUS // 2, nodes=[number])
     for number in range(41):
-        add_job(session, two, f"whole-{number}", 10**6 + number, GPUS)
-    return session, ["consolidation"], lambda found: sum(d.evicts for d in found) >= 41
+        add_job(partition, two, f"whole-{number}", GPUS)
+    return partition, ["consolidation"], lambda found: sum(d.evicts for d in found) >= 41
 
 
 def unschedulable(nodes: int):
-    session, two = full(nodes)
-    add_job(session, two, "never", 10**6, GPUS, members=nodes + 1)
-    return session, ["allocate", "consolidation", "reclaim", "preempt"], lambda found: not found
+    partition, two = full(nodes)
+    add_job(partition, two, "never", GPUS, members=nodes + 1)
+    return partition, ["consolidation", "reclaim", "preempt"], lambda found: not found
 
 
 CASES = {
@@ -104,10 +113,12 @@ def main() -> None:
     for name, make in CASES.items():
         times = []
         for size in sizes:
-            session, actions, holds = make(size)
-            set_fair_shares(session)
+            partition, actions, holds = make(size)
             start = time.perf_counter()
-            found = engine.run(session, actions)
+            trial = Trial(partition, Terms(partition), registered(live_actions.DEFAULT_PLUGINS))
+            live_actions.decide(trial, actions, kai)
+            found = trial.statement.commit()
+            carry_out(partition, found)
             times.append(time.perf_counter() - start)
             assert holds(found), f"{name} at {size} nodes: {len(found)} decisions"
         growth = times[-1] / times[0] if times[0] else 0.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # also when it is run by its path
 
-from services.core.scheduler.kai.fair_share import Claim, divide
-from services.core.scheduler.kai.session import UNLIMITED
+from services.core.scheduler.constraints.fair_share import Claim, divide
+from services.core.scheduler.statement.trial import UNLIMITED
 from tests.conformance.kai import read_rows
 
 

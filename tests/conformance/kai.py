@@ -10,39 +10,47 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
-from services.core.scheduler.kai import engine
-from services.core.scheduler.kai.groups import Group
-from services.core.scheduler.kai.session import (
-    NO_NODE,
+from services.core.scheduler.actions import live_actions
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.settings import ACTIONS
+from services.core.scheduler.policies import kai
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.plugins import registered
+from services.core.scheduler.statement.task_trees import Group, Topology
+from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Job,
-    Queue,
-    Session,
-    SessionSettings,
+    Share,
     Status,
     Task,
+    Terms,
+    Trial,
+    TrialSettings,
 )
-from services.core.scheduler.kai.topology import Topology
-from services.core.scheduler.model.settings import ACTIONS
+from shared.messages.constraints import Constraints, PodTerm, Requirement
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    AllocationAsk,
+    TerminationType,
+)
+from shared.model.states import ApplicationState
+from tests.property.dump import dump
 
-NAMES = ("vcore", "memory", "nvidia.com/gpu")
-GPU = 2
+GPU = "nvidia.com/gpu"
 MB = 1_000_000
-STATES = {
-    "Pending": Status.PENDING,
-    "Running": Status.RUNNING,
-    "Releasing": Status.RELEASING,
-    "StuckInReleasing": Status.STUCK,
-    "Failed": Status.FAILED,
-    "Succeeded": Status.SUCCEEDED,
-}
-SHOWN = {value: name for name, value in STATES.items()} | {
+SHOWN = {
+    Status.PENDING: "Pending",
     Status.ALLOCATED: "Binding",
     Status.PIPELINED: "Pipelined",
+    Status.RUNNING: "Running",
+    Status.RELEASING: "Releasing",
 }
 DEFAULT_TASK = {"cpu": 1000, "memory": 1_000_000_000}
+NAMESPACE = "cases"
+Shown = tuple[str, str]  # what a task is doing, and where
 
 
 class World:
@@ -50,93 +58,66 @@ class World:
 
     def __init__(self, row: dict) -> None:
         self.row = row
-        self.state: dict[str, tuple[Status, str]] = {}
+        self.state: dict[str, Shown] = {}
         for job in row["jobs"]:
             for at, task in enumerate(job["tasks"]):
-                name = task_name(job, at)
-                self.state[name] = (STATES[task["state"]], task.get("node") or "")
+                self.state[task_name(job, at)] = (task["state"], task.get("node") or "")
 
-    def session(self) -> Session:
-        """Return a session of the present state."""
-        row = self.row
-        names = list(row["nodes"])
-        capacity = np.array([node_capacity(node) for node in row["nodes"].values()], np.int64)
-        settings = SessionSettings(
-            spread="spread" in row.get("notes", ""),
-            max_consolidation_victims=-1,
-            staleness_grace_s=row.get("default_staleness_grace_s", 0),
-        )
-        session = Session(NAMES, names, capacity.reshape(len(names), len(NAMES)), settings)
-        session.labels = [
-            {"kai.scheduler/type": name, **node.get("labels", {})}
-            for name, node in row["nodes"].items()
-        ]
-        queues: dict[str, Queue] = {}
-        for number, spec in enumerate([*row.get("departments", []), *row["queues"]]):
-            parent = queues.get(spec.get("parent") or "")
-            queues[spec["name"]] = session.add_queue(queue_of(spec, number, parent))
-        by_priority = sorted(
-            range(len(row["jobs"])), key=lambda at: -row["jobs"][at].get("priority", 0)
-        )
-        for number, at in enumerate(by_priority):
-            spec = row["jobs"][at]
-            session.add_job(self.job_of(spec, number, queues[spec["queue"]], names))
-        return session
+    def trial(self, plugins=live_actions.DEFAULT_PLUGINS) -> Trial:
+        """Return a trial on a partition in the present state."""
+        partition = self.partition()
+        return Trial(partition, TableTerms(self.row), registered(plugins))
 
-    def job_of(self, spec: dict, number: int, queue: Queue, nodes: list[str]) -> Job:
-        """Return a job with its tasks as they are now."""
-        job = Job(
-            name=spec["name"],
-            queue=queue,
-            priority=spec["priority"],
-            number=number,
-            min_available=spec.get("min_available", len(spec["tasks"])),
-            preemptible=spec["preemptible"],
-            stale_for_s=spec.get("stale_for_s", 0),
-            staleness_grace_s=spec.get("staleness_grace_period_s"),
-            waits_s=spec.get("preemption_delay_s", 0) - 60 * spec.get("age_minutes", 0),
-        )
+    def partition(self) -> Partition:
+        """Return a partition in the present state."""
+        partition = Partition()
+        for name, node in self.row["nodes"].items():
+            labels = {"kai.scheduler/type": name, **node.get("labels", {})} | self.matching(name)
+            capacity = node_capacity(node)
+            partition.nodes.add(Node(name, 0, capacity, {}, labels, (), schedulable=True))
+        for spec in [*self.row.get("departments", []), *self.row["queues"]]:
+            above = queue_named(partition, spec.get("parent"))
+            queue = Queue(spec["name"], above, is_leaf=True)
+            above.is_leaf = False
+            above.children[queue.name] = partition.queues[queue.path] = queue
+        for spec in sorted(self.row["jobs"], key=lambda job: -job.get("priority", 0)):
+            self.add_job(partition, spec)
+        return partition
+
+    def add_job(self, partition: Partition, spec: dict) -> None:
+        """Add a job with its tasks as they are now."""
+        queue = queue_named(partition, spec["queue"])
+        request = AddApplicationRequest(spec["name"], queue.path)
+        application = Application(request, queue, partition.next_sequence(), 0)
+        application.state = ApplicationState.ACCEPTED
+        partition.users.link(application)
+        partition.applications[spec["name"]] = queue.applications[spec["name"]] = application
         for at, task in enumerate(spec["tasks"]):
-            name = task_name(spec, at)
-            status, node = self.state[name]
-            gpus = task.get("gpus", spec.get("gpus_per_task", 0))
-            request = (
-                spec.get("cpu_milli_per_task", DEFAULT_TASK["cpu"]),
-                spec.get("mem_bytes_per_task", DEFAULT_TASK["memory"]),
-                gpus,
-            )
-            only = task.get("node_affinity_in")
-            job.tasks.append(
-                Task(
-                    name=name,
-                    job=job,
-                    request=request,
-                    number=at,
-                    priority=int(task.get("task_priority", 0)),
-                    status=status,
-                    node=nodes.index(node) if node else NO_NODE,
-                    only_nodes=self.matching(only) if only else None,
-                    kind=json.dumps(task.get("labels", {}), sort_keys=True),
-                    near=task.get("pod_affinity_topology_key", ""),
-                    apart=task.get("pod_anti_affinity_topology_key", ""),
-                )
-            )
-        if spec.get("subgroups"):
-            job.tree = group_of(spec["subgroups"], self.row, spec, job.tasks)
-        constraint = topology_of(self.row, spec.get("topology_constraint"))
-        if constraint is not None:
-            job.group.topology = constraint
-        return job
+            ask = ask_of(spec, at, task)
+            state, node = self.state[ask.allocation_key]
+            if state == "Pending":
+                partition.add_ask(application, ask)
+            elif state == "Succeeded":
+                application.succeeded += 1
+            elif state != "Failed":
+                add_running(partition, application, ask, node, state)
 
-    def matching(self, values: list[str]) -> frozenset[str]:
-        """Return the nodes that have one of some values as a label, or as their name."""
-        return frozenset(
-            name
-            for name, node in self.row["nodes"].items()
-            if name in values or any(v in values for v in node.get("labels", {}).values())
-        )
+    def matching(self, name: str) -> dict[str, str]:
+        """Return a label for every list of values of which a node has one, or is named so."""
+        labels = {name, *self.row["nodes"][name].get("labels", {}).values()}
+        tasks = (task for job in self.row["jobs"] for task in job["tasks"])
+        only = [task["node_affinity_in"] for task in tasks if task.get("node_affinity_in")]
+        return {affinity_label(values): "yes" for values in only if labels & set(values)}
 
-    def keep(self, session: Session) -> None:
+    def shown(self, trial: Trial) -> dict[str, Shown]:
+        """Return what every task is doing by now."""
+        found = {name: state for name, state in self.state.items() if is_over(state[0])}
+        for application in trial.partition.applications.values():
+            for task in trial.job_of(application).tasks:
+                found[task.name] = (SHOWN[task.status], task.node.node_id if task.node else "")
+        return found
+
+    def keep(self, shown: dict[str, Shown]) -> None:
         """Take over what came of a round, as the next one finds it."""
         deleted = {
             task_name(job, at)
@@ -144,17 +125,158 @@ class World:
             for at, task in enumerate(job["tasks"])
             if task.get("delete_in_test") or job.get("delete_in_test")
         }
-        for job in session.jobs:
-            for task in job.tasks:
-                node = session.node_names[task.node] if task.node != NO_NODE else ""
-                state = (task.status, node)
-                if task.status is Status.ALLOCATED:
-                    state = (Status.RUNNING, node)
-                elif task.status is Status.PIPELINED or (
-                    task.status is Status.RELEASING and task.name not in deleted
-                ):
-                    state = (Status.PENDING, "")
-                self.state[task.name] = state
+        for name, (state, node) in shown.items():
+            if state == "Binding":
+                self.state[name] = ("Running", node)
+            elif state == "Pipelined" or (state == "Releasing" and name not in deleted):
+                self.state[name] = ("Pending", "")
+            else:
+                self.state[name] = (state, node)
+
+
+def is_over(state: str) -> bool:
+    return state in ("Succeeded", "Failed")
+
+
+def affinity_label(values: list[str]) -> str:
+    return "only/" + "-".join(values)
+
+
+def queue_named(partition: Partition, name: str | None) -> Queue:
+    found = [queue for queue in partition.queues.values() if queue.name == name]
+    return found[0] if found else partition.root
+
+
+def ask_of(spec: dict, at: int, task: dict) -> AllocationAsk:
+    gpus = task.get("gpus", spec.get("gpus_per_task", 0))
+    resource = {
+        "vcore": spec.get("cpu_milli_per_task", DEFAULT_TASK["cpu"]),
+        "memory": spec.get("mem_bytes_per_task", DEFAULT_TASK["memory"]),
+        GPU: gpus,
+    }
+    labels = task.get("labels", {})
+    only = task.get("node_affinity_in")
+    selector = tuple(Requirement(key, "In", (value,)) for key, value in labels.items())
+
+    def terms(name: str) -> tuple[PodTerm, ...]:
+        return (PodTerm(task[name], selector),) if task.get(name) else ()
+
+    constraints = Constraints(
+        node_selector=((affinity_label(only), "yes"),) if only else (),
+        pod_affinity=terms("pod_affinity_topology_key"),
+        pod_anti_affinity=terms("pod_anti_affinity_topology_key"),
+        namespace=NAMESPACE,
+    )
+    tags = {f"kubernetes.io/label/{key}": value for key, value in labels.items()}
+    return AllocationAsk(
+        task_name(spec, at),
+        spec["name"],
+        resource,
+        priority=int(task.get("task_priority", 0)),
+        constraints=constraints,
+        allocation_tags={"kubernetes.io/meta/namespace": NAMESPACE, **tags},
+    )
+
+
+def add_running(
+    partition: Partition, application: Application, ask: AllocationAsk, node: str, state: str
+) -> None:
+    """Add a task that runs, or is being released; nobody may wait for the room of one stuck."""
+    key, why = ask.allocation_key, TerminationType.PREEMPTED_BY_SCHEDULER
+    partition.learn(ask.constraints)
+    allocation = Allocation(
+        key,
+        application.id,
+        node,
+        ask.resource_per_alloc,
+        priority=ask.priority,
+        constraints=ask.constraints,
+        allocation_tags=ask.allocation_tags,
+    )
+    partition.count_in(application, allocation, partition.nodes.nodes[node])
+    if state in ("Releasing", "StuckInReleasing"):
+        partition.release(application, key, why, "")
+    if state == "StuckInReleasing":
+        del partition.releasing[key]
+
+
+class TableTerms(Terms):
+    """What a row says of its queues and jobs."""
+
+    def __init__(self, row: dict) -> None:
+        self._row = row
+        self._jobs = {job["name"]: job for job in row["jobs"]}
+        self._queues = {
+            spec["name"]: spec for spec in [*row.get("departments", []), *row["queues"]]
+        }
+        self.settings = TrialSettings(
+            spread="spread" in row.get("notes", ""), max_consolidation_victims=-1
+        )
+
+    def share(self, queue, names, at, above):
+        spec = self._queues.get(queue.name)
+        if spec is None:
+            free = [UNLIMITED] * len(names)
+            return Share(queue, names, at, above, 100, free, free, [1] * len(names))
+        quota = {
+            "vcore": bound(spec.get("cpu_milli_quota")),
+            "memory": bound(spec.get("mem_mb_quota"), unit=MB),
+            GPU: bound(spec.get("gpu_quota")),
+        }
+        limit = {
+            "vcore": bound(spec.get("cpu_milli_limit")),
+            "memory": bound(spec.get("mem_mb_limit"), unit=MB),
+            GPU: bound(spec.get("gpu_limit")),
+        }
+        weight = {"vcore": 1, "memory": 1, GPU: spec.get("gpu_over_quota_weight") or 0}
+        kinds = ((kind, spec.get(f"{kind}_min_runtime_s")) for kind in ("reclaim", "preempt"))
+        return Share(
+            queue,
+            names,
+            at,
+            above,
+            spec.get("priority", 100),
+            [quota[name] for name in names],
+            [limit[name] for name in names],
+            [weight[name] for name in names],
+            min_runtime_s={kind: value for kind, value in kinds if value is not None},
+        )
+
+    def minimum(self, application):
+        spec = self._jobs[application.id]
+        return spec.get("min_available", len(spec["tasks"]))
+
+    def tree(self, job: Job) -> Group | None:
+        spec = self._jobs[job.name]
+        topology = topology_of(self._row, spec.get("topology_constraint"))
+        if not spec.get("subgroups"):
+            return Group(job.name, job.min_available, tasks=job.tasks, topology=topology)
+        tree = group_of(spec["subgroups"], self._row, spec, job.tasks)
+        tree.topology = topology or tree.topology
+        return tree
+
+    def is_flat(self, application):
+        return not self._jobs[application.id].get("subgroups")
+
+    def priority(self, application):
+        return self._jobs[application.id]["priority"]
+
+    def is_preemptible(self, application):
+        return self._jobs[application.id]["preemptible"]
+
+    def runtime_s(self, application):
+        return 60
+
+    def waits_s(self, application):
+        spec = self._jobs[application.id]
+        return spec.get("preemption_delay_s", 0) - 60 * spec.get("age_minutes", 0)
+
+    def stale_for_s(self, application):
+        return self._jobs[application.id].get("stale_for_s", 0)
+
+    def staleness_grace_s(self, application):
+        grace_s = self._jobs[application.id].get("staleness_grace_period_s")
+        return self._row.get("default_staleness_grace_s", 0) if grace_s is None else grace_s
 
 
 def topology_of(row: dict, constraint: dict | None) -> Topology | None:
@@ -177,8 +299,9 @@ def group_of(tree: dict, row: dict, spec: dict, tasks: list[Task]) -> Group:
             podset["min_available"],
             tasks=[
                 task
-                for task, entry in zip(tasks, spec["tasks"], strict=True)
-                if entry.get("subgroup") == podset["name"]
+                for at, entry in enumerate(spec["tasks"])
+                for task in tasks
+                if entry.get("subgroup") == podset["name"] and task.name == task_name(spec, at)
             ],
             topology=topology_of(row, podset.get("topology")),
         )
@@ -197,12 +320,12 @@ def task_name(job: dict, at: int) -> str:
     return job["tasks"][at].get("name", f"{job['name']}-{at}")
 
 
-def node_capacity(node: dict) -> tuple[int, int, int]:
-    return (
-        node.get("cpu_milli", 20_000_000),
-        node.get("mem_bytes", 20_000_000_000),
-        node.get("gpus", 0),
-    )
+def node_capacity(node: dict) -> dict[str, int]:
+    return {
+        "vcore": node.get("cpu_milli", 20_000_000),
+        "memory": node.get("mem_bytes", 20_000_000_000),
+        GPU: node.get("gpus", 0),
+    }
 
 
 def bound(value, default=UNLIMITED, unit=1):
@@ -211,65 +334,41 @@ def bound(value, default=UNLIMITED, unit=1):
     return UNLIMITED if value == -1 else int(value * unit)
 
 
-def queue_of(spec: dict, number: int, parent: Queue | None) -> Queue:
-    return Queue(
-        name=spec["name"],
-        number=number,
-        parent=parent,
-        priority=spec.get("priority", 100),
-        quota=[
-            bound(spec.get("cpu_milli_quota")),
-            bound(spec.get("mem_mb_quota"), unit=MB),
-            bound(spec.get("gpu_quota"), default=UNLIMITED),
-        ],
-        limit=[
-            bound(spec.get("cpu_milli_limit")),
-            bound(spec.get("mem_mb_limit"), unit=MB),
-            bound(spec.get("gpu_limit")),
-        ],
-        weight=[1, 1, spec.get("gpu_over_quota_weight") or 0],
-        reclaim_min_runtime_s=spec.get("reclaim_min_runtime_s"),
-        preempt_min_runtime_s=spec.get("preempt_min_runtime_s"),
-    )
-
-
-def wrong(row: dict, session: Session) -> list[tuple[str, str]]:
+def wrong(row: dict, partition: Partition, shown: dict[str, Shown]) -> list[tuple[str, str]]:
     """Return what is not as expected: the kind of mistake and a sentence."""
-    tasks = {task.name: task for job in session.jobs for task in job.tasks}
     expected: dict[str, dict] = {}
-    for job in session.jobs:
-        wanted = row["expected"].get("jobs", {}).get(job.name)
+    for job in row["jobs"]:
+        wanted = row["expected"].get("jobs", {}).get(job["name"])
         if wanted is not None:
-            expected |= {task.name: wanted for task in job.tasks}
+            expected |= {task_name(job, at): wanted for at in range(len(job["tasks"]))}
     expected |= row["expected"].get("tasks", {})
     found: list[tuple[str, str]] = []
     for name, wanted in expected.items():
-        found += wrong_task(session, tasks[name], wanted)
+        found += wrong_task(name, shown[name], wanted)
     for name, wanted in row["expected"].get("nodes", {}).items():
-        found += wrong_node(session, name, wanted)
+        found += wrong_node(partition.nodes.nodes[name], wanted)
     return found
 
 
-def wrong_task(session: Session, task: Task, wanted: dict) -> list[tuple[str, str]]:
-    status = SHOWN[task.status]
-    node = session.node_names[task.node] if task.node != NO_NODE else ""
+def wrong_task(name: str, shown: Shown, wanted: dict) -> list[tuple[str, str]]:
+    status, node = shown
     if wanted.get("status") is not None and wanted["status"] != status:
         expected = f"{wanted['status']} {wanted.get('node', '')}".strip()
-        sentence = f"{task.name}: expected {expected}, found {status} {node}".strip()
+        sentence = f"{name}: expected {expected}, found {status} {node}".strip()
         return [("status wrong", sentence)]
     if wanted.get("node") and wanted["node"] != node:
-        return [("node wrong", f"{task.name}: expected {wanted['node']}, found {node}")]
+        return [("node wrong", f"{name}: expected {wanted['node']}, found {node}")]
     return []
 
 
-def wrong_node(session: Session, name: str, wanted: dict) -> list[tuple[str, str]]:
-    at = session.node_names.index(name)
-    have = {"idle": session.idle[at, GPU], "releasing": session.releasing[at, GPU]}
+def wrong_node(node: Node, wanted: dict) -> list[tuple[str, str]]:
+    have = {"idle": node.available.get(GPU, 0), "releasing": node.expected.get(GPU, 0)}
     found = []
     for key, value in wanted.items():
         kind = key.removesuffix("_gpus").removeprefix("gpus_")
         if kind in have and have[kind] != value:
-            found.append(("node wrong", f"{name} {key}: expected {value}, found {have[kind]}"))
+            sentence = f"{node.node_id} {key}: expected {value}, found {have[kind]}"
+            found.append(("node wrong", sentence))
     return found
 
 
@@ -293,25 +392,40 @@ def too_many(row: dict, decisions) -> list[tuple[str, str]]:
     ]
 
 
+def run(world: World, actions, plugins=live_actions.DEFAULT_PLUGINS):
+    """Run actions; return what is wrong then, what every task is doing, and what is decided.
+
+    However it ends, the partition is what it was: what is decided has yet to be carried out.
+    """
+    trial = world.trial(plugins)
+    trial.statement.discard()
+    before = dump(trial.partition)
+    trial = Trial(trial.partition, trial.terms, trial.plugins)
+    live_actions.decide(trial, actions, kai)
+    shown = world.shown(trial)
+    bad = wrong(world.row, trial.partition, shown)
+    decisions = trial.statement.commit()
+    assert dump(trial.partition) == before, "what was only tried has left a trace"
+    return bad, shown, decisions
+
+
 def run_row(row: dict) -> list[tuple[str, str]]:
     """Run a row; return what is wrong with it."""
     world = World(row)
     if row["mode"] == "single-action":
-        session = world.session()
-        decisions = engine.run(session, row["actions"])
-        return wrong(row, session) + too_many(row, decisions)
+        bad, _, decisions = run(world, row["actions"])
+        return bad + too_many(row, decisions)
     actions = row.get("actions") or ACTIONS
     if actions in ("rounds", ["rounds"]):
         actions = ACTIONS
     until = row.get("rounds_until_match", 2)
     after = row.get("rounds_after_match", 5)
     for number in range(1, until + after + 1):
-        session = world.session()
-        decisions = engine.run(session, actions)
-        world.keep(session)
+        world.keep(run(world, actions)[1])
         if number < until:
             continue
-        bad = wrong(row, world.session())
+        trial = world.trial()
+        bad = wrong(row, trial.partition, world.shown(trial))
         if bad:
             return [(kind, f"round {number}: {text}") for kind, text in bad]
     return []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.core.scheduler.kai import engine
+from services.core.scheduler.actions.live_actions import UnknownActionError
 from services.core.scheduler.model.settings import ACTIONS
 from tests.conformance import fairshare, kai
 
@@ -77,8 +77,8 @@ def test_an_own_row_holds_and_a_wrong_one_says_how():
 
 
 def test_an_unknown_action_names_those_that_there_are():
-    with pytest.raises(engine.UnknownActionError, match="consolidation"):
-        engine.run(kai.World(ROW).session(), ["defragment"])
+    with pytest.raises(UnknownActionError, match="consolidation"):
+        kai.run(kai.World(ROW), ["defragment"])
 
 
 def test_five_more_rounds_change_nothing():

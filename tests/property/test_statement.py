@@ -101,11 +101,16 @@ class StatementMachine(RuleBasedStateMachine):
         found = self.pods(Ask, Place.NOMINATED, Place.PLACED)
         self.statement.withdraw(*data.draw(st.sampled_from(found)))
 
-    @precondition(lambda self: self.pods(None, Place.PLACED, Place.MOVING))
+    @precondition(lambda self: self.running())
     @rule(data=st.data())
     def evict(self, data):
-        found = self.pods(None, Place.PLACED, Place.MOVING)
+        found = self.running()
         self.statement.evict(*data.draw(st.sampled_from(found)), "why", "app0")
+
+    def running(self):
+        """Return what may be evicted: what runs, and asks that were placed or nominated."""
+        asks = self.pods(Ask, Place.PLACED, Place.NOMINATED)
+        return [*self.pods(None, Place.PLACED, Place.MOVING), *asks]
 
     @precondition(lambda self: self.pods(None, Place.RELEASING))
     @rule(data=st.data(), at=st.integers(0, NODES))
@@ -141,19 +146,22 @@ class StatementMachine(RuleBasedStateMachine):
         moved = {
             (kind is Ask, application.id, getattr(pod, "key", None) or pod.allocation_key)
             for kind, places in (
-                (Ask, (Place.NOMINATED, Place.PLACED)),
+                (Ask, (Place.NOMINATED, Place.PLACED, Place.RELEASING)),
                 (None, (Place.RELEASING, Place.MOVING)),
             )
             for application, pod in self.pods(kind, *places)
         }
         decisions = self.statement.commit()
         assert dump(self.core.partition) == self.before
-        found = [(not item.evicts, item.application, item.key) for item in decisions]
+        asks = {ask.key for _, ask in self.pods(Ask, *Place)}
+        found = [(item.key in asks, item.application, item.key) for item in decisions]
         assert sorted(found) == sorted(moved)
         victims.carry_out(self.core.partition, decisions)
         self.core.check()
         gone = section(self.core.update(), "released_allocations")
-        assert [item.allocation_key for item in gone] == [d.key for d in decisions if d.evicts]
+        assert [item.allocation_key for item in gone] == [
+            item.key for item in decisions if item.evicts and item.key not in asks
+        ]
         self.begin()
 
     @rule(data=st.data())
@@ -190,6 +198,8 @@ class StatementMachine(RuleBasedStateMachine):
             to = self.statement.at(pod).node
             if to is not None:
                 subtract_into(want[to.node_id], pod.resource_per_alloc)
+        for _, ask in self.pods(Ask, Place.RELEASING):
+            add_into(want[self.statement.at(ask).node.node_id], ask.shape.resource)
         for _, ask in self.pods(Ask, Place.NOMINATED):
             to = self.statement.at(ask).node
             subtract_into(want[to.node_id], ask.shape.resource)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.core.scheduler.kai.sums import sum_of, summed
+from services.core.scheduler.model.sums import sum_of, summed
 from shared.bus import codec
 from shared.messages.interface import (
     AddApplicationRequest,

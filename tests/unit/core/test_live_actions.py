@@ -1,7 +1,9 @@
-"""The policy kai on the live partition: what the picture must not overlook."""
+"""The policy kai on the live partition: what the actions must not overlook."""
 
-from services.core.scheduler.actions.live_actions import Picture, net_of
-from services.core.scheduler.kai.statement import Decision
+from services.core.scheduler.actions.live_actions import DEFAULT_PLUGINS, LiveTerms
+from services.core.scheduler.statement.plugins import registered
+from services.core.scheduler.statement.statement import Decision, Statement
+from services.core.scheduler.statement.trial import Trial
 from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
 from tests.builders import Core, config_of, section
 
@@ -91,16 +93,18 @@ def test_those_that_may_not_be_preempted_are_no_victims():
     assert look(core) == []
 
 
-def test_a_picture_has_what_the_partition_has():
+def test_a_trial_reads_what_the_partition_has():
     core = cluster()
     want(core, "o1", vcore=100, **{GPU: 1})
-    session = Picture(core.partition).session
-    at = session.names.index(GPU)
-    assert int(session.idle[:, at].sum()) == 0
-    queues = {queue.name: queue for queue in session.queues}
-    assert queues["root.one"].allocated[at] == 4
-    assert queues["root.one"].quota[at] == queues["root.two"].quota[at] == 2
-    assert queues["root"].allocated[at] == 4
+    trial = Trial(core.partition, LiveTerms(core.partition), registered(DEFAULT_PLUGINS))
+    at = trial.names.index(GPU)
+    assert int(trial.room()[:, at].sum()) == 0
+    shares = {share.name: share for share in trial.shares.values()}
+    assert shares["root.one"].allocated[at] == 4
+    assert shares["root.one"].quota[at] == shares["root.two"].quota[at] == 2
+    assert shares["root"].allocated[at] == 4
+    trial.statement.discard()
+    core.check()
 
 
 # --- what is shown ------------------------------------------------------------------------------
@@ -174,18 +178,24 @@ def test_a_stale_gang_is_told_so():
 # --- several actions in one run -----------------------------------------------------------------
 
 
-def test_the_last_word_on_a_task_counts_and_it_ends_once():
-    decisions = [
-        Decision("e", "elastic", evicts=True, node="n0", by="large", reason="moved"),
-        Decision("l", "large", node="n1", by="large"),
-        Decision("e", "elastic", evicts=True, by="owed", reason="reclaimed"),
-        Decision("l", "large", by="owed"),
-        Decision("o", "owed", node="n0", by="owed"),
-    ]
-    assert net_of(decisions) == [
-        Decision("e", "elastic", evicts=True, by="owed", reason="reclaimed"),
-        Decision("l", "large", by="owed"),
-        Decision("o", "owed", node="n0", by="owed"),
+def test_the_last_word_on_a_pod_counts_and_it_ends_once():
+    core = cluster()
+    want(core, "o1", vcore=100, **{GPU: 1})
+    want(core, "o2", vcore=100, **{GPU: 1})
+    greedy, owed = (core.partition.applications[name] for name in ("greedy", "owed"))
+    node = core.partition.nodes.nodes["n0"]
+    first, second = list(owed.asks())
+    pod = greedy.allocations["g0"]
+    statement = Statement(core.partition)
+    statement.evict(greedy, pod, "moved", "large")
+    statement.move(greedy, pod, node, "large")
+    statement.pipeline(owed, first, node)
+    statement.evict(greedy, pod, "reclaimed", "owed")
+    statement.withdraw(owed, first)
+    statement.pipeline(owed, second, node)
+    assert statement.commit() == [
+        Decision("greedy", "g0", evicts=True, by="owed", reason="reclaimed"),
+        Decision("owed", "o2", node="n0"),
     ]
 
 

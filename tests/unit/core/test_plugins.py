@@ -4,32 +4,31 @@ from collections import Counter
 
 import numpy as np
 
-from services.core.scheduler.kai import engine
-from services.core.scheduler.kai.session import Job, Queue, Session, Status, Task
+from services.core.scheduler.actions.live_actions import DEFAULT_PLUGINS, decide
+from services.core.scheduler.policies import kai as laws
+from tests.conformance import kai
 
-NAMES = ("vcore", "memory", "nvidia.com/gpu")
+
+def job(name: str, queue: str, node: str = "", **more) -> dict:
+    task = {"state": "Running", "node": node} if node else {"state": "Pending"}
+    spec = {"name": name, "queue": queue, "priority": 50, "preemptible": True, "gpus_per_task": 1}
+    return {**spec, "tasks": [task], **more}
 
 
-def cluster() -> Session:
-    """Return two full nodes of queue one, and a job of queue two that is owed one of them."""
-    session = Session(NAMES, ["n0", "n1"], np.array([[10, 10, 1]] * 2, np.int64))
-    one, two = (
-        session.add_queue(Queue(name, at, quota=[-1, -1, 1], weight=[1, 1, 1]))
-        for at, name in enumerate(("one", "two"))
-    )
-    for at in range(2):
-        job = Job(f"run{at}", one, 50, at)
-        job.tasks.append(Task(f"run{at}-0", job, (1, 1, 1), 0, 0, Status.RUNNING, at))
-        session.add_job(job)
-    wait = Job("wait", two, 50, 9)
-    wait.tasks.append(Task("wait-0", wait, (1, 1, 1), 0))
-    session.add_job(wait)
-    return session
+# two full nodes of queue one, and a job of queue two that is owed one of them
+ROW = {
+    "nodes": {"n0": {"gpus": 1}, "n1": {"gpus": 1}},
+    "queues": [
+        {"name": name, "gpu_quota": 1, "gpu_over_quota_weight": 1} for name in ("one", "two")
+    ],
+    "jobs": [job("run0", "one", "n0"), job("run1", "one", "n1"), job("wait", "two")],
+    "expected": {},
+}
 
 
 def evicted(*plugins) -> list[str]:
-    decisions = engine.run(cluster(), ["reclaim"], (*engine.DEFAULT_PLUGINS, *plugins))
-    return [decision.task for decision in decisions if decision.evicts]
+    _, _, decisions = kai.run(kai.World(ROW), ["reclaim"], (*DEFAULT_PLUGINS, *plugins))
+    return [decision.key for decision in decisions if decision.evicts]
 
 
 def test_without_any_the_youngest_goes():
@@ -59,7 +58,7 @@ def test_a_scenario_validator_has_the_last_word():
 
 def test_feasibility_and_capacity_keep_a_job_out():
     def only_n0(plugins):
-        plugins.feasible.append(lambda session, task: np.array([True, False]))
+        plugins.feasible.append(lambda trial, task: np.array([True, False]))
 
     def closed(plugins):
         plugins.capacity.append(lambda job, amount: "closed for today")
@@ -69,25 +68,29 @@ def test_feasibility_and_capacity_keep_a_job_out():
 
 
 def test_job_order_comes_before_priority():
-    session = Session(NAMES, ["n0"], np.array([[10, 10, 1]], np.int64))
-    queue = session.add_queue(Queue("q", 0, quota=[-1, -1, -1]))
-    for at, name in enumerate(("first", "second")):
-        job = Job(name, queue, 50 - at, at)
-        job.tasks.append(Task(f"{name}-0", job, (1, 1, 1), 0))
-        session.add_job(job)
+    row = {
+        **ROW,
+        "nodes": {"n0": {"gpus": 1}},
+        "jobs": [job("first", "one", priority=50), job("second", "one", priority=49)],
+    }
 
     def backwards(plugins):
         plugins.job_order.append(lambda job: -job.number)
 
-    found = engine.run(session, ["allocate"], (*engine.DEFAULT_PLUGINS, backwards))
-    assert [decision.task for decision in found] == ["second-0"]
+    _, _, found = kai.run(kai.World(row), ["allocate"], (*DEFAULT_PLUGINS, backwards))
+    assert [decision.key for decision in found] == ["second-0"]
 
 
 def test_every_move_is_told_and_a_simulation_tells_both_ways():
     balance: Counter = Counter()
+    then: Counter = Counter()
 
     def watch(plugins):
         plugins.moved.append(lambda task, change: balance.update({task.name: change}))
 
-    assert evicted(watch) == ["run1-0"]
-    assert {name: count for name, count in balance.items() if count} == {"run1-0": -1, "wait-0": 1}
+    trial = kai.World(ROW).trial((*DEFAULT_PLUGINS, watch))
+    decide(trial, ["reclaim"], laws)
+    then.update({name: count for name, count in balance.items() if count})
+    assert then == {"run1-0": -1, "wait-0": 1}
+    trial.statement.discard()
+    assert not any(balance.values())

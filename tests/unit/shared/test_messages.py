@@ -264,7 +264,7 @@ def test_c01_c02_bad_config_quantities(name, text, error):
         ("memory", "100m", 1), ("memory", "1E", 10**18), ("memory", "2e2", 200), ("cpu", "100u", 1), ("memory", "-1Ki", -1024),
     ],
 )  # fmt: skip
-def test_kubernetes_quantities_round_up(name, text, value):
+def test_kubernetes_quantities_trialup(name, text, value):
     assert parse_pod_quantity(name, text) == value
 
 

@@ -1,62 +1,183 @@
-"""The actions on the live partition: a picture of it as a session, and what comes of a statement.
+"""The actions: consolidation, reclaim, preempt and stale gang eviction, in their configured order.
 
-Asks that are refused have the actions run over a session of the partition: a queue's guarantee is
-its quota, its max its limit, an application a job, its placeholders and pods the tasks. What a
-statement decides is carried out at once: its victims are released in one message, and the nodes are
-kept for those it was done for, who start when the room is there.
+They run on the partition by a statement; what that comes to is carried out at once: its victims are
+released in one message, and the room is kept for those it was done for, who start when it is there.
+A queue's guarantee is its quota, its max its limit, an application a job.
+
+consolidation moves others out of the way; reclaim takes from queues that have more than their
+share; preempt takes from lower priorities in the same queue; stale gang eviction ends gangs that
+have lost their minimum. Placing what fits is the cycle's own work. ``allocate`` here is the same by
+contract kai.md, for whoever runs the actions without a cycle.
 
 Under the policy ``yunikorn`` consolidation and stale gang eviction may run so too. What protects
 from preemption there protects from being moved: a queue that disables it, a fence around the ask.
 
-Placing what fits is the cycle's own work and is not done here. Accelerators and any other type that
-a node has count as vcore and memory do; ``pods`` is left to the cycle.
+Accelerators and any other type that a node has count as vcore and memory do; ``pods`` only on the
+nodes.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
-import numpy as np
-
-from services.core.scheduler.actions.victims import evict
-from services.core.scheduler.kai import engine
-from services.core.scheduler.kai.session import (
-    NO_NODE,
+from services.core.scheduler.actions.attempt import Attempt
+from services.core.scheduler.actions.placing import place_job
+from services.core.scheduler.actions.solver import Search, solve
+from services.core.scheduler.actions.victims import carry_out
+from services.core.scheduler.constraints.capacity import may_take, over_capacity
+from services.core.scheduler.constraints.fair_share import set_fair_shares
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.queue_settings import DISABLED, FENCE
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.settings import (
+    ALLOCATE,
+    CONSOLIDATION,
+    KAI,
+    PREEMPT,
+    RECLAIM,
+    STALE,
+    YUNIKORN,
+)
+from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.ordering.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.plugins import Plugin, Plugins, registered
+from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Job,
-    Session,
-    SessionSettings,
-    Status,
-    Task,
+    Share,
+    Terms,
+    Trial,
+    is_evictable,
 )
-from services.core.scheduler.kai.session import Queue as SessionQueue
-from services.core.scheduler.kai.statement import Decision
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node, matches
-from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.queues import Queue, depth_first
-from services.core.scheduler.model.settings import ALLOCATE, KAI, STALE, YUNIKORN
-from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.statement.partition import Partition
-from shared.messages.interface import Allocation
 from shared.model.reasons import Reason
-from shared.model.resources import PODS, ResourceView
 from shared.model.units import NANOS_PER_SECOND
 
 KAI_PRIORITY = 100
 
 
-def run(partition: Partition, actions: tuple[str, ...]) -> int:
+class UnknownActionError(ValueError):
+    """There is no such action; the message names those that there are."""
+
+
+class Laws(Protocol):
+    """Who may take from whom; a search, or None where a job may not look for victims."""
+
+    def consolidation(self, trial: Trial, job: Job) -> Search | None:
+        """Return a search in which others only move."""
+
+    def reclaim(self, trial: Trial, job: Job) -> Search | None:
+        """Return a search among other queues."""
+
+    def preemption(self, trial: Trial, job: Job) -> Search | None:
+        """Return a search inside the job's own queue."""
+
+
+def queue_capacity(plugins: Plugins) -> None:
+    """Limits of queues for everybody, quotas for what may not be preempted."""
+    plugins.capacity.append(over_capacity)
+
+
+DEFAULT_PLUGINS: tuple[Plugin, ...] = (queue_capacity,)
+
+
+def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     """Run actions over the partition and carry out what they decide; return how many decisions."""
     wanted = [name for name in actions if name != ALLOCATE]
     if not wanted or not partition.nodes.nodes:
         return 0
-    picture = Picture(partition)
-    plugins = engine.DEFAULT_PLUGINS
+    plugins = DEFAULT_PLUGINS
     if partition.settings.policy == YUNIKORN:
         plugins = (*plugins, lambda registry: registry.victim.append(partial(_may_move, partition)))
-    decisions = engine.run(picture.session, wanted, plugins)
+    trial = Trial(partition, LiveTerms(partition), registered(plugins))
+    decide(trial, wanted, laws)
+    decisions = trial.statement.commit()
     carry_out(partition, decisions)
     return len(decisions)
+
+
+def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:
+    """Run actions one after another on a trial's statement. Raises UnknownActionError."""
+    known: dict[str, Callable[[Trial, Laws], None]] = {
+        ALLOCATE: _allocate,
+        CONSOLIDATION: _consolidate,
+        RECLAIM: _reclaim,
+        PREEMPT: _preempt,
+        STALE: _evict_stale_gangs,
+    }
+    for name in actions:
+        if name not in known:
+            raise UnknownActionError(f"no action {name!r}; there are {', '.join(known)}")
+    set_fair_shares(trial)
+    for name in actions:
+        known[name](trial, laws)
+
+
+def _allocate(trial: Trial, _: Laws) -> None:
+    """Place jobs in order: the minimum of each, then one task more at a time."""
+    order = JobOrder(trial, filter(is_ready, trial.asking))
+    while (job := order.pop()) is not None:
+        tasks = tasks_to_allocate(job)
+        if not may_take(trial, job, tasks):
+            continue
+        attempt = Attempt(trial, job.name)
+        if not place_job(attempt, job, tasks):
+            attempt.discard()
+        elif is_ready(job):
+            order.push(job)
+
+
+def _solve_each(
+    trial: Trial, jobs: Iterable[Job], search_of: Callable[[Trial, Job], Search | None]
+) -> None:
+    """Let jobs look for victims, in order; those that succeed may ask for more."""
+    order = JobOrder(trial, jobs)
+    while (job := order.pop()) is not None:
+        search = search_of(trial, job)
+        if search is not None and solve(trial, job, search) is not None and is_ready(job):
+            order.push(job)
+
+
+def _consolidate(trial: Trial, laws: Laws) -> None:
+    """Move preemptible tasks together so that a job that waits fits; nobody is lost."""
+    if trial.settings.max_consolidation_victims:
+        _solve_each(trial, filter(is_ready, trial.asking), laws.consolidation)
+
+
+def _reclaim(trial: Trial, laws: Laws) -> None:
+    """Take back for queues under their fair share what others have above theirs."""
+    _solve_each(trial, filter(is_ready, trial.asking), laws.reclaim)
+
+
+def _preempt(trial: Trial, laws: Laws) -> None:
+    """Take from lower priorities of the same queue."""
+    _solve_each(trial, filter(is_ready, trial.asking), laws.preemption)
+
+
+def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
+    """End gangs that have been below their minimum for longer than their grace."""
+    for application in trial.partition.applications.values():
+        stale_for_s = trial.terms.stale_for_s(application)
+        if not stale_for_s and trial.terms.staleness_grace_s(application) != 0:
+            continue
+        job = trial.job_of(application)
+        if not _is_stale(trial, job, stale_for_s):
+            continue
+        reason = (
+            f"evicted with its gang, application {job.name} in {job.queue.name}, which has been "
+            f"below its minimum for {stale_for_s} s"
+        )
+        attempt = Attempt(trial)
+        for task in job.tasks:
+            if is_evictable(task):
+                attempt.evict(task, reason)
+
+
+def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
+    if job.application.succeeded or not job.placed or job.is_satisfied:
+        return False
+    grace_s = trial.terms.staleness_grace_s(job.application)
+    return grace_s >= 0 and stale_for_s >= grace_s
 
 
 def _may_move(partition: Partition, _: str, victim: Job, job: Job) -> bool:
@@ -69,124 +190,33 @@ def _may_move(partition: Partition, _: str, victim: Job, job: Job) -> bool:
     return fence is None or fence in leaf.lineage()
 
 
-class Picture:
-    """A session of the partition as it is now."""
+class LiveTerms(Terms):
+    """What queues and applications are to the actions on the live partition."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._is_kai = partition.settings.policy == KAI
-        self._nodes = list(partition.nodes.nodes.values())
-        self._rows = {node.node_id: at for at, node in enumerate(self._nodes)}
-        self._only: dict[Shape, frozenset[str] | None] = {}
-        names = sorted({name for node in self._nodes for name in node.capacity} - {PODS})
-        self._names = tuple(names)
-        self._known = {*names, PODS}
-        grace_ns = partition.settings.staleness_grace_ns
-        settings = SessionSettings(
-            staleness_grace_s=-1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
-        )
-        capacity = np.array(
-            [[_open_to_us(node, name) for name in names] for node in self._nodes], np.int64
-        ).reshape(len(self._nodes), len(names))
-        self.session = Session(names, list(self._rows), capacity, settings)
         self._promised = {
             name
             for queue in partition.queues.values()
             for name in (queue.guaranteed_resource or {})
         }
-        self.session.held_pairs = frozenset(
-            pair
-            for pair, until_ns in partition.evictions.held_until_ns.items()
-            if until_ns > partition.now_ns
-        )
-        self._add_queues()
-        for number, application in enumerate(partition.applications.values()):
-            self._add_job(application, number)
-        for at, node in enumerate(self._nodes):
-            if not node.schedulable:
-                self.session.idle[at] = 0
+        self._known = partition.nodes.total.keys()
 
-    def _add_queues(self) -> None:
-        made: dict[Queue, SessionQueue] = {}
-        for number, queue in enumerate(depth_first(self._partition.root)):
-            above = made.get(queue.parent) if queue.parent is not None else None
-            limit = queue.max_resource if above is not None else None  # the nodes bound the root
-            made[queue] = self.session.add_queue(
-                SessionQueue(
-                    queue.path,
-                    number,
-                    above,
-                    KAI_PRIORITY,
-                    quota=[self._quota(queue, name) for name in self._names],
-                    limit=self._amounts(limit or {}, UNLIMITED),
-                    weight=[1] * len(self._names),
-                )
-            )
-        self._queues = made
+    def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
+        """Return a queue's guarantee as quota and its max as limit; the nodes bound the root.
 
-    def _quota(self, queue: Queue, name: str) -> int:
-        """Return what a queue is promised; a type that nobody is promised is everybody's."""
-        if queue.parent is None or name not in self._promised:
-            return UNLIMITED
-        return (queue.guaranteed_resource or {}).get(name, 0)
+        A type that nobody is promised is everybody's.
+        """
+        quota, limit = [UNLIMITED] * len(names), [UNLIMITED] * len(names)
+        if above is not None:
+            promised, most = queue.guaranteed_resource or {}, queue.max_resource or {}
+            quota = [promised.get(n, 0) if n in self._promised else UNLIMITED for n in names]
+            limit = [most.get(name, UNLIMITED) for name in names]
+        weight: list[float] = [1] * len(names)
+        return Share(queue, names, at, above, KAI_PRIORITY, quota, limit, weight)
 
-    def _amounts(self, amounts: ResourceView, otherwise: int) -> list[int]:
-        return [amounts.get(name, otherwise) for name in self._names]
-
-    def _add_job(self, application: Application, number: int) -> None:
-        allocations = application.allocations.values()
-        asks = [ask for ask in application.asks() if self._may_start(application, ask)]
-        kept = _with_kept_nodes(application)
-        priorities = [item.priority for item in allocations]
-        priorities += [ask.request.priority for ask in (*asks, *(ask for ask, _ in kept))]
-        if not priorities:
-            return
-        job = Job(
-            name=application.id,
-            queue=self._queues[application.queue],
-            priority=max(priorities),
-            number=number,
-            min_available=self._minimum(application),
-            preemptible=all(allocation.allow_preempt_self for allocation in allocations),
-            stale_for_s=stale_for_s(self._partition, application),
-            runtime_s=(self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND,
-        )
-        for at, allocation in enumerate(allocations):
-            job.tasks.append(self._running(application, allocation, job, at))
-        for at, ask in enumerate(asks, start=len(job.tasks)):
-            request = tuple(self._amounts(ask.shape.resource, 0))
-            task = Task(ask.key, job, request, at, ask.request.priority)
-            task.only_nodes = self._nodes_for(ask.shape)
-            job.tasks.append(task)
-        for at, (ask, node) in enumerate(kept, start=len(job.tasks)):
-            if node.node_id in self._rows:
-                job.tasks.append(self._waiting_at_its_node(ask, node, job, at))
-        self.session.add_job(job)
-
-    def _waiting_at_its_node(self, ask: Ask, node: Node, job: Job, at: int) -> Task:
-        """Return an ask for which a node is kept: its room is nobody else's."""
-        request = tuple(self._amounts(ask.shape.resource, 0))
-        row = self._rows[node.node_id]
-        task = Task(ask.key, job, request, at, ask.request.priority, Status.PIPELINED, row)
-        task.is_kept = True
-        return task
-
-    def _may_start(self, application: Application, ask: Ask) -> bool:
-        """Return whether an ask waits for room: not for its gang, and for no certain node."""
-        group = application.group_of[ask.key]
-        may_take = self._is_kai or ask.request.allow_preempt_other
-        return (
-            _waits_for_room(application)
-            and not application.is_behind_overdue_gang
-            and not group.bucket.is_blocked_by_user
-            and application.hold(group) is None
-            and may_take
-            and not ask.has_preempted
-            and not ask.shape.constraints.required_node
-            and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
-        )
-
-    def _minimum(self, application: Application) -> int:
+    def minimum(self, application: Application) -> int:
         """Return how many must start at once: a gang that does not run yet, all of it."""
         is_reserving = application.is_gang and application.pending_placeholders > 0
         if not is_reserving:
@@ -194,39 +224,35 @@ class Picture:
         held = sum(len(counts.held) for counts in application.task_groups.values())
         return held + application.pending_placeholders
 
-    def _running(self, application: Application, allocation: Allocation, job: Job, at: int) -> Task:
-        key = allocation.allocation_key
-        status = Status.RELEASING if key in application.released else Status.RUNNING
-        if allocation.constraints.required_node or not allocation.allow_preempt_self:
-            job.preemptible = False
-        node = self._rows.get(allocation.node_id, NO_NODE)
-        request = tuple(self._amounts(allocation.resource_per_alloc, 0))
-        if node == NO_NODE:
-            status = Status.SUCCEEDED
-        return Task(key, job, request, at, allocation.priority, status, node)
+    def runtime_s(self, application: Application) -> int:
+        """Return for how long an application runs."""
+        return (self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND
 
-    def _nodes_for(self, shape: Shape) -> frozenset[str] | None:
-        if shape not in self._only:
-            open_to = [
-                node.node_id
-                for node in self._nodes
-                if node.schedulable and matches(shape.constraints, node)
-            ]
-            is_all = len(open_to) == len(self._nodes)
-            self._only[shape] = None if is_all else frozenset(open_to)
-        return self._only[shape]
+    def stale_for_s(self, application: Application) -> int:
+        """Return for how long an application has been below its minimum."""
+        return stale_for_s(self._partition, application)
 
+    def staleness_grace_s(self, application: Application) -> int:  # noqa: ARG002
+        """Return for how long it may be; negative: for ever."""
+        grace_ns = self._partition.settings.staleness_grace_ns
+        return -1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
 
-def _with_kept_nodes(application: Application) -> list[tuple[Ask, Node]]:
-    """Return the asks that will start on a node when others have gone from it, with the node."""
-    reserved = [
-        (held.ask, held.node) for held in application.reservations.values() if not held.is_ordinary
-    ]
-    covered = [
-        (application.group_of[key].asks[key], cover.node)
-        for key, cover in application.covers.items()
-    ]
-    return reserved + covered
+    def may_start(self, application: Application, group: AskGroup) -> bool:
+        """Return whether asks wait for room: not for their gang, and for no certain node."""
+        ask = group.head()
+        return (
+            ask is not None
+            and _waits_for_room(application)
+            and not application.is_behind_overdue_gang
+            and not group.bucket.is_blocked_by_user
+            and application.hold(group) is None
+            and not ask.shape.constraints.required_node
+            and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
+        )
+
+    def may_ask(self, ask: Ask) -> bool:
+        """Return whether an ask may have others make way: it may, and has not done so."""
+        return (self._is_kai or ask.request.allow_preempt_other) and not ask.has_preempted
 
 
 def _waits_for_room(application: Application) -> bool:
@@ -237,14 +263,6 @@ def _waits_for_room(application: Application) -> bool:
     by_user = any(tracker.gate is application.parked_at for tracker in application.trackers)
     is_for_room = refusal.reason in (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
     return is_for_room and not by_user
-
-
-def _open_to_us(node: Node, name: str) -> int:
-    """Return how much of a node other schedulers have left."""
-    return max(0, node.capacity.get(name, 0) - node.occupied.get(name, 0))
-
-
-# --- carrying out -------------------------------------------------------------------------------
 
 
 def gang_minimum(application: Application) -> int:
@@ -281,47 +299,3 @@ def stale_for_s(partition: Partition, application: Application) -> int:
     note_staleness(partition, application)
     since_ns = application.stale_since_ns
     return (partition.now_ns - since_ns) // NANOS_PER_SECOND if since_ns else 0
-
-
-def carry_out(partition: Partition, decisions: list[Decision]) -> None:
-    """Release victims, and keep the nodes for those who were placed on their room."""
-    net = net_of(decisions)
-    for decision in net:
-        if decision.evicts:
-            _evict(partition, decision)
-    for decision in net:
-        if decision.node and not decision.evicts:
-            _keep_node(partition, decision)
-
-
-def net_of(decisions: list[Decision]) -> list[Decision]:
-    """Return what several statements come to, once a task: its last place, and why it ends last."""
-    net: dict[tuple[str, str], Decision] = {}
-    for decision in decisions:
-        key = (decision.job, decision.task)
-        before = net.get(key)
-        if before is not None and before.evicts and not decision.evicts:
-            decision = replace(before, node=decision.node)  # noqa: PLW2901
-        net[key] = decision
-    return list(net.values())
-
-
-def _evict(partition: Partition, decision: Decision) -> None:
-    application = partition.applications[decision.job]
-    if decision.task not in application.allocations or decision.task in application.released:
-        return
-    winner = partition.applications.get(decision.by)
-    evict(partition, application, decision.task, winner, decision.reason)
-
-
-def _keep_node(partition: Partition, decision: Decision) -> None:
-    application = partition.applications[decision.job]
-    node = partition.nodes.nodes[decision.node]
-    group = application.group_of.get(decision.task)
-    if group is not None:
-        ask = group.asks[decision.task]
-        partition.keep_freed_room(application, ask, node).retry()
-    if application.is_gang and not application.gang_admitted:
-        application.admit()
-        if application.parked_at is not None or application.waiting_among is not None:
-            application.unpark()

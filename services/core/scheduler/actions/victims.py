@@ -57,6 +57,8 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
     for decision in decisions:
         if decision.evicts:
             owner = partition.applications[decision.application]
+            if decision.key not in owner.allocations:
+                continue  # it was to be placed only to go again
             winner = partition.applications.get(decision.by)
             evict(partition, owner, decision.key, winner, decision.reason)
     for decision in decisions:
@@ -65,3 +67,7 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
             ask = owner.group_of[decision.key].asks[decision.key]
             node = partition.nodes.nodes[decision.node]
             partition.keep_freed_room(owner, ask, node).retry()
+            if owner.is_gang and not owner.gang_admitted:
+                owner.admit()
+                if owner.parked_at is not None or owner.waiting_among is not None:
+                    owner.unpark()

@@ -455,6 +455,46 @@ class NodeTable:
         add_into(room, node.expected)
         return room
 
+    def room(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return what every node will have left of some types; closed ones have nothing."""
+        count = len(self.rows)
+        columns = [self._columns[name] for name in names]
+        found = _sum(self._available[:count, columns], self._expected[:count, columns])
+        found[~self._schedulable[:count]] = 0
+        return found
+
+    def capacities(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return what every node can hold of some types; closed ones can hold nothing."""
+        count = len(self.rows)
+        found = self._capacity[:count, [self._columns[name] for name in names]]
+        found[~self._schedulable[:count]] = 0
+        return found
+
+    def capacity_of(self, name: str) -> NDArray[np.int64]:
+        """Return what every node can hold of a type."""
+        return self._capacity[: len(self.rows), self._columns[name]]
+
+    def rows_for(self, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which rows will have the room for a shape and be open to it, and which have it.
+
+        Reservations are not heeded: what they take is expected to be taken.
+        """
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).eligible
+        now = mask.copy()
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                mask[:] = False
+            elif value > 0:
+                available = self._available[:count, column]
+                now &= available >= value
+                mask &= _sum(available, self._expected[:count, column]) >= value
+        open_rows = self._open_rows(shape) if mask.any() else None
+        if open_rows is not None:
+            mask &= open_rows
+        return mask, now & mask
+
     def would_have(self, node: Node, shape: Shape) -> bool:
         """Return whether a node will take a shape then, other pods heeded, reservations not."""
         if not fits_room(self.expected_on(node), shape.resource) or not self._is_open(node, shape):
@@ -653,6 +693,15 @@ class NodeTable:
             self._available = np.pad(self._available, ((0, 0), (0, column)))
             self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
             self._expected = np.pad(self._expected, ((0, 0), (0, column)))
+
+
+def _sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums of two arrays, no further from 0 than int64 holds."""
+    total = one + other
+    wrapped = ((one ^ total) & (other ^ total)) < 0
+    if wrapped.any():
+        total[wrapped] = np.where(one[wrapped] < 0, INT64_MIN, INT64_MAX)
+    return total
 
 
 def _soft_taints(node: Node) -> int:

@@ -28,6 +28,7 @@ from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import Victim, eligible_victims
 from services.core.scheduler.statement import allocation_log
@@ -92,7 +93,7 @@ def look(partition: Partition) -> None:
         if is_ours:
             _preempt(partition)
         else:
-            live_actions.run(partition, tuple(names))
+            live_actions.run(partition, tuple(names), kai)
     is_tried_again = settings.policy == KAI or CONSOLIDATION in settings.actions
     if is_tried_again and partition.root.pending:
         partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)

@@ -20,6 +20,7 @@ NOMINATED     less is expected there          kept                          ther
 PLACED, ask   allocated, not available        allocated; users, application there
 PLACED, pod   --                              --                            --
 RELEASING     more is expected there          preempting                    not there
+              (an ask: and as if it were placed)
 MOVING        both: on the old, on the new    --                            on the new
 ============= =============================== ============================= ===================
 
@@ -27,7 +28,7 @@ A pod that moves counts once in its queues: the old one until it has gone, its s
 on. At most one statement is open at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -60,6 +61,7 @@ class At:
 
 
 Pod = Ask | Allocation
+Follow = Callable[[Pod, At], None]
 _WAITING, _PLACED, _RELEASING = At(Place.WAITING), At(Place.PLACED), At(Place.RELEASING)
 
 
@@ -98,8 +100,10 @@ class StatementEndedError(AssertionError):
 class Statement:
     """One attempt on a partition."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, follow: Follow | None = None) -> None:
+        """``follow`` is told of every pod that goes to another place, forward and back."""
         self.partition = partition
+        self._follow = follow
         self._operations: list[_Operation] = []
         self._at: dict[str, At] = {}  # of the pods that are not where they were
         self._has_ended = False
@@ -121,11 +125,16 @@ class Statement:
         """Let an ask that was placed or nominated wait again."""
         self._move(application, ask, _WAITING, by=by)
 
-    def evict(
-        self, application: Application, allocation: Allocation, reason: str, by: str = ""
-    ) -> None:
-        """Have an allocation end, or one that was to move move no more, for an application."""
-        self._move(application, allocation, _RELEASING, reason, by)
+    def evict(self, application: Application, pod: Pod, reason: str, by: str = "") -> None:
+        """Have an allocation end, or one that was to move move no more, for an application.
+
+        So may an ask that this statement has placed; one that was nominated waits again.
+        """
+        now = _RELEASING
+        if isinstance(pod, Ask):
+            at = self.at(pod)
+            now = At(Place.RELEASING, at.node) if at.place is Place.PLACED else _WAITING
+        self._move(application, pod, now, reason, by)
 
     def move(
         self, application: Application, allocation: Allocation, node: Node, by: str = ""
@@ -136,6 +145,10 @@ class Statement:
     def keep(self, application: Application, allocation: Allocation) -> None:
         """Take an eviction back that came to nothing: the allocation stays where it is."""
         self._move(application, allocation, _PLACED)
+
+    def put_back(self, application: Application, pod: Pod, at: At, by: str = "") -> None:
+        """Bring a pod back to a place where it was in this statement."""
+        self._move(application, pod, at, self._reason_of(pod), by)
 
     def _move(
         self, application: Application, pod: Pod, now: At, reason: str = "", by: str = ""
@@ -196,7 +209,7 @@ class Statement:
                 application=operation.application.id,
                 key=key,
                 evicts=place in (Place.RELEASING, Place.MOVING),
-                node=node.node_id if node is not None else "",
+                node=node.node_id if node is not None and place is not Place.RELEASING else "",
                 is_now=place is Place.PLACED,
                 by=operation.by,
                 reason=operation.reason,
@@ -213,6 +226,8 @@ class Statement:
             self._at.pop(key, None)
         else:
             self._at[key] = now
+        if self._follow is not None:
+            self._follow(operation.pod, now)
 
     def _count(self, application: Application, pod: Pod, at: At, change: int) -> None:
         leaf, amount = application.queue, _amount(pod)
@@ -222,6 +237,11 @@ class Statement:
             _change(leaf, "kept", amount, change)
         elif at.place is Place.PLACED and isinstance(pod, Ask):
             self._assume(application, pod, at, change)
+        elif at.place is Place.RELEASING and isinstance(pod, Ask):
+            assert at.node is not None
+            self._assume(application, pod, at, change)
+            self._expect(at.node, pod, change)
+            _change(leaf, "preempting", amount, change)
         elif at.place in (Place.RELEASING, Place.MOVING):
             assert isinstance(pod, Allocation)
             self._expect(self.partition.nodes.nodes[pod.node_id], pod, change)
@@ -259,7 +279,9 @@ class Statement:
 
     def _has_placed(self, application: Application, but: Ask) -> bool:
         return any(
-            at.place is Place.PLACED and key != but.key and key in application.group_of
+            at.place in (Place.PLACED, Place.RELEASING)
+            and key != but.key
+            and key in application.group_of
             for key, at in self._at.items()
         )
 

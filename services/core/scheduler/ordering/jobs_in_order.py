@@ -8,14 +8,14 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
-from services.core.scheduler.kai.session import (
+from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
     Job,
-    Queue,
-    Session,
+    Share,
     Status,
     Task,
+    Trial,
     is_active,
     is_evictable,
     minus,
@@ -46,20 +46,23 @@ def tasks_to_allocate(job: Job, evicted: "frozenset[Task] | set[Task]" = frozens
 
 def is_ready(job: Job) -> bool:
     """Return whether a job has enough tasks to start, and one that waits."""
-    return job.counts[Status.PENDING] > 0 and job.group.is_satisfied(_is_alive)
+    pending = job.counts[Status.PENDING]
+    if not pending or job.is_flat:
+        return pending > 0 and job.active + pending >= job.min_available
+    return job.group.is_satisfied(_is_alive)
 
 
 def _is_alive(task: Task) -> bool:
     return is_active(task) or task.status is Status.PENDING
 
 
-def dominant_share(session: Session, queue: Queue, allocated: Sequence[int]) -> Fraction:
+def dominant_share(trial: Trial, queue: Share, allocated: Sequence[int]) -> Fraction:
     """Return the largest share of what a queue may have that an amount would be."""
     largest = Fraction(0)
     for at, value in enumerate(allocated):
-        allocatable = queue.allocatable(at)
+        allocatable = queue.all_allocatable[at]
         if allocatable == UNLIMITED:
-            allocatable = session.total[at]
+            allocatable = trial.total[at]
         if allocatable == 0:
             share = Fraction(value * NOTHING_PROMISED)
         else:
@@ -69,7 +72,7 @@ def dominant_share(session: Session, queue: Queue, allocated: Sequence[int]) -> 
 
 
 def queue_key(
-    session: Session, queue: Queue, request: Amount, popped: "Amount | None" = None
+    trial: Trial, queue: Share, request: Amount, popped: "Amount | None" = None
 ) -> QueueKey:
     """Return what orders queues: the smaller is served first.
 
@@ -92,8 +95,8 @@ def queue_key(
         not within(with_job, queue.quota),
         -queue.priority,
         uses_unpromised,
-        dominant_share(session, queue, with_job),
-        dominant_share(session, queue, allocated),
+        dominant_share(trial, queue, with_job),
+        dominant_share(trial, queue, allocated),
         allocatable[::-1],
         queue.number,
     )
@@ -102,25 +105,25 @@ def queue_key(
 class _QueueOrder:
     """Jobs by leaf queue, the next of each on top; whose turn it is is the order's own affair."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._tops: list[Queue] = session.roots()
-        self._waiting: dict[Queue, list[tuple[JobKey, Job]]] = {}
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._tops: list[Share] = trial.top
+        self._waiting: dict[Share, list[tuple[JobKey, Job]]] = {}
 
-    def _next_of(self, queues: list[Queue]) -> Job | None:
+    def _next_of(self, queues: list[Share]) -> Job | None:
         """Return the next job of the queue whose turn it is, or None when there is none."""
         jobs = [(queue, job) for queue in queues if (job := self._next_in(queue)) is not None]
         if len(jobs) <= 1:
             return jobs[0][1] if jobs else None
         return self._choose(jobs)
 
-    def _next_in(self, queue: Queue) -> Job | None:
+    def _next_in(self, queue: Share) -> Job | None:
         if queue.children:
             return self._next_of(queue.children)
         waiting = self._waiting.get(queue)
         return waiting[0][1] if waiting else None
 
-    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+    def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
         raise NotImplementedError
 
 
@@ -129,11 +132,11 @@ class JobOrder(_QueueOrder):
 
     def __init__(
         self,
-        session: Session,
+        trial: Trial,
         jobs: Iterable[Job],
         tasks_of: Callable[[Job], list[Task]] = tasks_to_allocate,
     ) -> None:
-        super().__init__(session)
+        super().__init__(trial)
         self._tasks_of = tasks_of
         for job in jobs:
             self._waiting.setdefault(job.queue, []).append((self._key(job), job))
@@ -145,7 +148,7 @@ class JobOrder(_QueueOrder):
         heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
 
     def _key(self, job: Job) -> JobKey:
-        first = [key(job) for key in self._session.plugins.job_order]
+        first = [key(job) for key in self._trial.plugins.job_order]
         return (*first, *job.order)
 
     def pop(self) -> Job | None:
@@ -156,12 +159,12 @@ class JobOrder(_QueueOrder):
         heappop(self._waiting[best.queue])
         return best
 
-    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+    def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
         """Return the job of the queue that comes first with it."""
 
-        def key(item: tuple[Queue, Job]) -> QueueKey:
-            request = request_of(self._tasks_of(item[1]), self._session.width)
-            return queue_key(self._session, item[0], request)
+        def key(item: tuple[Share, Job]) -> QueueKey:
+            request = request_of(self._tasks_of(item[1]), self._trial.width)
+            return queue_key(self._trial, item[0], request)
 
         return min(jobs, key=key)[1]
 
@@ -176,11 +179,11 @@ class VictimOrder(_QueueOrder):
     gone.
     """
 
-    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
-        super().__init__(session)
-        self._nothing = (0,) * session.width
+    def __init__(self, trial: Trial, jobs: Iterable[Job]) -> None:
+        super().__init__(trial)
+        self._nothing = (0,) * trial.width
         self._left: dict[Job, dict[Task, None]] = {}
-        self._popped: dict[Queue, Amount] = {}
+        self._popped: dict[Share, Amount] = {}
         for job in jobs:
             self._left[job] = dict.fromkeys(task for task in job.tasks if is_evictable(task))
             self._waiting.setdefault(job.queue, []).append((self._key(job), job))
@@ -201,7 +204,7 @@ class VictimOrder(_QueueOrder):
             heapreplace(waiting, (self._key(job), job))
         else:
             heappop(waiting)
-        request = request_of(tasks, self._session.width)
+        request = request_of(tasks, self._trial.width)
         for queue in job.queue.lineage():
             self._popped[queue] = plus(self._popped.get(queue, self._nothing), request)
         return job, tasks
@@ -212,11 +215,11 @@ class VictimOrder(_QueueOrder):
         elasticity = bool(job.group.surplus(left)) if is_satisfied else -1
         return (job.priority, -elasticity, -job.number)
 
-    def _choose(self, jobs: list[tuple[Queue, Job]]) -> Job:
+    def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
         """Return the job of the queue that comes last with what was taken gone."""
 
-        def key(item: tuple[Queue, Job]) -> QueueKey:
+        def key(item: tuple[Share, Job]) -> QueueKey:
             popped = self._popped.get(item[0])
-            return queue_key(self._session, item[0], self._nothing, popped)
+            return queue_key(self._trial, item[0], self._nothing, popped)
 
         return max(jobs, key=key)[1]

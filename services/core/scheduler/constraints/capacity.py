@@ -3,22 +3,22 @@
 Source: contract kai.md, 1.2 and 1.4.
 """
 
-from services.core.scheduler.kai.session import (
+from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
     Job,
-    Queue,
-    Session,
+    Share,
     Task,
+    Trial,
     plus,
     request_of,
     within,
 )
 
 
-def may_take(session: Session, job: Job, tasks: list[Task]) -> bool:
+def may_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
     """Return whether nothing but room keeps a job from taking tasks."""
-    return bool(tasks) and not session.plugins.refusal(job, request_of(tasks, session.width))
+    return bool(tasks) and not trial.plugins.refusal(job, request_of(tasks, trial.width))
 
 
 def over_capacity(job: Job, request: Amount) -> str:
@@ -27,17 +27,20 @@ def over_capacity(job: Job, request: Amount) -> str:
     Only types that are asked for are looked at.
     """
     for queue in job.queue.lineage():
+        allocated = queue.allocated
         for at, value in enumerate(request):
             if value <= 0:
                 continue
             limit, quota = queue.limit[at], queue.quota[at]
-            if limit != UNLIMITED and queue.allocated[at] + value > limit:
+            if limit != UNLIMITED and allocated[at] + value > limit:
                 return (
-                    f"OverLimit: queue {queue.name} has {queue.allocated[at]} of {limit}, "
+                    f"OverLimit: queue {queue.name} has {allocated[at]} of {limit}, "
                     f"requested {value}"
                 )
-            fixed = queue.allocated_fixed[at]
-            if not job.preemptible and quota != UNLIMITED and fixed + value > quota:
+            if job.preemptible or quota == UNLIMITED:
+                continue
+            fixed = job.trial.fixed(queue)[at]
+            if fixed + value > quota:
                 return (
                     f"NonPreemptibleOverQuota: queue {queue.name} has {fixed} of its quota "
                     f"{quota} by jobs that may not be preempted, requested {value}"
@@ -50,7 +53,7 @@ def over_fair_share(job: Job, request: Amount) -> bool:
     return not within(plus(job.queue.allocated, request), job.queue.fair_share)
 
 
-def leveled(one: Queue, other: Queue) -> tuple[Queue, Queue]:
+def leveled(one: Share, other: Share) -> tuple[Share, Share]:
     """Return the first ancestors, from the root down, in which two leaves differ."""
     ones, others = list(one.lineage())[::-1], list(other.lineage())[::-1]
     for left, right in zip(ones, others, strict=False):

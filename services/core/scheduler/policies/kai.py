@@ -6,28 +6,32 @@ Source: contract kai.md, 1.3 to 1.6.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from services.core.scheduler.kai.capacity import leveled, may_take, over_fair_share
-from services.core.scheduler.kai.ordering import Unit, is_ready, tasks_to_allocate
-from services.core.scheduler.kai.session import (
+from services.core.scheduler.actions.solver import Search
+from services.core.scheduler.constraints.capacity import leveled, may_take, over_fair_share
+from services.core.scheduler.ordering.jobs_in_order import Unit, is_ready, tasks_to_allocate
+from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
     Job,
-    Queue,
-    Session,
+    Share,
     Task,
+    Trial,
     is_active,
-    is_evictable,
     minus,
     plus,
     request_of,
     within,
 )
-from services.core.scheduler.kai.solver import Search
 
 
 def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
     return job.active > job.kept
+
+
+def _waits(job: Job) -> bool:
+    """Return whether a job may not take from others yet."""
+    return job.trial.terms.waits_s(job.application) > 0
 
 
 def _called(job: Job) -> str:
@@ -39,35 +43,34 @@ def _called(job: Job) -> str:
 # --- consolidation --------------------------------------------------------------------------------
 
 
-def consolidation(job: Job, max_victims: int) -> Search:
+def consolidation(trial: Trial, job: Job) -> Search | None:
     """Return a search in which others only move: whoever is evicted has a new place."""
+    if not job.preemptible or not is_ready(job) or _waits(job):
+        return None
     return Search(
-        is_victim=lambda other: other.preemptible and has_victims(other),
+        is_victim=lambda other: has_victims(other) and other.preemptible,
         agrees=lambda left: not left,
         action="consolidation",
         reason=f"moved to another node so that {_called(job)} fits",
-        max_victims=max_victims,
+        max_victims=trial.settings.max_consolidation_victims,
     )
-
-
-def may_consolidate(job: Job) -> bool:
-    """Return whether others may be moved for a job."""
-    return job.preemptible and is_ready(job) and job.waits_s <= 0
 
 
 # --- preempt --------------------------------------------------------------------------------------
 
 
-def preemption(job: Job) -> Search:
+def preemption(trial: Trial, job: Job) -> Search | None:
     """Return the search of a job inside its own queue: victims of strictly lower priority."""
+    if not is_ready(job) or _waits(job) or not may_take(trial, job, tasks_to_allocate(job)):
+        return None
+    min_runtime_s = _min_runtime(job.queue, "preempt")
 
     def is_victim(other: Job) -> bool:
         return (
-            other.preemptible
-            and has_victims(other)
-            and other.queue is job.queue
+            has_victims(other)
             and other.priority < job.priority
-            and _may_go(other, _min_runtime(other.queue, "preempt"))
+            and other.preemptible
+            and _may_go(other, min_runtime_s)
         )
 
     return Search(
@@ -75,21 +78,21 @@ def preemption(job: Job) -> Search:
         agrees=lambda _: True,
         action="preempt",
         reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
+        in_leaf=lambda leaf: leaf is job.queue,
     )
 
 
-def may_preempt(session: Session, job: Job) -> bool:
-    """Return whether a job may look for victims in its own queue."""
-    return is_ready(job) and job.waits_s <= 0 and may_take(session, job, tasks_to_allocate(job))
-
-
 def _may_go(job: Job, min_runtime_s: int) -> bool:
-    return job.runtime_s >= min_runtime_s or bool(job.group.surplus(is_evictable))
+    return (
+        not min_runtime_s
+        or job.trial.terms.runtime_s(job.application) >= min_runtime_s
+        or job.has_surplus
+    )
 
 
-def _min_runtime(queue: Queue, kind: str) -> int:
+def _min_runtime(queue: Share, kind: str) -> int:
     for level in queue.lineage():
-        value: int | None = getattr(level, f"{kind}_min_runtime_s")
+        value = level.min_runtime_s.get(kind)
         if value is not None:
             return value
     return 0
@@ -98,48 +101,58 @@ def _min_runtime(queue: Queue, kind: str) -> int:
 # --- reclaim --------------------------------------------------------------------------------------
 
 
-class Reclaim:
-    """One job's reclaim, judged against the session as it was before anything was simulated."""
+def reclaim(trial: Trial, job: Job) -> Search | None:
+    """Return the search of a job among other queues, None where it may not reclaim."""
+    attempt = _Reclaim(trial, job)
+    return attempt.search() if attempt.may else None
 
-    def __init__(self, session: Session, job: Job) -> None:
-        self.session = session
+
+class _Reclaim:
+    """One job's reclaim, judged against the trial as it was before anything was simulated."""
+
+    def __init__(self, trial: Trial, job: Job) -> None:
+        self.trial = trial
         self.job = job
         self.tasks = tasks_to_allocate(job)
-        self.request = request_of(self.tasks, session.width)
-        self._allocated: dict[Queue, Amount] = {
-            queue: tuple(queue.allocated) for queue in session.queues
+        self.request = request_of(self.tasks, trial.width)
+        self._allocated: dict[Share, Amount] = {
+            queue: queue.allocated for queue in trial.shares.values()
         }
 
     @property
     def may(self) -> bool:
         """Return whether the job may reclaim at all: its queue stays within its fair share."""
-        if not self.tasks or not is_ready(self.job) or self.job.waits_s > 0:
+        if not self.tasks or not is_ready(self.job) or _waits(self.job):
             return False
         if over_fair_share(self.job, self.request):
             return False
         if self.job.preemptible:
             return True
         return all(
-            within(plus(queue.allocated_fixed, self.request), queue.quota)
+            within(plus(self.trial.fixed(queue), self.request), queue.quota)
             for queue in self.job.queue.lineage()
         )
 
     def search(self) -> Search:
         """Return the search."""
         reason = f"reclaimed for {_called(self.job)}, which is below its fair share"
-        return Search(self._is_victim, self._agrees, "reclaim", reason)
+        return Search(self._is_victim, self._agrees, "reclaim", reason, in_leaf=self._has_too_much)
 
     def _is_victim(self, other: Job) -> bool:
-        if not other.preemptible or not has_victims(other) or other.queue is self.job.queue:
+        return (
+            has_victims(other) and other.preemptible and _may_go(other, self._runtime_needed(other))
+        )
+
+    def _has_too_much(self, leaf: Share) -> bool:
+        """Return whether a leaf's jobs may be victims."""
+        if leaf is self.job.queue:
             return False
-        if not _may_go(other, self._runtime_needed(other)):
-            return False
-        mine, theirs = leveled(self.job.queue, other.queue)
+        mine, theirs = leveled(self.job.queue, leaf)
         allocated = self._allocated[theirs]
         if within(plus(self._allocated[mine], self.request), mine.quota):
             return not all(
                 theirs.quota[at] == UNLIMITED or allocated[at] < theirs.quota[at]
-                for at in range(self.session.width)
+                for at in range(self.trial.width)
                 if self.request[at] > 0
             )
         return not within(allocated, theirs.all_allocatable)
@@ -157,24 +170,24 @@ class Reclaim:
             mine, theirs = leveled(self.job.queue, victim.queue)
             if not self._may_take_from(mine, theirs, remaining[theirs]):
                 return False
-            request = request_of(tasks, self.session.width)
+            request = request_of(tasks, self.trial.width)
             for queue in victim.queue.lineage():
                 remaining[queue] = minus(remaining[queue], request)
         return self._is_fair(remaining, {victim.queue for victim, _ in units}, units)
 
-    def _may_take_from(self, mine: Queue, theirs: Queue, remaining: Amount) -> bool:
+    def _may_take_from(self, mine: Share, theirs: Share, remaining: Amount) -> bool:
         if not within(remaining, theirs.all_allocatable):
             return True
         stays = within(plus(self._allocated[mine], self.request), mine.quota)
         return stays and not within(remaining, theirs.quota)
 
     def _is_fair(
-        self, remaining: dict[Queue, Amount], victims: set[Queue], units: list[Unit]
+        self, remaining: dict[Share, Amount], victims: set[Share], units: list[Unit]
     ) -> bool:
         involved = self._involved(units)
         affected = {queue for victim in victims for queue in victim.lineage()}
         for level in self.job.queue.lineage():
-            siblings = level.parent.children if level.parent else self.session.roots()
+            siblings = level.parent.children if level.parent else self.trial.top
             taken = plus(remaining[level], self.request)
             for sibling in siblings:
                 if sibling is level or sibling not in affected:
@@ -188,12 +201,10 @@ class Reclaim:
 
     def _involved(self, units: Sequence[Unit]) -> list[int]:
         tasks = [*self.tasks, *(task for _, group in units for task in group)]
-        return [
-            at for at in range(self.session.width) if any(task.request[at] > 0 for task in tasks)
-        ]
+        return [at for at in range(self.trial.width) if any(task.request[at] > 0 for task in tasks)]
 
     def _is_less_fair(
-        self, mine: Queue, taken: Amount, sibling: Queue, left: Amount, at: int
+        self, mine: Share, taken: Amount, sibling: Share, left: Amount, at: int
     ) -> bool:
         """Return whether the one that takes would be over its share and as full as the other."""
         own = _saturation(taken[at], mine.fair_share[at])
@@ -204,7 +215,7 @@ class Reclaim:
         theirs = _saturation(left[at], sibling.fair_share[at])
         if own is None:
             return True
-        factor = Fraction(str(self.session.settings.saturation_multiplier))
+        factor = Fraction(str(self.trial.settings.saturation_multiplier))
         return theirs is not None and own * factor >= theirs
 
 

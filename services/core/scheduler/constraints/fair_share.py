@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from services.core.scheduler.kai.session import UNLIMITED, Queue, Session
+from services.core.scheduler.statement.trial import UNLIMITED, Share, Status, Trial, request_of
 
 Exact = int | Fraction
 
@@ -96,35 +96,36 @@ def _left_over(rest: Exact, claims: list[Claim]) -> Exact:
     return rest
 
 
-def set_fair_shares(session: Session) -> None:
-    """Work out what every queue asks for and its fair share, from the roots down."""
-    for queue in session.queues:
-        queue.requested = [0] * session.width
-    for job in session.jobs:
-        for task in job.tasks:
-            if task.status <= 3:  # noqa: PLR2004 - pending, or active
-                for queue in job.queue.lineage():
-                    for at, value in enumerate(task.request):
-                        queue.requested[at] += value
-    _divide_level(session.roots(), session.total, session.width)
+def set_fair_shares(trial: Trial) -> None:
+    """Work out what every queue asks for and its fair share, from the root down."""
+    for share in trial.shares.values():
+        share.requested = list(share.allocated)
+    for job in trial.asking:
+        request = request_of((t for t in job.tasks if t.status is Status.PENDING), trial.width)
+        for share in job.queue.lineage():
+            for at, value in enumerate(request):
+                share.requested[at] += value
+    _divide_level(trial.top, trial.total, trial.width)
 
 
-def _divide_level(queues: list[Queue], totals: Sequence[int], width: int) -> None:
+def _divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None:
+    found: list[list[int]] = [[] for _ in shares]
     for at in range(width):
         claims = [
             Claim(
-                queue.number,
-                queue.priority,
-                queue.quota[at],
-                queue.limit[at],
-                Fraction(str(queue.weight[at])),
-                queue.requested[at],
+                share.number,
+                share.priority,
+                share.quota[at],
+                share.limit[at],
+                Fraction(str(share.weight[at])),
+                share.requested[at],
             )
-            for queue in queues
+            for share in shares
         ]
         divide(totals[at], claims)
-        for queue, claim in zip(queues, claims, strict=True):
-            queue.fair_share[at] = int(claim.share)
-    for queue in queues:
-        if queue.children:
-            _divide_level(queue.children, queue.fair_share, width)
+        for amounts, claim in zip(found, claims, strict=True):
+            amounts.append(int(claim.share))
+    for share, amounts in zip(shares, found, strict=True):
+        share.set_fair_share(amounts)
+        if share.children:
+            _divide_level(share.children, amounts, width)

@@ -1,7 +1,7 @@
 """The search for victims: for a job that waits, the least disruption that lets it start.
 
 Victims are taken a unit at a time, those that are owed the least first. After each, cheap filters
-say whether the room could be enough; then a scenario is simulated on a statement: the victims are
+say whether the room could be enough; then a scenario is simulated on a attempt: the victims are
 evicted, and they and the job are placed again in the order of fairness, waiting for room. What
 fits where it was stays. A scenario counts when the job has all it needs and the policy agrees;
 otherwise everything is taken back.
@@ -9,7 +9,7 @@ otherwise everything is taken back.
 A gang is solved step by step, for 1, 2, 4 of its tasks and so on; the victims of one step stay
 victims in the next. In each first scenarios of one node: the victims on a node of the latest one.
 Then those of several nodes: a growing number of the nodes that give back the least. Victims are all
-that have room or were promised some in this session. Source: contract kai.md, 1.1 and 1.7.
+that have room or were promised some in this trial. Source: contract kai.md, 1.1 and 1.7.
 Limit: MAX_SCENARIOS simulated for one job.
 """
 
@@ -17,26 +17,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from services.core.scheduler.kai.capacity import may_take
-from services.core.scheduler.kai.ordering import (
+from services.core.scheduler.actions.attempt import Attempt
+from services.core.scheduler.actions.placing import place_job
+from services.core.scheduler.constraints.capacity import may_take
+from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
+from services.core.scheduler.ordering.jobs_in_order import (
     JobOrder,
     Unit,
     VictimOrder,
     is_ready,
     tasks_to_allocate,
 )
-from services.core.scheduler.kai.placing import place_job
-from services.core.scheduler.kai.session import (
+from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Job,
-    Session,
+    Share,
     Task,
+    Trial,
     is_evictable,
+    is_out,
     request_of,
 )
-from services.core.scheduler.kai.statement import Statement, is_out
-from services.core.scheduler.kai.sums import Sums, sum_of, summed, sums
 from shared.model.numbers import INT64_MAX
 
 MAX_SCENARIOS = 5_000
@@ -55,44 +58,54 @@ class Search:
     action: str
     reason: str
     max_victims: int = UNLIMITED
+    in_leaf: Callable[[Share], bool] = lambda _: True  # whether there may be any in a leaf
 
 
-def solve(session: Session, job: Job, search: Search) -> Statement | None:
-    """Return a statement that lets a job start, or None; the session is as before then.
+def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
+    """Return an attempt that lets a job start, or None; the trial is as before then.
 
     Room is looked for step by step: for one task, then for 2, 4, 8 and so on. The victims of a step
     stay victims in the next, so that they go in their order, whatever node they are on.
     """
     tasks = tasks_to_allocate(job)
-    if not may_take(session, job, tasks):
+    if not may_take(trial, job, tasks):
         return None
-    held = session.held_pairs
-    victims = [
-        other
-        for other in session.jobs
-        if other is not job
-        and not (held and frozenset((other.name, job.name)) in held)
-        and search.is_victim(other)
-        and session.plugins.may_take_from(search.action, other, job)
-    ]
+    if not _could_fit(trial.nodes.capacities(trial.names), tasks):
+        return None
+    victims = [other for other in _victims(trial, job, search) if other is not job]
     if not victims:
         return None
-    room = _Room(session, victims)
+    room = _Room(trial, victims)
     if not room.could_ever_fit(tasks):
         return None
-    attempt = _Attempt(session, job, search, room, _Candidates(session, victims, search))
+    tries = _Tries(trial, job, search, room, _Candidates(trial, victims, search))
     carried: list[Unit] = []
     for size in _sizes(len(tasks)):
-        found = attempt.run(tasks[:size], carried)
+        found = tries.run(tasks[:size], carried)
         if size == len(tasks):
             return found[0] if found is not None else None
         if found is None:
             break
-        statement, units = found
-        carried = [unit for unit in units if any(map(statement.has_changed, unit[1]))]
-        statement.discard()
-    found = attempt.run(tasks, carried) if carried else None
+        attempt, units = found
+        carried = [unit for unit in units if any(map(attempt.has_changed, unit[1]))]
+        attempt.discard()
+    found = tries.run(tasks, carried) if carried else None
     return found[0] if found is not None else None
+
+
+def _victims(trial: Trial, job: Job, search: Search) -> Iterator[Job]:
+    """Yield who may be a victim for a job."""
+    evictions, now_ns = trial.partition.evictions, trial.partition.now_ns
+    for share in trial.leaves:
+        if not search.in_leaf(share):
+            continue
+        for other in trial.jobs_in(share):
+            if (
+                search.is_victim(other)
+                and trial.plugins.may_take_from(search.action, other, job)
+                and evictions.may_evict(other.name, job.name, now_ns)
+            ):
+                yield other
 
 
 def _sizes(wanted: int) -> Iterator[int]:
@@ -104,21 +117,21 @@ def _sizes(wanted: int) -> Iterator[int]:
     yield wanted
 
 
-class _Attempt:
+class _Tries:
     """One job's tries, with more and more tasks; what was simulated is not simulated again."""
 
     def __init__(
-        self, session: Session, job: Job, search: Search, room: "_Room", candidates: "_Candidates"
+        self, trial: Trial, job: Job, search: Search, room: "_Room", candidates: "_Candidates"
     ) -> None:
-        self._session = session
+        self._trial = trial
         self._job = job
         self._search = search
         self._room = room
         self._candidates = candidates
         self._left = MAX_SCENARIOS
 
-    def run(self, tasks: list[Task], carried: list[Unit]) -> tuple[Statement, list[Unit]] | None:
-        """Return a statement in which tasks of the job have room, and its units; or None."""
+    def run(self, tasks: list[Task], carried: list[Unit]) -> tuple[Attempt, list[Unit]] | None:
+        """Return an attempt in which tasks of the job have room, and its units; or None."""
         seen: set[frozenset[Task]] = set()
         for units in self._scenarios(tasks, carried):
             evicted = frozenset(task for _, group in units for task in group)
@@ -128,19 +141,19 @@ class _Attempt:
             self._left -= 1
             if self._left < 0:
                 return None
-            statement = _simulate(self._session, self._job, tasks, units, self._search)
-            if statement is not None:
-                return statement, units
+            attempt = _simulate(self._trial, self._job, tasks, units, self._search)
+            if attempt is not None:
+                return attempt, units
         return None
 
     def _scenarios(self, tasks: list[Task], carried: list[Unit]) -> Iterator[list[Unit]]:
-        freed = _Freed(self._session, tasks, carried)
+        freed = _Freed(self._trial, tasks, carried)
         if carried and freed.is_enough():
             yield carried
         if self._room.could_fit_on_one(freed):
             for units in _of_one_node(freed, self._candidates.beside(carried)):
                 yield self._candidates.in_order([*carried, *units])
-        freed = _Freed(self._session, tasks, carried)
+        freed = _Freed(self._trial, tasks, carried)
         for units in _of_several_nodes(freed, self._candidates.beside(carried)):
             yield self._candidates.in_order([*carried, *units])
 
@@ -151,8 +164,8 @@ class _Attempt:
 class _Candidates:
     """The victims of a search in their order, found as far as anybody asks."""
 
-    def __init__(self, session: Session, victims: list[Job], search: Search) -> None:
-        self._order = VictimOrder(session, victims)
+    def __init__(self, trial: Trial, victims: list[Job], search: Search) -> None:
+        self._order = VictimOrder(trial, victims)
         self._most = search.max_victims
         self._units: list[Unit] = []
         self._places: dict[Task, int] = {}
@@ -182,26 +195,36 @@ class _Candidates:
         return self._units[at]
 
 
+def _could_fit(room: NDArray[np.int64], tasks: list[Task]) -> bool:
+    """Return whether tasks would fit by their sum, and each of them on some node."""
+    if not np.all(summed(room) >= sums(request_of(tasks, room.shape[1]))):
+        return False
+    return all(
+        bool(np.any(np.all(room >= np.array(request), axis=1)))
+        for request in dict.fromkeys(task.request for task in tasks)
+    )
+
+
+def _row(task: Task) -> int:
+    """Return the row of the node that a task has room on."""
+    assert task.node is not None
+    return task.node.row
+
+
 class _Room:
     """What there would be, node by node, if every victim went."""
 
-    def __init__(self, session: Session, victims: list[Job]) -> None:
-        self._free = session.idle + session.releasing
+    def __init__(self, trial: Trial, victims: list[Job]) -> None:
+        self._free = trial.room()
         self._given = np.zeros_like(self._free)
         tasks = [task for job in victims for task in job.tasks if is_evictable(task)]
-        rows = [task.node for task in tasks]
+        rows = [_row(task) for task in tasks]
         requests = np.array([task.request for task in tasks], dtype=np.int64)
         np.add.at(self._given, rows, requests)
 
     def could_ever_fit(self, tasks: list[Task]) -> bool:
         """Return whether tasks would fit by their sum, and each of them on some node."""
-        room = self._free + self._given
-        if not np.all(summed(room) >= sums(request_of(tasks, room.shape[1]))):
-            return False
-        return all(
-            bool(np.any(np.all(room >= np.array(request), axis=1)))
-            for request in dict.fromkeys(task.request for task in tasks)
-        )
+        return _could_fit(self._free + self._given, tasks)
 
     def could_fit_on_one(self, freed: "_Freed") -> bool:
         """Return whether the victims of one node could be enough, beside those carried."""
@@ -215,12 +238,12 @@ class _Freed:
     Those carried over from the step before count as gone.
     """
 
-    def __init__(self, session: Session, tasks: list[Task], carried: list[Unit]) -> None:
-        self.width = session.width
-        self.room = session.idle + session.releasing
+    def __init__(self, trial: Trial, tasks: list[Task], carried: list[Unit]) -> None:
+        self.width = trial.width
+        self.room = trial.room()
         for _, group in carried:
             for task in group:
-                self.room[task.node] += task.request
+                self.room[_row(task)] += task.request
         self.demand = sums(request_of(tasks, self.width))
         self.smallest = np.array(tasks[-1].request, dtype=np.int64)
         self.free = summed(self.room)
@@ -231,10 +254,10 @@ class _Freed:
         """Count a victim in; return the nodes that it is on."""
         for task in unit[1]:
             request = sums(task.request)
-            at = self.by_node.setdefault(task.node, sums([0] * self.width))
+            at = self.by_node.setdefault(_row(task), sums([0] * self.width))
             at += request
             self.total += request
-        return sorted({task.node for task in unit[1]})
+        return sorted({_row(task) for task in unit[1]})
 
     def is_enough(self) -> bool:
         """Return whether all that is free then covers what is asked for."""
@@ -275,7 +298,7 @@ def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Itera
         while count < len(nodes):
             if freed.is_enough_on(nodes[:count]):
                 chosen = frozenset(nodes[:count])
-                yield [unit for unit in units if any(task.node in chosen for task in unit[1])]
+                yield [unit for unit in units if any(_row(task) in chosen for task in unit[1])]
             count *= 2
         yield units
 
@@ -284,22 +307,22 @@ def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Itera
 
 
 def _simulate(
-    session: Session, job: Job, wanted: list[Task], units: list[Unit], search: Search
-) -> Statement | None:
-    """Evict, place again in order, and ask the policy; return the statement if it agrees."""
-    statement = Statement(session)
+    trial: Trial, job: Job, wanted: list[Task], units: list[Unit], search: Search
+) -> Attempt | None:
+    """Evict, place again in order, and ask the policy; return the attempt if it agrees."""
+    attempt = Attempt(trial, job.name)
     for _, tasks in units:
         for task in tasks:
-            statement.evict(task, search.reason)
-    if _place_again(statement, job, wanted, units):
+            attempt.evict(task, search.reason)
+    if _place_again(attempt, job, wanted, units):
         left = _still_evicted(units)
-        if search.agrees(left) and session.plugins.agree(search.action, job, left):
-            return statement
-    statement.discard()
+        if search.agrees(left) and trial.plugins.agree(search.action, job, left):
+            return attempt
+    attempt.discard()
     return None
 
 
-def _place_again(statement: Statement, job: Job, wanted: list[Task], units: list[Unit]) -> bool:
+def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit]) -> bool:
     """Place the job and the victims in the order of fairness; return whether the job got its room.
 
     ``wanted`` are those of the job's tasks that are tried.
@@ -316,9 +339,9 @@ def _place_again(statement: Statement, job: Job, wanted: list[Task], units: list
         return tasks_to_allocate(candidate, gone)
 
     to_try = dict.fromkeys([job, *(victim for victim, _ in units)])
-    jobs = statement.session.jobs
-    waiting = [other for other in jobs if other in to_try or is_ready(other)]
-    order = JobOrder(statement.session, waiting, tasks_of)
+    ready = dict.fromkeys(other for other in attempt.trial.asking if is_ready(other))
+    waiting = [*to_try, *(other for other in ready if other not in to_try)]
+    order = JobOrder(attempt.trial, waiting, tasks_of)
     while to_try and (candidate := order.pop()) is not None:
         if candidate not in to_try:
             continue
@@ -326,18 +349,16 @@ def _place_again(statement: Statement, job: Job, wanted: list[Task], units: list
         tasks = tasks_of(candidate)
         if candidate is not job:
             tasks = [task for task in tasks if task in evicted]
-            if tasks and _wait_for_room(statement, candidate, tasks):
+            if tasks and _wait_for_room(attempt, candidate, tasks):
                 to_try[candidate] = None
                 order.push(candidate)
-        elif not may_take(statement.session, job, tasks) or not _wait_for_room(
-            statement, job, tasks
-        ):
+        elif not may_take(attempt.trial, job, tasks) or not _wait_for_room(attempt, job, tasks):
             return False
     return True
 
 
-def _wait_for_room(statement: Statement, job: Job, tasks: list[Task]) -> bool:
-    return place_job(statement, job, tasks, only_pipeline=True)
+def _wait_for_room(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:
+    return place_job(attempt, job, tasks, only_pipeline=True)
 
 
 def _still_evicted(units: list[Unit]) -> list[Unit]:

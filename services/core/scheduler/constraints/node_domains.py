@@ -17,23 +17,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.kai.sums import sum_of, summed
+from services.core.scheduler.model.sums import sum_of, summed
+from services.core.scheduler.statement.task_trees import Topology
 
 if TYPE_CHECKING:
-    from services.core.scheduler.kai.session import Session, Task
+    from services.core.scheduler.statement.trial import Task, Trial
 
 Mask = NDArray[np.bool_]
 Marks = NDArray[np.float64]
 DomainKey = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """Levels from the widest to the narrowest, and those that are required and preferred ("")."""
-
-    levels: tuple[str, ...]
-    required: str = ""
-    preferred: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,30 +37,30 @@ class Domain:
 
 
 def domains(
-    session: "Session", topology: Topology, within: Mask, tasks: "Sequence[Task]"
+    trial: "Trial", topology: Topology, within: Mask, tasks: "Sequence[Task]"
 ) -> Iterator[Domain]:
     """Yield the domains for tasks in the order in which they are to be tried."""
     bottom = _level(topology, topology.required)
     top = max(bottom, _level(topology, topology.preferred))
     for level in range(top, bottom - 1, -1):
-        groups = _domains_at(session, topology, level, within)
-        open_ones = {key: rows for key, rows in groups.items() if _holds(session, rows, tasks)}
-        order = sorted(open_ones, key=lambda key: _fullness(session, topology, key, within, tasks))
+        groups = _domains_at(trial, topology, level, within)
+        open_ones = {key: rows for key, rows in groups.items() if _holds(trial, rows, tasks)}
+        order = sorted(open_ones, key=lambda key: _fullness(trial, topology, key, within, tasks))
         for key in order:
             rows = open_ones[key]
             marks = np.zeros(len(rows), dtype=np.float64)
             if top > level:
-                inside = list(_domains_at(session, topology, top, rows).values())
-                _mark(session, inside, marks, tasks)
+                inside = list(_domains_at(trial, topology, top, rows).values())
+                _mark(trial, inside, marks, tasks)
             yield Domain(rows, marks)
 
 
-def same_domain(session: "Session", topology: Topology, row: int) -> Mask:
+def same_domain(trial: "Trial", topology: Topology, row: int) -> Mask:
     """Return the rows in a row's required domain."""
     levels = topology.levels[: _level(topology, topology.required) + 1]
-    wanted = [session.labels[row].get(name) for name in levels]
+    wanted = [trial.labels[row].get(name) for name in levels]
     return np.array(
-        [[labels.get(name) for name in levels] == wanted for labels in session.labels],
+        [[labels.get(name) for name in levels] == wanted for labels in trial.labels],
         dtype=np.bool_,
     )
 
@@ -79,68 +71,50 @@ def _level(topology: Topology, name: str) -> int:
 
 
 def _domains_at(
-    session: "Session", topology: Topology, level: int, within: Mask
+    trial: "Trial", topology: Topology, level: int, within: Mask
 ) -> dict[DomainKey, Mask]:
     """Return the domains of a level, by the labels that make them; nodes without one are out."""
     if level < 0:
         return {(): within.copy()}
     found: dict[DomainKey, Mask] = {}
     for at in np.flatnonzero(within):
-        labels = session.labels[at]
+        labels = trial.labels[at]
         key = tuple(labels.get(name, "") for name in topology.levels[: level + 1])
         if all(key):
             found.setdefault(key, np.zeros(len(within), dtype=np.bool_))[at] = True
     return found
 
 
-def _free(session: "Session", rows: Mask, tasks: "Sequence[Task]") -> NDArray[np.int64]:
+def _free(trial: "Trial", rows: Mask, tasks: "Sequence[Task]") -> NDArray[np.int64]:
     """Return how many tasks like the first each row has room for."""
     request = np.array(tasks[0].request, dtype=np.int64)
     needed = request > 0
-    room = (session.idle + session.releasing)[rows][:, needed]
+    room = trial.room()[rows][:, needed]
     counts: NDArray[np.int64] = np.maximum(0, (room // request[needed]).min(axis=1, initial=10**9))
     return counts
 
 
-def _holds(session: "Session", rows: Mask, tasks: "Sequence[Task]") -> bool:
+def _holds(trial: "Trial", rows: Mask, tasks: "Sequence[Task]") -> bool:
     """Return whether rows could hold tasks: by their number if they are alike, else by the sum."""
     if len({task.request for task in tasks}) == 1:
-        return int(_free(session, rows, tasks).sum()) >= len(tasks)
-    room = summed((session.idle + session.releasing)[rows])
-    return bool(np.all(room >= sum_of((task.request for task in tasks), session.width)))
+        return int(_free(trial, rows, tasks).sum()) >= len(tasks)
+    room = summed(trial.room()[rows])
+    return bool(np.all(room >= sum_of((task.request for task in tasks), trial.width)))
 
 
 def _fullness(
-    session: "Session", topology: Topology, key: DomainKey, within: Mask, tasks: "Sequence[Task]"
+    trial: "Trial", topology: Topology, key: DomainKey, within: Mask, tasks: "Sequence[Task]"
 ) -> tuple[int, ...]:
     """Return the room of the domains that a domain is in, from the widest down to itself."""
     rooms = []
     for level in range(len(key)):
-        rows = _domains_at(session, topology, level, within)[key[: level + 1]]
-        rooms.append(int(_free(session, rows, tasks).sum()))
+        rows = _domains_at(trial, topology, level, within)[key[: level + 1]]
+        rooms.append(int(_free(trial, rows, tasks).sum()))
     return tuple(rooms)
 
 
-def _mark(session: "Session", parts: list[Mask], marks: Marks, tasks: "Sequence[Task]") -> None:
+def _mark(trial: "Trial", parts: list[Mask], marks: Marks, tasks: "Sequence[Task]") -> None:
     """Mark preferred domains inside a wider one: the roomiest gets the most."""
-    rooms = [int(_free(session, part, tasks).sum()) for part in parts]
+    rooms = [int(_free(trial, part, tasks).sum()) for part in parts]
     for mark, at in enumerate(sorted(range(len(parts)), key=lambda at: (rooms[at], at)), start=1):
         marks[parts[at]] = mark
-
-
-def near_others(session: "Session", task: "Task") -> Mask | None:
-    """Return the rows that pod affinity leaves to a task; None where it has none.
-
-    ``near`` keeps it to the domains of that label with a task of the same kind, ``apart`` away from
-    them.
-    """
-    if not task.near and not task.apart:
-        return None
-    rows = {other.node for other in session.of_kind(task) if other.node >= 0}
-    result = np.ones(len(session.node_names), dtype=np.bool_)
-    for key, wanted in ((task.near, True), (task.apart, False)):
-        if key:
-            values = {session.labels[row].get(key) for row in rows} - {None}
-            has = [labels.get(key) in values for labels in session.labels]
-            result &= np.array(has, dtype=np.bool_) == wanted
-    return result

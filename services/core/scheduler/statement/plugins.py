@@ -1,19 +1,23 @@
-"""Plugins: what a session asks others for, by callbacks that they register.
+"""Plugins: what a trial asks others for, by callbacks that they register.
 
 A plugin is a function that registers its callbacks: ``def mine(plugins: Plugins) -> None``. All
 that are registered for a question are asked, in the order of registration; a "no" of any is a no.
-They judge and watch; they never change a session.
+They judge and watch; they never change it.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from services.core.scheduler.kai.topology import Mask
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from services.core.scheduler.kai.ordering import Unit
-    from services.core.scheduler.kai.session import Amount, Job, Session, Task
+    from services.core.scheduler.statement.trial import Amount, Job, Task, Trial
+
+    Unit = tuple[Job, list[Task]]
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -28,7 +32,9 @@ class Plugins:
     """
 
     job_order: list[Callable[["Job"], Any]] = field(default_factory=list)
-    feasible: list[Callable[["Session", "Task"], Mask | None]] = field(default_factory=list)
+    feasible: list[Callable[["Trial", "Task"], NDArray[np.bool_] | None]] = field(
+        default_factory=list
+    )
     capacity: list[Callable[["Job", "Amount"], str]] = field(default_factory=list)
     victim: list[Callable[[str, "Job", "Job"], bool]] = field(default_factory=list)
     scenario: list[Callable[[str, "Job", "list[Unit]"], bool]] = field(default_factory=list)

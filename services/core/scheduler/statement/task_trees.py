@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from services.core.scheduler.kai.topology import Topology
-
 if TYPE_CHECKING:
-    from services.core.scheduler.kai.session import Task
+    from services.core.scheduler.statement.trial import Task
 
 Holds = Callable[["Task"], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels from the widest to the narrowest, and those that are required and preferred ("")."""
+
+    levels: tuple[str, ...]
+    required: str = ""
+    preferred: str = ""
 
 
 @dataclass(slots=True, eq=False)

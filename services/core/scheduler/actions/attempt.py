@@ -1,0 +1,65 @@
+"""An attempt: what an action tries for one job, on top of what the trial has decided already.
+
+What it does stays in the trial's statement unless it is discarded.
+Source: contract kai.md, 1.8.
+"""
+
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.statement.statement import At
+from services.core.scheduler.statement.trial import Task, Trial, is_out
+
+
+class Attempt:
+    """One attempt, for a job (``by``) or for nobody."""
+
+    def __init__(self, trial: Trial, by: str = "") -> None:
+        self.trial = trial
+        self._by = by
+        self._statement = trial.statement
+        self._start = self._statement.checkpoint()
+        self._before: dict[Task, tuple[At, Node | None]] = {}  # of those that it evicted
+
+    def checkpoint(self) -> int:
+        """Return where the attempt is, for a rollback."""
+        return self._statement.checkpoint()
+
+    def allocate(self, task: Task, node: Node) -> None:
+        """Place a task on idle room."""
+        assert isinstance(task.pod, Ask)
+        self._statement.place(task.job.application, task.pod, node)
+
+    def pipeline(self, task: Task, node: Node) -> None:
+        """Place a task on room that is being released; where it was before it just stays."""
+        application, pod = task.job.application, task.pod
+        before = self._before.get(task)
+        if before is not None and before[1] is node and is_out(task):
+            self._statement.put_back(application, pod, before[0], self._by)
+        elif isinstance(pod, Ask):
+            self._statement.pipeline(application, pod, node)
+        elif pod.node_id == node.node_id:
+            self._statement.keep(application, pod)
+        else:
+            self._statement.move(application, pod, node, self._by)
+
+    def evict(self, task: Task, reason: str) -> None:
+        """Have a task give back its room; ``reason`` is the sentence that is shown for it.
+
+        One that was only promised room has no pod to end: it waits again.
+        """
+        application, pod = task.job.application, task.pod
+        self._before.setdefault(task, (self._statement.at(pod), task.node))
+        self._statement.evict(application, pod, reason, self._by)
+
+    def has_changed(self, task: Task) -> bool:
+        """Return whether a task that was evicted is not where it was."""
+        before = self._before.get(task)
+        return before is not None and before[0] != self._statement.at(task.pod)
+
+    def rollback(self, checkpoint: int) -> None:
+        """Take back what came after a checkpoint."""
+        self._statement.rollback(checkpoint)
+
+    def discard(self) -> None:
+        """Take back all that was tried."""
+        self._statement.rollback(self._start)

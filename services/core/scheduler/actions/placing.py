@@ -1,0 +1,132 @@
+"""Where a task goes: the first node, by score, that has the room.
+
+Order of nodes: those with idle room before those where room is being released, nodes without
+accelerators for tasks without (resource type), then the fullest first, or the emptiest with
+``spread``; equal ones in the order of the trial. Source: contract kai.md, 1.2 and 1.12.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.actions.attempt import Attempt
+from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.task_trees import Group
+from services.core.scheduler.statement.trial import Job, Status, Task, Trial, is_placed
+
+GPU = "nvidia.com/gpu"
+CPU = "vcore"
+_TOPOLOGY_MARKS = 100_000.0
+_IDLE_MARKS, _TYPE_MARKS, _PLACE_MARKS = 1000.0, 10.0, 9.0
+
+
+def place_job(
+    attempt: Attempt, job: Job, tasks: list[Task], *, only_pipeline: bool = False
+) -> bool:
+    """Place tasks of a job, all or none; return whether all could be.
+
+    If some must wait for room and the minimum does not run yet, all of them wait: nobody starts
+    a gang in halves.
+    """
+    checkpoint = attempt.checkpoint()
+    trial = attempt.trial
+    everywhere = Domain(
+        np.ones(len(trial.nodes.rows), dtype=np.bool_),
+        np.zeros(len(trial.nodes.rows), dtype=np.float64),
+    )
+    if not _place_group(attempt, job.group, tasks, everywhere, only_pipeline=only_pipeline):
+        return False
+    waits = any(task.status is not Status.ALLOCATED for task in tasks)
+    if waits and not only_pipeline and not job.group.is_satisfied(is_placed):
+        places = [(task, task.node) for task in tasks]
+        attempt.rollback(checkpoint)
+        for task, node in places:
+            assert node is not None
+            attempt.pipeline(task, node)
+    return True
+
+
+def _place_group(
+    attempt: Attempt, group: Group, tasks: list[Task], where: Domain, *, only_pipeline: bool
+) -> bool:
+    """Place those tasks that are in a group, in the first domain that takes them, or none."""
+    own = group.all_tasks(dict.fromkeys(tasks).__contains__)
+    if not own:
+        return True
+    checkpoint = attempt.checkpoint()
+    for domain in _domains_for(attempt.trial, group, own, where):
+        if _place_in(attempt, group, own, domain, only_pipeline=only_pipeline):
+            return True
+        attempt.rollback(checkpoint)
+    return False
+
+
+def _domains_for(trial: Trial, group: Group, tasks: list[Task], where: Domain) -> Iterable[Domain]:
+    """Return where a group may go; what it has running already keeps it to its required domain."""
+    topology = group.topology
+    if topology is None:
+        return [where]
+    rows = where.rows
+    running = [task.node.row for task in group.all_tasks(is_placed) if task.node is not None]
+    if topology.required and running:
+        rows = rows & same_domain(trial, topology, running[0])
+    return domains(trial, topology, rows, tasks)
+
+
+def _place_in(
+    attempt: Attempt, group: Group, tasks: list[Task], domain: Domain, *, only_pipeline: bool
+) -> bool:
+    """Place tasks of a group in a domain, member by member; False leaves some placed."""
+    for member in group.members:
+        if not _place_group(attempt, member, tasks, domain, only_pipeline=only_pipeline):
+            return False
+    own = set(group.tasks)
+    for task in (task for task in tasks if task in own):
+        found = best_node(attempt.trial, task, domain)
+        if found is None:
+            return False
+        node, is_idle = found
+        if is_idle and not only_pipeline:
+            attempt.allocate(task, node)
+        else:
+            attempt.pipeline(task, node)
+    return True
+
+
+def best_node(trial: Trial, task: Task, where: Domain) -> tuple[Node, bool] | None:
+    """Return the node of a domain for a task, and whether it has idle room; or None."""
+    fits, now = trial.nodes.rows_for(trial.shape_of(task))
+    fits &= where.rows
+    for feasible in trial.plugins.feasible:
+        open_rows = feasible(trial, task)
+        if open_rows is not None:
+            fits &= open_rows
+    rows = np.flatnonzero(fits)
+    if not rows.size:
+        return None
+    idle = now[rows]
+    scores = idle * _IDLE_MARKS + _placement(trial, task, rows)
+    scores += where.marks[rows] * _TOPOLOGY_MARKS
+    at = int(np.argmax(scores))
+    return trial.nodes.rows[int(rows[at])], bool(idle[at])
+
+
+def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    nodes = trial.nodes
+    gpu = trial.names.index(GPU) if GPU in trial.names else None
+    wants_gpu = gpu is not None and task.request[gpu] > 0
+    marks = np.zeros(rows.size, dtype=np.float64)
+    if gpu is not None and not wants_gpu:
+        marks += (nodes.capacity_of(GPU)[rows] == 0) * _TYPE_MARKS
+    name = GPU if wants_gpu else CPU if CPU in trial.names else trial.names[0]
+    room = nodes.room((name,))[rows, 0].astype(np.float64)
+    if trial.settings.spread:
+        marks += room / np.maximum(nodes.capacity_of(name)[rows], 1)
+        return marks
+    low, high = room.min(), room.max()
+    if low == high:
+        return marks + _PLACE_MARKS
+    marks += _PLACE_MARKS * (1 - (room - low) / (high - low))
+    return marks

@@ -1,0 +1,529 @@
+"""A trial: the partition with an open statement, its applications seen as jobs with tasks.
+
+Nothing is copied: what is free, what queues use and which node takes what is asked of the
+partition itself. A job and its tasks are handles, made when somebody asks for them; they follow the
+statement, forward and back. What contract kai.md knows of queues and jobs, and the partition does
+not hold as such, ``Terms`` says.
+
+Amounts are tuples of integers in the order of ``Trial.names``. Source: contract kai.md, 1.1.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue, depth_first
+from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.plugins import Plugins
+from services.core.scheduler.statement.statement import At, Place, Pod, Statement
+from services.core.scheduler.statement.task_trees import Group
+from shared.model.resources import PODS, ResourceView
+
+UNLIMITED = -1
+Amount = tuple[int, ...]
+
+
+class Status(IntEnum):
+    """What a task is doing."""
+
+    PENDING = 0
+    ALLOCATED = 1  # placed on idle room by an action
+    PIPELINED = 2  # placed on room that is still being released
+    RUNNING = 3
+    RELEASING = 4
+
+
+ACTIVE = (Status.ALLOCATED, Status.PIPELINED, Status.RUNNING)
+PLACED = (Status.ALLOCATED, Status.RUNNING)
+_OF_ASK = {
+    Place.WAITING: Status.PENDING,
+    Place.NOMINATED: Status.PIPELINED,
+    Place.PLACED: Status.ALLOCATED,
+    Place.RELEASING: Status.RELEASING,
+}
+_OF_POD = {
+    Place.PLACED: Status.RUNNING,
+    Place.RELEASING: Status.RELEASING,
+    Place.MOVING: Status.PIPELINED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A pod of a job. ``node`` is where it is or is to be."""
+
+    pod: Pod
+    job: "Job"
+    request: Amount
+    number: int
+    priority: int
+    status: Status
+    node: Node | None
+    is_kept: bool = False  # its room was freed for it before this trial: it is nobody else's
+
+    @property
+    def name(self) -> str:
+        """Return the pod's key."""
+        return self.pod.key if isinstance(self.pod, Ask) else self.pod.allocation_key
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return what orders tasks of a job: the first in is the last out."""
+        return (-self.priority, self.number)
+
+
+def is_active(task: Task) -> bool:
+    """Return whether a task runs, is placed or pipelined."""
+    return task.status in ACTIVE
+
+
+def is_placed(task: Task) -> bool:
+    """Return whether a task has real room."""
+    return task.status in PLACED
+
+
+def is_out(task: Task) -> bool:
+    """Return whether a task that was evicted has no other place yet."""
+    return task.status in (Status.RELEASING, Status.PENDING)
+
+
+def is_evictable(task: Task) -> bool:
+    """Return whether a task has room, or was promised some, that may be taken from it."""
+    return task.status in ACTIVE and not task.is_kept
+
+
+class Job:
+    """A gang: it starts with its minimum of tasks at once and may grow beyond."""
+
+    __slots__ = ("__dict__", "application", "counts", "kept", "queue", "trial")
+
+    def __init__(self, trial: "Trial", application: Application, queue: "Share") -> None:
+        self.trial = trial
+        self.application = application
+        self.queue = queue
+        asks = application.groups.values()
+        self.kept = 0
+        self.counts = [0] * len(Status)
+        self.counts[Status.RELEASING] = len(application.released)
+        self.counts[Status.RUNNING] = len(application.allocations) - len(application.released)
+        if asks:
+            self._count_asks()
+
+    def _count_asks(self) -> None:
+        application = self.application
+        self.kept = len(_nodes_kept(application))
+        self.counts[Status.PIPELINED] = self.kept
+        self.counts[Status.PENDING] = sum(
+            self.trial.terms.may_ask(ask)
+            for group in application.groups.values()
+            if self.trial.terms.may_start(application, group)
+            for ask in group.asks.values()
+        )
+
+    @property
+    def name(self) -> str:
+        """Return the application's id."""
+        return self.application.id
+
+    @cached_property
+    def number(self) -> int:
+        """Return the order of creation."""
+        return self.application.sequence
+
+    @cached_property
+    def min_available(self) -> int:
+        """Return how many tasks it starts with."""
+        return self.trial.terms.minimum(self.application)
+
+    @cached_property
+    def preemptible(self) -> bool:
+        """Return whether anything may be taken from it."""
+        return self.trial.terms.is_preemptible(self.application)
+
+    @cached_property
+    def priority(self) -> int:
+        """Return the highest priority of its tasks."""
+        return self.trial.terms.priority(self.application)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """Return its tasks: what runs, what waits, and what waits at its node."""
+        return list(self.trial.tasks_of(self))
+
+    @cached_property
+    def group(self) -> Group:
+        """Return the tree; a job without one is a single set."""
+        tree = self.trial.terms.tree(self)
+        return tree or Group(self.name, self.min_available, tasks=self.tasks)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Return whether it is a single set of tasks that anybody may count."""
+        return self.trial.terms.is_flat(self.application)
+
+    @property
+    def active(self) -> int:
+        """Return how many tasks run, are placed or pipelined."""
+        counts = self.counts
+        return counts[Status.ALLOCATED] + counts[Status.PIPELINED] + counts[Status.RUNNING]
+
+    @property
+    def placed(self) -> int:
+        """Return how many tasks have real room."""
+        return self.counts[Status.ALLOCATED] + self.counts[Status.RUNNING]
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Return whether its minimum runs, is placed or pipelined."""
+        if self.is_flat:
+            return self.active >= self.min_available
+        return self.group.is_satisfied(is_active)
+
+    @property
+    def has_surplus(self) -> bool:
+        """Return whether something could be evicted and the rest be satisfied."""
+        if self.is_flat and not self.kept:
+            return self.active > self.min_available
+        return bool(self.group.surplus(is_evictable))
+
+    @property
+    def elasticity(self) -> int:
+        """Return -1 below the minimum, 0 at it, 1 above it."""
+        if not self.is_satisfied:
+            return -1
+        if self.is_flat:
+            return int(self.active > self.min_available)
+        return 1 if self.group.surplus(is_active) else 0
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Return what orders jobs of a queue: priority, elasticity, age."""
+        return (-self.priority, self.elasticity, self.number)
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """What a queue is entitled to; what it uses is asked of the queue itself."""
+
+    queue: Queue
+    names: tuple[str, ...]
+    number: int
+    parent: "Share | None"
+    priority: int
+    quota: list[int]
+    limit: list[int]
+    weight: list[float]
+    min_runtime_s: dict[str, int] = field(default_factory=dict)  # of a victim, by the action
+    children: list["Share"] = field(default_factory=list)
+    requested: list[int] = field(default_factory=list)
+    fair_share: list[int] = field(default_factory=list)
+    all_allocatable: Amount = ()  # the larger of quota and fair share, within the limit
+
+    @property
+    def name(self) -> str:
+        """Return the queue's path."""
+        return self.queue.path
+
+    @property
+    def allocated(self) -> Amount:
+        """Return what it uses: not what it gives back, but what is kept for its asks."""
+        queue = self.queue
+        held, going, kept = queue.allocated, queue.preempting, queue.kept
+        if going or kept:
+            return tuple(
+                held.get(name, 0) - going.get(name, 0) + kept.get(name, 0) for name in self.names
+            )
+        return tuple(held.get(name, 0) for name in self.names)
+
+    def lineage(self) -> "Iterator[Share]":
+        """Yield this queue's and those of every one above it."""
+        share: Share | None = self
+        while share is not None:
+            yield share
+            share = share.parent
+
+    def set_fair_share(self, amounts: list[int]) -> None:
+        """Take over what the queue's fair share is, and what it may have by that."""
+        self.fair_share = amounts
+        self.all_allocatable = tuple(
+            _allocatable(*each) for each in zip(self.quota, amounts, self.limit, strict=True)
+        )
+
+
+def _allocatable(quota: int, fair_share: int, limit: int) -> int:
+    share = UNLIMITED if UNLIMITED in (quota, fair_share) else max(quota, fair_share)
+    if limit == UNLIMITED:
+        return share
+    return limit if share == UNLIMITED else min(share, limit)
+
+
+@dataclass(slots=True, eq=False)
+class TrialSettings:
+    """How actions behave; the defaults are those of a cluster in production.
+
+    ``spread`` puts tasks on the emptiest node instead of the fullest. A negative
+    ``max_consolidation_victims`` is no limit.
+    """
+
+    spread: bool = False
+    max_consolidation_victims: int = 16
+    saturation_multiplier: float = 1.0
+
+
+class Terms:
+    """What queues and applications are to the actions; here the defaults for what none knows."""
+
+    settings = TrialSettings()
+
+    def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
+        """Return what a queue is entitled to."""
+        raise NotImplementedError
+
+    def minimum(self, application: Application) -> int:
+        """Return how many tasks must run at once."""
+        raise NotImplementedError
+
+    def tree(self, job: Job) -> Group | None:  # noqa: ARG002
+        """Return the tree of an application's task groups, None where there is none."""
+        return None
+
+    def is_flat(self, application: Application) -> bool:  # noqa: ARG002
+        """Return whether an application has no such tree."""
+        return True
+
+    def priority(self, application: Application) -> int:
+        """Return the highest priority of what an application has and asks for."""
+        priorities = [item.priority for item in application.allocations.values()]
+        return max([*priorities, *application.ask_priorities], default=0)
+
+    def is_preemptible(self, application: Application) -> bool:
+        """Return whether anything may be taken from an application."""
+        return all(
+            allocation.allow_preempt_self and not allocation.constraints.required_node
+            for allocation in application.allocations.values()
+        )
+
+    def runtime_s(self, application: Application) -> int:
+        """Return for how long an application runs."""
+        raise NotImplementedError
+
+    def waits_s(self, application: Application) -> int:  # noqa: ARG002
+        """Return for how long an application may not take from others yet."""
+        return 0
+
+    def stale_for_s(self, application: Application) -> int:
+        """Return for how long an application has been below its minimum."""
+        raise NotImplementedError
+
+    def staleness_grace_s(self, application: Application) -> int:
+        """Return for how long it may be; negative: for ever."""
+        raise NotImplementedError
+
+    def may_start(self, application: Application, group: AskGroup) -> bool:  # noqa: ARG002
+        """Return whether a group of asks waits for room."""
+        return True
+
+    def may_ask(self, ask: Ask) -> bool:
+        """Return whether one of its asks does: it has not got any yet."""
+        return not ask.has_preempted
+
+
+class Trial:
+    """Everything that actions work on."""
+
+    def __init__(self, partition: Partition, terms: Terms, plugins: Plugins) -> None:
+        self.partition = partition
+        self.nodes = partition.nodes
+        self.terms = terms
+        self.plugins = plugins
+        self.settings = terms.settings
+        self.names = tuple(sorted(name for name in self.nodes.total if name != PODS))
+        self.width = len(self.names)
+        self.total = self._total()
+        self.statement = Statement(partition, self._follow)
+        self._jobs: dict[str, Job] = {}
+        self._tasks: dict[str, Task] = {}
+        self._shapes: dict[tuple[object, ...], Shape] = {}
+        self._fixed: dict[Share, list[int]] | None = None
+        self.shares = self._share_out()
+        self.asking = [
+            job
+            for application in partition.applications.values()
+            if application.groups and (job := self.job_of(application)).counts[Status.PENDING]
+        ]
+
+    def _total(self) -> Amount:
+        """Return what there is for us: without what others have placed."""
+        total = {name: self.nodes.total.get(name, 0) for name in self.names}
+        for node in {self.nodes.nodes[name]: None for name in self.partition.foreign.values()}:
+            for name in self.names:
+                total[name] -= min(node.capacity.get(name, 0), node.occupied.get(name, 0))
+        return tuple(total.values())
+
+    def _share_out(self) -> dict[Queue, Share]:
+        found: dict[Queue, Share] = {}
+        for number, queue in enumerate(depth_first(self.partition.root)):
+            above = found[queue.parent] if queue.parent is not None else None
+            share = found[queue] = self.terms.share(queue, self.names, number, above)
+            if above is not None:
+                above.children.append(share)
+        return found
+
+    @property
+    def top(self) -> list[Share]:
+        """Return the share of the root."""
+        return [self.shares[self.partition.root]]
+
+    # --- jobs and tasks -------------------------------------------------------------------------
+
+    @property
+    def leaves(self) -> list[Share]:
+        """Return the shares of the leaves."""
+        return [share for queue, share in self.shares.items() if queue.is_leaf]
+
+    def job_of(self, application: Application) -> Job:
+        """Return an application as a job."""
+        job = self._jobs.get(application.id)
+        if job is None:
+            share = self.shares[application.queue]
+            job = self._jobs[application.id] = Job(self, application, share)
+        return job
+
+    def jobs_in(self, share: Share) -> Iterator[Job]:
+        """Yield the jobs of a leaf."""
+        for application in share.queue.applications.values():
+            yield self.job_of(application)
+
+    def tasks_of(self, job: Job) -> Iterator[Task]:
+        """Yield handles of a job's pods."""
+        application = job.application
+        for at, allocation in enumerate(application.allocations.values()):
+            key = allocation.allocation_key
+            status = Status.RELEASING if key in application.released else Status.RUNNING
+            node = self.nodes.nodes.get(allocation.node_id)
+            resource, priority = allocation.resource_per_alloc, allocation.priority
+            yield self._task(allocation, job, resource, at, priority, status, node)
+        kept = _nodes_kept(application)
+        waiting = [
+            ask
+            for group in application.groups.values()
+            if kept or self.terms.may_start(application, group)
+            for ask in group.asks.values()
+            if ask.key in kept
+            or (self.terms.may_ask(ask) and self.terms.may_start(application, group))
+        ]
+        waiting.sort(key=lambda ask: ask.sequence)
+        for at, ask in enumerate(waiting, start=len(application.allocations)):
+            node = kept.get(ask.key)
+            status = Status.PENDING if node is None else Status.PIPELINED
+            resource, priority = ask.shape.resource, ask.request.priority
+            task = self._task(ask, job, resource, at, priority, status, node)
+            task.is_kept = node is not None
+            yield task
+
+    def _task(self, pod: Pod, job: Job, resource: ResourceView, *rest: Any) -> Task:
+        task = Task(pod, job, self.amounts(resource), *rest)
+        self._tasks[task.name] = task
+        return task
+
+    def _follow(self, pod: Pod, now: At) -> None:
+        """Bring a task to where the statement has its pod."""
+        task = self._tasks[pod.key if isinstance(pod, Ask) else pod.allocation_key]
+        was, counts = task.status, task.job.counts
+        counts[was] -= 1
+        if isinstance(pod, Ask):
+            task.status, task.node = _OF_ASK[now.place], now.node
+        else:
+            task.status = _OF_POD[now.place]
+            task.node = now.node or self.nodes.nodes[pod.node_id]
+        counts[task.status] += 1
+        change = (task.status in ACTIVE) - (was in ACTIVE)
+        if change and self._fixed is not None and not task.job.preemptible:
+            self._fix(task.job.queue, task.request, change)
+        if change:
+            for moved in self.plugins.moved:
+                moved(task, change)
+
+    def fixed(self, share: Share) -> list[int]:
+        """Return what a queue uses by jobs that may not be preempted; summed up once asked for."""
+        if self._fixed is None:
+            self._fixed = {each: [0] * self.width for each in self.shares.values()}
+            for application in self.partition.applications.values():
+                job = self.job_of(application)
+                if not job.preemptible:
+                    request = request_of(filter(is_active, job.tasks), self.width)
+                    self._fix(job.queue, request, 1)
+        return self._fixed[share]
+
+    def _fix(self, leaf: Share, request: Amount, change: int) -> None:
+        assert self._fixed is not None
+        for share in leaf.lineage():
+            for at, value in enumerate(request):
+                self._fixed[share][at] += change * value
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def amounts(self, resource: ResourceView) -> Amount:
+        """Return a resource in the order of the names."""
+        return tuple([resource.get(name, 0) for name in self.names])
+
+    def shape_of(self, task: Task) -> Shape:
+        """Return what a task asks of nodes; of a pod that runs, as it would if it waited."""
+        pod = task.pod
+        if isinstance(pod, Ask):
+            return pod.shape
+        labels = self.nodes.pods.labels_of(pod.allocation_tags)
+        key = (task.request, pod.resource_per_alloc.get(PODS, 0), pod.constraints, labels)
+        shape = self._shapes.get(key)
+        if shape is None:
+            resource = dict(pod.resource_per_alloc)
+            shape = self._shapes[key] = Shape("of a victim", resource, pod.constraints, labels)
+        return shape
+
+    def room(self) -> NDArray[np.int64]:
+        """Return what the nodes will have when what is to come has come; closed ones nothing."""
+        return self.nodes.room(self.names)
+
+    @property
+    def labels(self) -> list[dict[str, str]]:
+        """Return the labels of every node."""
+        return [node.labels for node in self.nodes.rows]
+
+
+def _nodes_kept(application: Application) -> dict[str, Node]:
+    """Return the nodes of asks that will start there when others have gone from it."""
+    kept = {k: held.node for k, held in application.reservations.items() if not held.is_ordinary}
+    kept.update((key, cover.node) for key, cover in application.covers.items())
+    return kept
+
+
+def plus(left: Sequence[int], right: Sequence[int]) -> Amount:
+    """Return the sum of two amounts."""
+    return tuple([a + b for a, b in zip(left, right, strict=True)])
+
+
+def minus(left: Sequence[int], right: Sequence[int]) -> Amount:
+    """Return left less right."""
+    return tuple([a - b for a, b in zip(left, right, strict=True)])
+
+
+def within(amount: Sequence[int], bound: Sequence[int]) -> bool:
+    """Return whether an amount is within a bound, type by type; UNLIMITED bounds nothing."""
+    return all(b == UNLIMITED or a <= b for a, b in zip(amount, bound, strict=True))
+
+
+def request_of(tasks: Iterable[Task], width: int) -> Amount:
+    """Return what tasks ask for together."""
+    total = [0] * width
+    for task in tasks:
+        for at, value in enumerate(task.request):
+            total[at] += value
+    return tuple(total)
