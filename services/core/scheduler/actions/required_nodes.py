@@ -14,13 +14,13 @@ Source: contract section 6.8; cases R-08 to R-11, G-17.
 from services.core.scheduler.actions.victims import (
     evict,
     have_type_in_common,
-    rank_of,
     room_to_come,
 )
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node, matches
 from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask, Bucket
+from services.core.scheduler.model.victim_index import rank_of
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim
@@ -77,6 +77,7 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     if reservation.has_preempted or not reservation.is_required:
         return
     ask, application = reservation.ask, reservation.application
+    partition.victims.start(partition.applications.values())
     victims = _victims(partition, node, ask)
     if not victims:
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
@@ -106,19 +107,12 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
 
 
 def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
-    found: list[Allocation] = []
-    for held in node.allocations.values():
-        application = partition.applications.get(held.application_id)
-        if (
-            application is not None
-            and held.allocation_key in application.allocations
-            and held.allocation_key not in application.released
-            and not held.constraints.required_node
-            and held.priority <= ask.request.priority
-            and have_type_in_common(held.resource_per_alloc, ask.shape.resource)
-        ):
-            found.append(held)
-    return found
+    return [
+        victim.allocation
+        for victim in partition.victims.on(node).order
+        if victim.allocation.priority <= ask.request.priority
+        and have_type_in_common(victim.allocation.resource_per_alloc, ask.shape.resource)
+    ]
 
 
 def _order(victim: Allocation) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:

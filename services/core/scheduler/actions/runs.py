@@ -115,6 +115,7 @@ class _Run:
         del application.group_of[key]
         application.positions[key] = ask.sequence
         application.hold_allocation(allocation, self._partition.now_ns)
+        self._partition.victims.placed(application, allocation)
         node.allocations[key] = allocation
         leaf.place(lane.amount)
         self._placed.append((application, ask, allocation))

@@ -1,19 +1,16 @@
 """What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
 
+from collections.abc import Iterator, Sequence
+
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Decision
+from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import Resource, ResourceView, add_into
-
-
-def rank_of(allocation: Allocation) -> int:
-    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first."""
-    if allocation.originator:
-        return 2
-    return 0 if allocation.allow_preempt_self else 1
 
 
 def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
@@ -24,11 +21,33 @@ def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
 def room_to_come(partition: Partition, node: Node) -> Resource:
     """Return what a node has left, and what is being released there and not for a real pod."""
     room: Resource = dict(node.available)
-    for key, allocation in node.allocations.items():
-        owner = partition.applications.get(allocation.application_id)
-        if owner is not None and key in owner.released and key not in owner.covering:
-            add_into(room, allocation.resource_per_alloc)
+    for allocation in _going(partition, node):
+        add_into(room, allocation.resource_per_alloc)
     return room
+
+
+def _going(partition: Partition, node: Node) -> Iterator[Allocation]:
+    for key, allocation in partition.victims.on(node).releasing.items():
+        owner = partition.applications.get(allocation.application_id)
+        if owner is not None and key not in owner.covering:
+            yield allocation
+
+
+def is_open_without(
+    partition: Partition, node: Node, shape: Shape, victims: Sequence[Allocation]
+) -> bool:
+    """Return whether pods leave a node open to a shape, once all that is to happen has happened.
+
+    Victims, and what is being released on the node, have gone by then; who has preempted there
+    has come.
+    """
+    gone = [*victims, *_going(partition, node)]
+    coming = [
+        allocation_of(held.ask.request, node.node_id)
+        for held in node.reservations.values()
+        if held.has_preempted
+    ]
+    return partition.nodes.would_be_open(node, shape, gone, coming)
 
 
 def evict(

@@ -100,6 +100,7 @@ def _resize(
     if without_zeros(before) == without_zeros(resource):
         return
     queue = application.queue
+    partition.victims.gone(allocation)
     allocation = application.allocations[key] = replace(allocation, resource_per_alloc=resource)
     ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
     subtract_into(ledger, before)
@@ -111,6 +112,7 @@ def _resize(
         partition.nodes.free(node, key)
         partition.nodes.place(node, allocation)
         partition.node_improved(node)
+    partition.victims.placed(application, allocation)
     queue.allocate(resource)
     queue.release(before)
     for tracker in application.trackers:

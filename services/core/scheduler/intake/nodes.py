@@ -90,6 +90,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
 def _remove(partition: Partition, node: Node) -> None:
     """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
     partition.nodes.remove(node)
+    partition.victims.node_gone(node)
     partition.give_back(node)
     partition.capacity_changed()
     partition.journal.record(NodeEnded(node))

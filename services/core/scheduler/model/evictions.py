@@ -27,6 +27,16 @@ class EvictionWatch:
         """Return whether an application may lose something to another now."""
         return self.held_until_ns.get(frozenset((victim, by)), 0) <= now_ns
 
+    def spared(self, by: str, now_ns: int) -> frozenset[str]:
+        """Return the applications that may lose nothing to another now."""
+        return frozenset(
+            application
+            for pair, until_ns in self.held_until_ns.items()
+            if by in pair and until_ns > now_ns
+            for application in pair
+            if application != by
+        )
+
     def evicted(self, victim: str, by: str, now_ns: int) -> bool:
         """Note an eviction; return whether it closes a cycle, and the pair is held from now on."""
         if victim == by:

@@ -27,6 +27,7 @@ from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
     ResourceView,
+    add,
     add_into,
     fits_room,
     go_map,
@@ -263,6 +264,23 @@ class NodeTable:
         node.score = self._score[node.row] = self.score(node)
         self._index.changed(node)
 
+    def touch(self, node: Node) -> None:
+        """Have the indexes look at a node anew: of what it holds something is being released."""
+        self._index.changed(node)
+
+    @property
+    def changes(self) -> int:
+        """Return how many changes of nodes have been logged."""
+        return self._index.logged
+
+    def changed_since(self, seen: int) -> list[Node] | None:
+        """Return the nodes that are there and have changed since so many changes.
+
+        None where that is not known any more.
+        """
+        nodes = self._index.changed_since(seen)
+        return None if nodes is None else [node for node in nodes if node.changed >= 0]
+
     def _write_capacity(self, node: Node) -> None:
         self._know(node.capacity)
         self._capacity[node.row] = 0
@@ -421,19 +439,55 @@ class NodeTable:
         open_rows = self._open_rows(shape)
         if open_rows is None or open_rows[node.row]:
             return True
-        for allocation in gone:
-            self.pods.count(node, allocation, -1)
+        return self.would_be_open(node, shape, gone)
+
+    def would_be_open(
+        self,
+        node: Node,
+        shape: Shape,
+        gone: Sequence[Allocation],
+        coming: Sequence[Allocation] = (),
+    ) -> bool:
+        """Return whether pods would leave a node open to a shape once some are gone or have come.
+
+        Those that are gone are each on its node, which may be another; those that come are here.
+        """
+        if not self.pods.concern(shape) and not (coming and shape.labels):
+            return True
+        self._open_rows(shape)  # from here on the pods are counted, if they were not before
+        moves = [(self.nodes[pod.node_id], pod, -1) for pod in gone if pod.node_id in self.nodes]
+        moves += [(node, pod, 1) for pod in coming]
+        for at, pod, change in moves:
+            self.pods.count(at, pod, change)
         open_rows = self._open_rows(shape)
-        for allocation in gone:
-            self.pods.count(node, allocation, 1)
-        return open_rows is None or bool(open_rows[node.row])
+        is_open = open_rows is None or bool(open_rows[node.row])
+        for at, pod, change in reversed(moves):
+            self.pods.count(at, pod, -change)
+        return is_open
 
     def could_hold(self, shape: Shape) -> bool:
         """Return whether a node that may be used for a shape could hold it when empty."""
-        mask = self._fitting(self._capacity, shape) & self._view(shape).eligible
+        return bool(self.holders(shape).any())
+
+    def holders(self, shape: Shape) -> NDArray[np.bool_]:
+        """Return the rows that may be used for a shape and could hold it when empty."""
+        mask: NDArray[np.bool_] = self._fitting(self._capacity, shape)
+        mask &= self._view(shape).eligible
         if not shape.constraints.required_node:
             mask &= self._schedulable[: len(self.rows)]
-        return bool(mask.any())
+        return mask
+
+    def available(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return what every node has left of some types, a row a type."""
+        found = np.zeros((len(names), len(self.rows)), dtype=np.int64)
+        for at, name in enumerate(names):
+            if name in self._columns:
+                found[at] = self._available[: len(self.rows), self._columns[name]]
+        return found
+
+    def places_of_ids(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of some rows' node ids among all ids."""
+        return self._ranks.of(rows)
 
     # --- what an open statement expects ---------------------------------------------------------
 
@@ -537,13 +591,11 @@ class NodeTable:
                 np.minimum(found, matrix[:count, column] // value, out=found)
         return np.maximum(found, 0)
 
-    def places_on(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> int:
-        """Return for how many asks of a shape a node had the room without some allocations."""
+    def places_on(self, node: Node, shape: Shape, freed: ResourceView) -> int:
+        """Return for how many asks of a shape a node had the room with what is freed there."""
         if node.reservations or not self._is_open(node, shape):
             return 0
-        room: Resource = dict(node.available)
-        for allocation in gone:
-            add_into(room, allocation.resource_per_alloc)
+        room = add(node.available, freed)
         wanted = shape.resource.items()
         return min((max(room.get(n, 0), 0) // v for n, v in wanted if v > 0), default=MANY)
 

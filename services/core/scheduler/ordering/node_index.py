@@ -85,13 +85,13 @@ class NodeIndex:
         self._recent: dict[Candidates, None] = {}  # the one that was asked for last is the last
         self._by_key: dict[Key, Candidates] = {}
         self._log: list[Node | None] = [None] * LOG
-        self._logged = 0
+        self.logged = 0  # how many changes there have been
 
     def changed(self, node: "Node") -> None:
         """Note that something changed at a node: its room, its score, who may use it, its row."""
-        self._log[self._logged % LOG] = node
-        node.changed = self._logged
-        self._logged += 1
+        self._log[self.logged % LOG] = node
+        node.changed = self.logged
+        self.logged += 1
 
     def removed(self, node: "Node") -> None:
         """Note that a node is no more."""
@@ -103,7 +103,7 @@ class NodeIndex:
         if found is None or found not in self._recent:
             found = shape.candidates = self._candidates_of(shape)
         self._recent[found] = self._recent.pop(found, None)
-        if found.seen != self._logged and not self._follow(found, shape):
+        if found.seen != self.logged and not self._follow(found, shape):
             return self._filled(found, shape)
         while found.heap:
             entry = found.heap[0]
@@ -126,14 +126,14 @@ class NodeIndex:
 
     def _follow(self, found: Candidates, shape: "Shape") -> bool:
         """Enter the nodes that changed; return False where a look at all nodes costs less."""
-        behind = self._logged - found.seen
+        behind = self.logged - found.seen
         if found.seen < 0 or behind > LOG:
             return False
         if behind > ONE_BY_ONE and found.wasted > WASTED and found.wasted % TRY_AGAIN:
             return False
         bound = found.bound
-        last = self._log[(self._logged - 1) % LOG]
-        nodes = [last] if behind == 1 and last is not None else self._changed_since(found.seen)
+        last = self._log[(self.logged - 1) % LOG]
+        nodes = [last] if behind == 1 and last is not None else self._changed(found.seen)
         if len(nodes) > 1 and bound is not None:
             nodes = [node for node in nodes if node.score <= bound[0]]
         if len(nodes) > ONE_BY_ONE:
@@ -143,7 +143,7 @@ class NodeIndex:
                 return False
         for node in nodes:
             self._enter(found, shape, node)
-        found.seen = self._logged
+        found.seen = self.logged
         if len(found.heap) > 2 * MOST:
             self._shed(found)
         return True
@@ -157,9 +157,15 @@ class NodeIndex:
         if self._nodes.is_free(node, shape):
             heappush(found.heap, (node.score, node.node_id, node.changed, node))
 
-    def _changed_since(self, seen: int) -> "list[Node]":
+    def changed_since(self, seen: int) -> "list[Node] | None":
+        """Return the nodes that have changed since the log was so long; None: not known."""
+        if self.logged - seen > LOG:
+            return None
+        return self._changed(seen) if self.logged > seen else []
+
+    def _changed(self, seen: int) -> "list[Node]":
         """Return the nodes that are in the log from one place on, each once."""
-        first, last = seen % LOG, self._logged % LOG
+        first, last = seen % LOG, self.logged % LOG
         part = self._log[first:last] if first < last else self._log[first:] + self._log[:last]
         return [node for node in dict.fromkeys(part) if node is not None]
 
@@ -174,7 +180,7 @@ class NodeIndex:
         """Fill a heap by a look at all nodes; return its first."""
         found.wasted = found.wasted + 1 if found.answers == 1 else 0
         if found.answers:
-            changes_an_answer = (self._logged - found.filled) // found.answers
+            changes_an_answer = (self.logged - found.filled) // found.answers
             if changes_an_answer <= STEP:
                 found.size = min(MOST, STEP * found.size)
             elif changes_an_answer > STEP**2:
@@ -187,8 +193,8 @@ class NodeIndex:
         nodes = [rows[row] for row in chosen.tolist()]
         found.heap = sorted((node.score, node.node_id, node.changed, node) for node in nodes)
         found.bound = None if is_all else found.heap[-1][:2]
-        found.seen = self._logged
-        found.filled, found.answers = self._logged, 1
+        found.seen = self.logged
+        found.filled, found.answers = self.logged, 1
         return found.heap[0][3] if found.heap else None
 
 

@@ -23,19 +23,20 @@ from itertools import groupby
 from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.victims import evict
-from services.core.scheduler.constraints.guarantees import Ledger, left
+from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.victim_index import Kind
 from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
-from services.core.scheduler.policies.preemption_victims import Victim, eligible_victims
+from services.core.scheduler.policies.preemption_victims import Eligible, eligible
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
-from shared.messages.interface import Allocation
-from shared.model.resources import ResourceView
+from services.core.scheduler.statement.queue_trial import QueueTrial
+from shared.model.resources import Resource, ResourceView, multiply, total_of
 from shared.model.units import seconds
 
 CHECK_AGAIN_NS = seconds(15)
@@ -57,6 +58,8 @@ def look_later(partition: Partition, application: Application, ask: Ask) -> None
     _look_for_one_since(partition, leaf, ask.created_ns)
     if not _preempts(partition):
         return
+    if has_guarantee(leaf):
+        partition.victims.start(partition.applications.values())
     if not _may_ever(ask) or _due_ns(leaf, ask) > partition.now_ns:
         note(partition, application, ask, allocation_log.PRECONDITIONS)
     elif not has_guarantee(leaf):
@@ -101,6 +104,7 @@ def look(partition: Partition) -> None:
 
 def _preempt(partition: Partition) -> None:
     """Let the asks that are due preempt, in the order of their leaves."""
+    partition.victims.start(partition.applications.values())
     for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
         if has_guarantee(leaf):
             _look_in(partition, leaf)
@@ -145,19 +149,25 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
         if due_ns > partition.now_ns:
             partition.look_for_preemption_at(due_ns)
             continue
-        ledger = Ledger()
-        for level in leaf.lineage():
-            ledger.changes[level] = dict(level.promised)
-        gang = application.outstanding()
-        ledger.add(leaf, gang)
-        limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
-        owed = left(leaf, leaf, ledger) or {}
-        if _is_owed(leaf, gang, ledger) and all(name in owed for name in limited):
+        if _is_owed(leaf, application.outstanding()):
             if application.starts_placed and not _can_be_made_places(partition, application):
                 partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
                 continue
             application.admit()
             application.unpark()
+
+
+def _is_owed(leaf: Queue, gang: ResourceView) -> bool:
+    """Return whether a gang keeps to what its queue is guaranteed, of all that is limited there.
+
+    What admitted gangs have yet to allocate counts as used.
+    """
+    limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
+    with QueueTrial() as trial:
+        trial.keep_promises(leaf)
+        trial.keep(leaf, gang)
+        owed = left(leaf, leaf) or {}
+        return is_within(leaf, gang) and all(name in owed for name in limited)
 
 
 def _can_be_made_places(partition: Partition, application: Application) -> bool:
@@ -168,16 +178,20 @@ def _can_be_made_places(partition: Partition, application: Application) -> bool:
             continue
         shape, table = head.shape, partition.nodes
         places = table.places(shape)
-        on_nodes: dict[str, list[Allocation]] = {}
         if _may_ever(head):
-            for victim in eligible_victims(partition, application.queue, head):
-                on_nodes.setdefault(victim.allocation.node_id, []).append(victim.allocation)
-        for name, gone in on_nodes.items():
-            node = table.nodes[name]
-            places[node.row] = table.places_on(node, shape, gone)
+            kinds = frozenset(eligible(partition, application.queue, head).kinds)
+            for node in table.rows:
+                freed = _freed(partition.victims.on(node).kinds, kinds)
+                if freed:
+                    places[node.row] = table.places_on(node, shape, freed)
         if int(places.sum()) < application.placeholder_needs()[shape]:
             return False
     return True
+
+
+def _freed(here: dict[Kind, int], kinds: frozenset[Kind]) -> Resource:
+    """Return what the victims of some kinds have on a node."""
+    return total_of(multiply(kind.amount, count) for kind, count in here.items() if kind in kinds)
 
 
 def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
@@ -213,14 +227,9 @@ def _due_ns(leaf: Queue, ask: Ask) -> int:
 def preempt_for(partition: Partition, application: Application, ask: Ask) -> bool:
     """Release the victims that let an ask in, and keep the room for it; False without any."""
     leaf = application.queue
-    victims = [
-        victim
-        for victim in eligible_victims(partition, leaf, ask)
-        if partition.evictions.may_evict(
-            victim.allocation.application_id, application.id, partition.now_ns
-        )
-    ]
-    if not _guarantees_hold(leaf, ask, victims):
+    spared = partition.evictions.spared(application.id, partition.now_ns)
+    victims = eligible(partition, leaf, ask, spared)
+    if not _guarantees_hold(partition, leaf, ask, victims):
         note(partition, application, ask, allocation_log.GUARANTEES)
         return False
     found = choose_victims(partition, leaf, ask, victims)
@@ -231,30 +240,32 @@ def preempt_for(partition: Partition, application: Application, ask: Ask) -> boo
     node, chosen = found
     for victim in chosen:
         owner = partition.applications[victim.allocation.application_id]
-        key = victim.allocation.allocation_key
         event = f"Preempted by {ask.key} from application {application.id} in {leaf.path}"
-        evict(partition, owner, key, application, f"{REASON}{ask.key}", event=event)
+        evict(partition, owner, victim.key, application, f"{REASON}{ask.key}", event=event)
     partition.keep_freed_room(application, ask, node)
     return True
 
 
-def _guarantees_hold(leaf: Queue, ask: Ask, victims: list[Victim]) -> bool:
+def _guarantees_hold(partition: Partition, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
     """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
-    ledger = Ledger()
-    ledger.add(leaf, ask.shape.resource)
-    if _is_owed(leaf, ask.shape.resource, ledger):
-        return True
-    for victim in victims:
-        ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
-        if _is_owed(leaf, ask.shape.resource, ledger):
+    wanted = ask.shape.resource
+    with QueueTrial() as trial:
+        trial.keep(leaf, wanted)
+        if is_within(leaf, wanted):
             return True
-    return False
+        for kind in victims.kinds:
+            trial.evict(kind.leaf, multiply(kind.amount, kind.count))
+        for name in victims.spared:
+            _spare(partition, trial, partition.applications.get(name), victims)
+        return is_within(leaf, wanted)
 
 
-def _is_owed(leaf: Queue, amount: ResourceView, ledger: Ledger) -> bool:
-    """Return whether a leaf keeps within what it is guaranteed, for the types of an amount."""
-    remaining = left(leaf, leaf, ledger)
-    if remaining is None:
-        return False
-    asked = [name for name in remaining if amount.get(name, 0) > 0]
-    return bool(asked) and all(remaining[name] >= 0 for name in asked)
+def _spare(
+    partition: Partition, trial: QueueTrial, application: Application | None, victims: Eligible
+) -> None:
+    """Let an application that is not to lose anything have it back."""
+    if application is None:
+        return
+    for allocation in application.allocations.values():
+        if partition.victims.kind_of(application, allocation) in victims.kinds:
+            trial.spare(application.queue, allocation.resource_per_alloc)

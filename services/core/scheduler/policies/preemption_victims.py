@@ -1,43 +1,74 @@
 """Who may be preempted for an ask: below its fence, over what is guaranteed, of no higher priority.
 
+The allocations of one leaf, priority and amount are judged together (``model/victim_index.py``):
+what is asked of them is the same.
 Source: contract section 6.9; case X-11.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from services.core.scheduler.actions.victims import have_type_in_common, rank_of
-from services.core.scheduler.constraints.guarantees import Ledger, left
+from services.core.scheduler.actions.victims import have_type_in_common
+from services.core.scheduler.constraints.guarantees import left
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.queues import HIGHEST_PRIORITY, Queue
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.victim_index import Kind, Victim
 from services.core.scheduler.statement.partition import Partition
-from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView, add, subtract_into
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
-    """An allocation that may be taken, and the leaf that it is in."""
+class Eligible:
+    """Whom the laws allow an ask to take: these kinds, less what ``spared`` applications have.
 
-    allocation: Allocation
-    leaf: Queue
+    ``takeable`` are the kinds of which one may go without its queue falling short at once.
+    """
 
-    @property
-    def rank(self) -> int:
-        """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator."""
-        return rank_of(self.allocation)
-
-    @property
-    def order(self) -> tuple[int, int, str]:
-        """Return what orders victims on a node: the first go first."""
-        return (self.rank, -self.allocation.create_time_ns, self.allocation.allocation_key)
+    kinds: tuple[Kind, ...] = ()
+    takeable: tuple[Kind, ...] = ()
+    spared: frozenset[str] = frozenset()
 
 
 def eligible_victims(partition: Partition, leaf: Queue, ask: Ask) -> list[Victim]:
-    """Return every allocation that the laws allow an ask to take."""
+    """Return every allocation that the laws allow an ask to take, node by node."""
+    partition.victims.start(partition.applications.values())
+    kinds = set(eligible(partition, leaf, ask).kinds)
+    nodes = partition.nodes.nodes.values()
+    return [
+        victim
+        for node in nodes
+        for victim in partition.victims.on(node).order
+        if victim.kind in kinds
+    ]
+
+
+def eligible(
+    partition: Partition, leaf: Queue, ask: Ask, spared: frozenset[str] = frozenset()
+) -> Eligible:
+    """Return whom the laws allow an ask to take, without reading an allocation."""
     search = _Search(partition, leaf, ask)
-    return list(search.below(*search.fence()))
+    kinds: list[Kind] = []
+    takeable: list[Kind] = []
+    for giving, priority in search.below(*search.fence()):
+        remaining = left(giving, leaf)
+        if remaining is not None and not any(value < 0 for value in remaining.values()):
+            continue
+        for kind in partition.victims.by_leaf.get(giving, ()):
+            if kind.priority > priority or not have_type_in_common(kind.amount, ask.shape.resource):
+                continue
+            kinds.append(kind)
+            if _may_lose_one(kind, remaining or {}):
+                takeable.append(kind)
+    return Eligible(tuple(kinds), tuple(takeable), spared)
+
+
+def _may_lose_one(kind: Kind, remaining: ResourceView) -> bool:
+    """Return whether a leaf does not fall short by the loss of one of a kind."""
+    for name, value in kind.amount.items():
+        if value > 0 and remaining.get(name, -value) + value > 0:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +92,12 @@ class _Search:
             queue = queue.parent
         return queue, priority
 
-    def below(self, queue: Queue, priority: int) -> Iterator[Victim]:
-        """Yield the victims below a queue."""
+    def below(self, queue: Queue, priority: int) -> Iterator[tuple[Queue, int]]:
+        """Yield the leaves below a queue that have victims, with the priority seen from each."""
         if queue.is_leaf:
-            if queue is not self.leaf and self._may_give(queue):
-                yield from self._in_leaf(queue, priority)
+            may_give = queue.settings.preemption_policy != DISABLED
+            if queue is not self.leaf and may_give and queue in self.partition.victims.by_leaf:
+                yield queue, priority
             return
         for child in queue.children.values():
             seen = self._seen_from(child, priority)
@@ -84,26 +116,6 @@ class _Search:
         if not child.settings.priority_fence:
             return priority - offset
         return None if offset > priority else HIGHEST_PRIORITY
-
-    def _may_give(self, leaf: Queue) -> bool:
-        if leaf.settings.preemption_policy == DISABLED:
-            return False
-        remaining = left(leaf, self.leaf, Ledger())
-        return remaining is None or any(value < 0 for value in remaining.values())
-
-    def _in_leaf(self, leaf: Queue, priority: int) -> Iterator[Victim]:
-        wanted = self.ask.shape.resource
-        nodes = self.partition.nodes.nodes
-        for application in leaf.applications.values():
-            for key, allocation in application.allocations.items():
-                if (
-                    key not in application.released
-                    and allocation.priority <= priority
-                    and not allocation.constraints.required_node
-                    and allocation.node_id in nodes
-                    and have_type_in_common(allocation.resource_per_alloc, wanted)
-                ):
-                    yield Victim(allocation, leaf)
 
 
 def _seen_from_above(queue: Queue, priority: int) -> int:

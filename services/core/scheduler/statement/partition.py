@@ -20,6 +20,7 @@ from services.core.scheduler.model.reservations import Reservation, ReservedNode
 from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape, ShapeTable
 from services.core.scheduler.model.users import UserTable
+from services.core.scheduler.model.victim_index import VictimIndex
 from services.core.scheduler.statement.journal import (
     Allocated,
     AllocationEnded,
@@ -81,6 +82,7 @@ class Partition:
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
+    victims: VictimIndex = field(init=False)
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
@@ -95,6 +97,9 @@ class Partition:
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     _sequence: int = 0
     _generation: int = 0
+
+    def __post_init__(self) -> None:
+        self.victims = VictimIndex(self.nodes)
 
     def next_sequence(self) -> int:
         """Return a number larger than any before it: the order of arrival."""
@@ -220,6 +225,7 @@ class Partition:
             tracker.count_in(application.queue, application.id, amount)
         application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
         application.add_allocation(allocation)
+        self.victims.placed(application, allocation)
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
 
@@ -238,6 +244,7 @@ class Partition:
         if allocation is None:
             return None
         self.releasing.pop(key, None)
+        self.victims.gone(allocation)
         amount = allocation.resource_per_alloc
         is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
         self._remember(application, allocation, is_preempted=is_preempted)
@@ -279,16 +286,19 @@ class Partition:
         self, application: Application, key: str, why: TerminationType, message: str
     ) -> None:
         """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
-        self.mark_released(application, key, why)
-        allocation = application.allocations[key]
+        allocation = self.mark_released(application, key, why)
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
             application.queue.change_preempting({}, allocation.resource_per_alloc)
         self.journal.record(AllocationReleased(application, allocation, why, message))
 
-    def mark_released(self, application: Application, key: str, why: TerminationType) -> None:
-        """Write down that an allocation is being released, and for what."""
+    def mark_released(self, application: Application, key: str, why: TerminationType) -> Allocation:
+        """Write down that an allocation is being released, and for what; return it."""
+        allocation = application.allocations[key]
+        self.victims.gone(allocation)
         application.mark_released(key, why)
         self.releasing[key] = application
+        self.victims.released(application, allocation)
+        return allocation
 
     # --- nodes ----------------------------------------------------------------------------------
 

@@ -1,0 +1,182 @@
+"""What the victims of every node could give at most, and who of them would go first.
+
+For the kinds of victims that an ask may take there is a row a node: a node, or all of them, that
+cannot help is ruled out by one comparison, and the nodes are tried in the order of the least harm
+that they could do. Rows follow the log of the node table, so a look costs what has changed.
+Limit: MAX_BOUNDS of them are remembered, those that were used last.
+"""
+
+from collections.abc import Sequence
+from operator import add
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.model.numbers import saturated
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.nodes import Node, NodeTable
+    from services.core.scheduler.model.victim_index import (
+        Kind,
+        NodeVictims,
+        VictimIndex,
+    )
+
+MAX_BOUNDS = 16
+FAR = 2**61  # sums beyond it are made one by one, exactly
+NONE = 3  # the rank where there is no victim: after all others
+Amounts: TypeAlias = NDArray[np.int64]
+
+
+class NodeBounds:
+    """The bounds of every node, by its row, for victims of some kinds and some types.
+
+    What is being released, and not kept for an ask that has preempted, is room already.
+    """
+
+    def __init__(
+        self,
+        nodes: "NodeTable",
+        victims: "VictimIndex",
+        names: tuple[str, ...],
+        kinds: "Sequence[Kind]",
+    ) -> None:
+        self._table = nodes
+        self._victims = victims
+        self._names = names
+        self._places = {kind: at for at, kind in enumerate(kinds)}
+        self._count = sum(kind.count for kind in kinds)
+        self._amounts = [tuple(kind.amount.get(name, 0) for name in names) for kind in kinds]
+        self._seen = -1
+        self._rows: Amounts = np.zeros((0, 0), dtype=np.int64)
+
+    def follow(self) -> None:
+        """Bring every row up to date."""
+        table = self._table
+        nodes = table.changed_since(self._seen) if self._seen >= 0 else None
+        if len(table.rows) > self._rows.shape[1]:
+            width = 4 * len(self._names) + 3
+            grown = np.zeros((width, max(16, 2 * len(table.rows))), dtype=np.int64)
+            if self._rows.size:
+                grown[:, : self._rows.shape[1]] = self._rows
+            self._rows = grown
+        if nodes is None:
+            self._fill()
+        elif nodes:
+            self._rows[:, [node.row for node in nodes]] = np.array([*map(self._row, nodes)]).T
+        self._seen = table.changes
+
+    def _fill(self) -> None:
+        """Make the rows of all nodes; where sums may be large, one by one."""
+        rows = self._table.rows
+        room = self._table.available(self._names)
+        most = max((max(amount, default=0) for amount in self._amounts), default=0)
+        if most * self._count > FAR or (room.size and np.abs(room).max() > FAR):
+            self._rows[:, : len(rows)] = np.array([*map(self._row, rows)]).T
+            return
+        give, largest = np.zeros_like(room), np.zeros_like(room)
+        first = np.tile(np.array([[NONE], [0], [0]]), len(rows))
+        counts: dict[int, list[tuple[int, int]]] = {}
+        for row, node in enumerate(rows):
+            here = self._victims.on(node)
+            for kind, count in here.kinds.items():
+                counts.setdefault(self._places.get(kind, -1), []).append((row, count))
+            if here.order:
+                first[:, row] = self._first(here)
+            if here.releasing or node.reservations:
+                room[:, row] = self._room(node, here)
+        counts.pop(-1, None)
+        for place, pairs in counts.items():
+            at, times = np.array(pairs).T
+            amount = np.array(self._amounts[place], dtype=np.int64)[:, None]
+            give[:, at] += amount * times
+            largest[:, at] = np.maximum(largest[:, at], amount)
+        self._rows[:, : len(rows)] = np.concatenate((room, room + give, give, largest, first))
+
+    def _row(self, node: "Node") -> list[int]:
+        """Return what stands in a node's row."""
+        here = self._victims.on(node)
+        room = self._room(node, here)
+        give, largest = [0] * len(room), [0] * len(room)
+        for kind, count in here.kinds.items():
+            place = self._places.get(kind)
+            for at, value in enumerate(self._amounts[place] if place is not None else ()):
+                give[at] += count * value
+                largest[at] = max(largest[at], value)
+        reach = map(add, room, give)
+        return [*map(saturated, (*room, *reach, *give)), *largest, *self._first(here)]
+
+    def _room(self, node: "Node", here: "NodeVictims") -> list[int]:
+        """Return what a node has and what is being released there, less what is kept there."""
+        room = [node.available.get(name, 0) for name in self._names]
+        changes = [(allocation.resource_per_alloc, 1) for allocation in here.releasing.values()]
+        changes += [
+            (held.ask.shape.resource, -1)
+            for held in node.reservations.values()
+            if held.has_preempted
+        ]
+        for amount, sign in changes:
+            room = [
+                free + sign * amount.get(name, 0)
+                for free, name in zip(room, self._names, strict=True)
+            ]
+        return room
+
+    def _first(self, here: "NodeVictims") -> tuple[int, int, int]:
+        """Return rank, creation, negated, and kind of the first victim that is of the kinds."""
+        for victim in here.order:
+            place = self._places.get(victim.kind)
+            if place is not None:
+                return victim.rank, victim.newest, place
+        return NONE, 0, 0
+
+    # --- the bounds, a row a type ---------------------------------------------------------------
+
+    def _part(self, number: int) -> Amounts:
+        types = len(self._names)
+        return self._rows[number * types : (number + 1) * types, : len(self._table.rows)]
+
+    @property
+    def room(self) -> Amounts:
+        """Return the room of every node without a victim."""
+        return self._part(0)
+
+    @property
+    def reach(self) -> Amounts:
+        """Return the room of every node without all its victims."""
+        return self._part(1)
+
+    @property
+    def largest(self) -> Amounts:
+        """Return the most that one victim of every node has."""
+        return self._part(3)
+
+    @property
+    def first(self) -> Amounts:
+        """Return the rank, the creation, negated, and the kind of every node's first victim."""
+        return self._rows[4 * len(self._names) :, : len(self._table.rows)]
+
+
+class BoundsTable:
+    """The bounds that were used last."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[str, ...], tuple[Kind, ...]], NodeBounds] = {}
+
+    def of(
+        self,
+        nodes: "NodeTable",
+        victims: "VictimIndex",
+        names: tuple[str, ...],
+        kinds: "tuple[Kind, ...]",
+    ) -> NodeBounds:
+        """Return the bounds for some kinds and types, brought up to date."""
+        found = self._made.pop((names, kinds), None)
+        if found is None:
+            found = NodeBounds(nodes, victims, names, kinds)
+            if len(self._made) >= MAX_BOUNDS:
+                del self._made[next(iter(self._made))]
+        self._made[names, kinds] = found
+        found.follow()
+        return found

@@ -1,0 +1,180 @@
+"""Who could be evicted: an index of the allocations, kept as they come, go, end and are resized.
+
+Rule 1: in it is every allocation of an application on a node that is there, which is not being
+        released and needs no certain node.
+Rule 2: a node holds its own in the order in which they go: by rank, the newest first, by key. What
+        is being released there is held apart.
+Rule 3: those of one leaf, priority and amount are of one kind. A node, and a leaf, count theirs by
+        kind, so that what they could give is summed without reading them.
+Rule 4: nothing is kept until somebody looks for victims first: where nobody does it costs nothing.
+        What changes a node is in the log of the node table; that something is being released there
+        is entered by ``released``.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from services.core.scheduler.model.victim_bounds import BoundsTable, NodeBounds
+from shared.messages.interface import Allocation
+from shared.model.resources import ResourceView
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.application import Application
+    from services.core.scheduler.model.nodes import Node, NodeTable
+    from services.core.scheduler.model.queues import Queue
+
+KindKey = tuple["Queue", int, tuple[tuple[str, int], ...]]
+
+
+def rank_of(allocation: Allocation) -> int:
+    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first."""
+    if allocation.originator:
+        return 2
+    return 0 if allocation.allow_preempt_self else 1
+
+
+@dataclass(slots=True, eq=False)
+class Kind:
+    """Victims of one leaf, priority and amount, and how many there are."""
+
+    key: KindKey
+    leaf: "Queue"
+    priority: int
+    amount: ResourceView
+    count: int = 0
+
+
+class Victim(NamedTuple):
+    """An allocation that could be evicted. As a tuple it is what orders victims."""
+
+    rank: int
+    newest: int  # when it was created, negated
+    key: str
+    allocation: Allocation
+    kind: Kind
+
+
+@dataclass(slots=True, eq=False)
+class NodeVictims:
+    """The victims of one node in order, and by kind; and what is being released there."""
+
+    order: list[Victim] = field(default_factory=list)
+    kinds: dict[Kind, int] = field(default_factory=dict)
+    releasing: dict[str, Allocation] = field(default_factory=dict)
+
+
+NOBODY = NodeVictims()
+
+
+class VictimIndex:
+    """The victims of every node and leaf."""
+
+    def __init__(self, nodes: "NodeTable") -> None:
+        self.is_kept = False
+        self.by_leaf: dict[Queue, dict[Kind, None]] = {}
+        self._nodes = nodes
+        self._by_node: dict[str, NodeVictims] = {}
+        self._kinds: dict[KindKey, Kind] = {}
+        self._bounds = BoundsTable()
+
+    def start(self, applications: "Iterable[Application]") -> None:
+        """Take in all there is, unless it was done before, and follow it from now on."""
+        if self.is_kept:
+            return
+        self.is_kept = True
+        for application in applications:
+            for allocation in application.allocations.values():
+                self.placed(application, allocation)
+
+    def on(self, node: "Node") -> NodeVictims:
+        """Return the victims of a node; the caller must not write to them."""
+        return self._by_node.get(node.node_id, NOBODY)
+
+    def kind_of(self, application: "Application", allocation: Allocation) -> Kind | None:
+        """Return what kind of victim an application's allocation is; None if it is none."""
+        node = self._nodes.nodes.get(allocation.node_id)
+        needs_its_node = bool(allocation.constraints.required_node)
+        if node is None or needs_its_node or allocation.allocation_key in application.released:
+            return None
+        return self._kinds.get(_key(application.queue, allocation))
+
+    def bounds(self, names: tuple[str, ...], kinds: tuple[Kind, ...]) -> NodeBounds:
+        """Return what victims of some kinds could give of some types at most, by node."""
+        return self._bounds.of(self._nodes, self, names, kinds)
+
+    # --- keeping it -----------------------------------------------------------------------------
+
+    def placed(self, application: "Application", allocation: Allocation) -> None:
+        """Take in an allocation that an application has now."""
+        if not self.is_kept:
+            return
+        node = self._nodes.nodes.get(allocation.node_id)
+        if node is None:
+            return
+        here = self._by_node.get(node.node_id)
+        if here is None:
+            here = self._by_node[node.node_id] = NodeVictims()
+        if allocation.allocation_key in application.released:
+            here.releasing[allocation.allocation_key] = allocation
+        elif not allocation.constraints.required_node:
+            kind = self._kind_of(application.queue, allocation)
+            kind.count += 1
+            here.kinds[kind] = here.kinds.get(kind, 0) + 1
+            key, newest = allocation.allocation_key, -allocation.create_time_ns
+            insort(here.order, Victim(rank_of(allocation), newest, key, allocation, kind))
+
+    def gone(self, allocation: Allocation) -> None:
+        """Forget an allocation that ended, or is about to be released or resized."""
+        if not self.is_kept:
+            return
+        here = self._by_node.get(allocation.node_id)
+        if here is None or here.releasing.pop(allocation.allocation_key, None) is not None:
+            return
+        place = (rank_of(allocation), -allocation.create_time_ns, allocation.allocation_key)
+        at = bisect_left(here.order, place)
+        if at == len(here.order) or here.order[at].key != allocation.allocation_key:
+            return  # it needs its node
+        kind = here.order.pop(at).kind
+        here.kinds[kind] -= 1
+        if not here.kinds[kind]:
+            del here.kinds[kind]
+        self._count_out(kind)
+
+    def released(self, application: "Application", allocation: Allocation) -> None:
+        """Take in that an allocation is being released now, of which ``gone`` was said before."""
+        self.placed(application, allocation)
+        node = self._nodes.nodes.get(allocation.node_id)
+        if node is not None:
+            self._nodes.touch(node)
+
+    def node_gone(self, node: "Node") -> None:
+        """Forget a node and all on it."""
+        here = self._by_node.pop(node.node_id, NOBODY)
+        for victim in here.order:
+            self._count_out(victim.kind)
+
+    def _kind_of(self, leaf: "Queue", allocation: Allocation) -> Kind:
+        key = _key(leaf, allocation)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(
+                key, leaf, allocation.priority, allocation.resource_per_alloc
+            )
+            self.by_leaf.setdefault(leaf, {})[kind] = None
+        return kind
+
+    def _count_out(self, kind: Kind) -> None:
+        kind.count -= 1
+        if kind.count:
+            return
+        del self._kinds[kind.key]
+        kinds = self.by_leaf[kind.leaf]
+        del kinds[kind]
+        if not kinds:
+            del self.by_leaf[kind.leaf]
+
+
+def _key(leaf: "Queue", allocation: Allocation) -> KindKey:
+    return (leaf, allocation.priority, tuple(allocation.resource_per_alloc.items()))
