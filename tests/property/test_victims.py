@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.preemptors import due_at, may_ever
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies import preemption, preemption_choice
@@ -86,10 +87,24 @@ def _victims_on(
     return victims, releasing
 
 
+def check_turns(partition: Partition) -> None:
+    """See that the asks whose time has come have their turn, in order, and the others later."""
+    for leaf in [queue for queue in partition.queues.values() if queue.is_leaf]:
+        delay_ns = leaf.settings.preemption_delay_ns
+        for group in preemption._waiting(leaf):
+            asks = sorted(filter(may_ever, group.asks.values()), key=lambda ask: ask.order)
+            due = [ask for ask in asks if due_at(ask, delay_ns) <= partition.now_ns]
+            later = [due_at(ask, delay_ns) for ask in asks if ask not in due]
+            turns = preemption._preemptors(partition, leaf, group)
+            assert list(turns.take(partition.now_ns)) == due
+            assert turns.next_ns == min(later, default=None)
+
+
 def check_choices(partition: Partition) -> list[object]:
     """See that every ask that waits is given the victims that the laws give it, or the same no."""
     partition.victims.start(partition.applications.values())
     check_index(partition)
+    check_turns(partition)
     answers = []
     for application in partition.applications.values():
         for group in application.groups.values():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.constraints.pod_topology import PodPlan
     from services.core.scheduler.model.application import Application
     from services.core.scheduler.model.gates import Gate
+    from services.core.scheduler.model.preemptors import Preemptors
     from services.core.scheduler.model.queues import Queue
     from services.core.scheduler.model.reservations import Reservation
     from services.core.scheduler.model.users import Owner
@@ -121,11 +122,15 @@ class AskGroup:
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
     untold: deque[str] = field(default_factory=deque)  # may name asks that have gone
     told: int = 0  # asks that wait and were told of
+    preemptors: "Preemptors | None" = None  # from the first look for victims on
+    fresh: list[Ask] | None = None  # what has come since they were looked at last
     _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
 
     def add(self, ask: Ask) -> None:
         """Put an ask in its place."""
         self.asks[ask.key] = ask
+        if self.fresh is not None:
+            self.fresh.append(ask)
         if ask.is_told:
             self.told += 1
             self.bucket.told += 1

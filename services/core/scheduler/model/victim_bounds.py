@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_BOUNDS = 16
 FAR = 2**61  # sums beyond it are made one by one, exactly
 NONE = 3  # the rank where there is no victim: after all others
+NO_VICTIM = (NONE, 0, 0)
 Amounts: TypeAlias = NDArray[np.int64]
 
 
@@ -76,14 +77,14 @@ class NodeBounds:
             self._rows[:, : len(rows)] = np.array([*map(self._row, rows)]).T
             return
         give, largest = np.zeros_like(room), np.zeros_like(room)
-        first = np.tile(np.array([[NONE], [0], [0]]), len(rows))
+        first: list[tuple[int, int, int]] = []
         counts: dict[int, list[tuple[int, int]]] = {}
+        places = self._places
         for row, node in enumerate(rows):
             here = self._victims.on(node)
             for kind, count in here.kinds.items():
-                counts.setdefault(self._places.get(kind, -1), []).append((row, count))
-            if here.order:
-                first[:, row] = self._first(here)
+                counts.setdefault(places.get(kind, -1), []).append((row, count))
+            first.append(self._first(here) if here.order else NO_VICTIM)
             if here.releasing or node.reservations:
                 room[:, row] = self._room(node, here)
         counts.pop(-1, None)
@@ -92,7 +93,9 @@ class NodeBounds:
             amount = np.array(self._amounts[place], dtype=np.int64)[:, None]
             give[:, at] += amount * times
             largest[:, at] = np.maximum(largest[:, at], amount)
-        self._rows[:, : len(rows)] = np.concatenate((room, room + give, give, largest, first))
+        self._rows[:, : len(rows)] = np.concatenate(
+            (room, room + give, give, largest, np.array(first).T.reshape(3, -1))
+        )
 
     def _row(self, node: "Node") -> list[int]:
         """Return what stands in a node's row."""
@@ -129,7 +132,7 @@ class NodeBounds:
             place = self._places.get(victim.kind)
             if place is not None:
                 return victim.rank, victim.newest, place
-        return NONE, 0, 0
+        return NO_VICTIM
 
     # --- the bounds, a row a type ---------------------------------------------------------------
 

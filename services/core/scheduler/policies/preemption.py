@@ -25,10 +25,17 @@ from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.preemptors import (
+    CHECK_AGAIN_NS,
+    Preemptors,
+    due_at,
+    may_ever,
+)
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
-from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.model.victim_index import Kind
+from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.model.victim_index import Kind, Victim
 from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import Eligible, eligible
@@ -39,13 +46,15 @@ from services.core.scheduler.statement.queue_trial import QueueTrial
 from shared.model.resources import Resource, ResourceView, multiply, total_of
 from shared.model.units import seconds
 
-CHECK_AGAIN_NS = seconds(15)
 LOOK_NS = seconds(1)
 MAX_ATTEMPTS = 10
 _TEXTS = {
+    NoChoice.NO_NODE: "",  # nothing is said of it
     NoChoice.NO_HELP: allocation_log.NO_HELP,
     NoChoice.SHORTFALL: allocation_log.SHORTFALL,
 }
+Alike = tuple[Queue, Shape, int, Application | None, Ask | None]
+Refused = dict[Alike, str]  # what asks of a look were told, by what they have in common
 REASON = "preempting allocations to free up resources to run ask: "
 
 
@@ -60,7 +69,7 @@ def look_later(partition: Partition, application: Application, ask: Ask) -> None
         return
     if has_guarantee(leaf):
         partition.victims.start(partition.applications.values())
-    if not _may_ever(ask) or _due_ns(leaf, ask) > partition.now_ns:
+    if not may_ever(ask) or due_at(ask, leaf.settings.preemption_delay_ns) > partition.now_ns:
         note(partition, application, ask, allocation_log.PRECONDITIONS)
     elif not has_guarantee(leaf):
         note(partition, application, ask, allocation_log.GUARANTEES)
@@ -105,9 +114,10 @@ def look(partition: Partition) -> None:
 def _preempt(partition: Partition) -> None:
     """Let the asks that are due preempt, in the order of their leaves."""
     partition.victims.start(partition.applications.values())
+    refused: Refused = {}
     for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
         if has_guarantee(leaf):
-            _look_in(partition, leaf)
+            _look_in(partition, leaf, refused)
 
 
 def has_guarantee(leaf: Queue) -> bool:
@@ -115,24 +125,40 @@ def has_guarantee(leaf: Queue) -> bool:
     return any(queue.guaranteed_resource for queue in leaf.lineage())
 
 
-def _look_in(partition: Partition, leaf: Queue) -> None:
+def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:
+    """Let MAX_ATTEMPTS asks of a leaf preempt; as many more are told that they were not tried.
+
+    Of asks that are alike only the first is tried, as long as nobody preempts: what is refused to
+    it is refused to all of them.
+    """
     _admit_entitled_gangs(partition, leaf)
     attempts = 0
-    for application, ask in _waiting(leaf):
-        due_ns = _due_ns(leaf, ask)
-        if due_ns > partition.now_ns:
-            partition.look_for_preemption_at(due_ns)
-            continue
-        attempts += 1
-        if attempts > MAX_ATTEMPTS:
+    for group in _waiting(leaf):
+        turns = _preemptors(partition, leaf, group)
+        for ask in turns.take(partition.now_ns):
+            attempts += 1
+            if attempts <= MAX_ATTEMPTS:
+                ask.preemption_checked_ns = partition.now_ns
+                if not preempt_for(partition, group.application, ask, refused):
+                    partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+                continue
             partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
-            note(partition, application, ask, allocation_log.EXHAUSTED)
+            note(partition, group.application, ask, allocation_log.EXHAUSTED)
             if attempts == 2 * MAX_ATTEMPTS:
-                return
-            continue
-        ask.preemption_checked_ns = partition.now_ns
-        if not preempt_for(partition, application, ask):
-            partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+                break
+        if attempts == 2 * MAX_ATTEMPTS:
+            return
+        if turns.next_ns is not None:
+            partition.look_for_preemption_at(turns.next_ns)
+
+
+def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptors:
+    """Return the asks of a group that may preempt, brought up to date."""
+    delay_ns = leaf.settings.preemption_delay_ns
+    if group.preemptors is None or group.preemptors.delay_ns != delay_ns:
+        group.preemptors = Preemptors(group, delay_ns)
+    group.preemptors.follow(partition.now_ns, partition.rooms_lost)
+    return group.preemptors
 
 
 def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
@@ -178,7 +204,7 @@ def _can_be_made_places(partition: Partition, application: Application) -> bool:
             continue
         shape, table = head.shape, partition.nodes
         places = table.places(shape)
-        if _may_ever(head):
+        if may_ever(head):
             kinds = frozenset(eligible(partition, application.queue, head).kinds)
             for node in table.rows:
                 freed = _freed(partition.victims.on(node).kinds, kinds)
@@ -194,8 +220,8 @@ def _freed(here: dict[Kind, int], kinds: frozenset[Kind]) -> Resource:
     return total_of(multiply(kind.amount, count) for kind, count in here.items() if kind in kinds)
 
 
-def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
-    """Yield the asks of a leaf that wait for a queue or a node and may preempt, in order."""
+def _waiting(leaf: Queue) -> Iterator[AskGroup]:
+    """Yield the groups of a leaf whose asks wait for a queue or a node, in order."""
     groups = [
         group
         for bucket in leaf.buckets.values()
@@ -204,46 +230,61 @@ def _waiting(leaf: Queue) -> Iterator[tuple[Application, Ask]]:
         if group.asks and group.application.may_schedule
     ]
     for group in sorted(groups, key=lambda group: group.application.order):
-        if group.application.hold(group) is not None or group.application.is_behind_overdue_gang:
-            continue
-        for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
-            if _may_ever(ask):
-                yield group.application, ask
+        application = group.application
+        if application.hold(group) is None and not application.is_behind_overdue_gang:
+            yield group
 
 
-def _may_ever(ask: Ask) -> bool:
-    """Return whether an ask may preempt at all: it may take from others, and has not done so."""
-    is_ordinary = not ask.shape.constraints.required_node
-    return is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted
-
-
-def _due_ns(leaf: Queue, ask: Ask) -> int:
-    """Return from when an ask may try: old enough, and some time after it last tried."""
-    checked_ns = ask.preemption_checked_ns
-    again_ns = checked_ns + CHECK_AGAIN_NS if checked_ns else 0
-    return max(ask.created_ns + leaf.settings.preemption_delay_ns, again_ns)
-
-
-def preempt_for(partition: Partition, application: Application, ask: Ask) -> bool:
+def preempt_for(partition: Partition, application: Application, ask: Ask, refused: Refused) -> bool:
     """Release the victims that let an ask in, and keep the room for it; False without any."""
+    alike = _alike(partition, application, ask)
+    text = refused.get(alike)
+    if text is None:
+        found = _find(partition, application, ask)
+        if not isinstance(found, str):
+            refused.clear()
+            _take(partition, application, ask, *found)
+            return True
+        text = refused[alike] = found
+    if text:
+        note(partition, application, ask, text)
+    return False
+
+
+def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
+    """Return what asks have in common of which all find victims, or none does.
+
+    One with a node of its own may preempt there, others may not; and of a pair of applications
+    that is held neither may take from the other.
+    """
+    own = ask if ask.key in application.reservations else None
+    held = application if partition.evictions.held_until_ns else None
+    return (application.queue, ask.shape, ask.request.priority, held, own)
+
+
+def _find(
+    partition: Partition, application: Application, ask: Ask
+) -> tuple[Node, list[Victim]] | str:
+    """Return the node and the victims for an ask, or what its allocation log is to say."""
     leaf = application.queue
     spared = partition.evictions.spared(application.id, partition.now_ns)
     victims = eligible(partition, leaf, ask, spared)
     if not _guarantees_hold(partition, leaf, ask, victims):
-        note(partition, application, ask, allocation_log.GUARANTEES)
-        return False
+        return allocation_log.GUARANTEES
     found = choose_victims(partition, leaf, ask, victims)
-    if isinstance(found, NoChoice):
-        if found is not NoChoice.NO_NODE:
-            note(partition, application, ask, _TEXTS[found])
-        return False
-    node, chosen = found
-    for victim in chosen:
+    return _TEXTS[found] if isinstance(found, NoChoice) else found
+
+
+def _take(
+    partition: Partition, application: Application, ask: Ask, node: Node, victims: list[Victim]
+) -> None:
+    """Release victims for an ask, and keep the room for it."""
+    for victim in victims:
         owner = partition.applications[victim.allocation.application_id]
-        event = f"Preempted by {ask.key} from application {application.id} in {leaf.path}"
+        path = application.queue.path
+        event = f"Preempted by {ask.key} from application {application.id} in {path}"
         evict(partition, owner, victim.key, application, f"{REASON}{ask.key}", event=event)
     partition.keep_freed_room(application, ask, node)
-    return True
 
 
 def _guarantees_hold(partition: Partition, leaf: Queue, ask: Ask, victims: Eligible) -> bool:

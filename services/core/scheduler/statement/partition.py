@@ -83,6 +83,7 @@ class Partition:
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     victims: VictimIndex = field(init=False)
+    rooms_lost: int = 0  # how often an ask has lost what was freed for it, and may preempt again
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
@@ -442,6 +443,7 @@ class Partition:
         node.reservations.pop(key, None)
         if reservation.has_preempted and reservation.ask.has_kept_room:
             reservation.ask.has_kept_room = reservation.ask.has_preempted = False
+            self.rooms_lost += 1
             reservation.application.queue.keep_no_more(reservation.ask.shape.resource)
         if node.node_id in self.nodes.nodes:
             self.nodes.refresh(node)

@@ -1,0 +1,105 @@
+"""When the asks of a group may preempt: those whose time has come in order, the others by time.
+
+Rule 1: an ask's time is ``delay_ns`` after it was made, and CHECK_AGAIN_NS after it was last tried.
+Rule 2: an ask that has preempted is set aside, until it has lost the room that was freed for it.
+Rule 3: what comes is noted by its group from the first look on; what has gone is left out when its
+        turn comes. So a look costs what is new and what is tried.
+"""
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from shared.model.units import seconds
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.shapes import Ask, AskGroup
+
+CHECK_AGAIN_NS = seconds(15)
+SPARE = 64  # asks that have gone and may be known still, beside as many as wait
+
+
+def may_ever(ask: "Ask") -> bool:
+    """Return whether an ask may preempt at all: it may take from others, and has not done so."""
+    is_ordinary = not ask.shape.constraints.required_node
+    return is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted
+
+
+def due_at(ask: "Ask", delay_ns: int) -> int:
+    """Return from when an ask may try: old enough, and some time after it last tried."""
+    checked_ns = ask.preemption_checked_ns
+    again_ns = checked_ns + CHECK_AGAIN_NS if checked_ns else 0
+    return max(ask.created_ns + delay_ns, again_ns)
+
+
+class Preemptors:
+    """The asks of a group that may preempt, now or later."""
+
+    def __init__(self, group: "AskGroup", delay_ns: int) -> None:
+        self.delay_ns = delay_ns
+        self._group = group
+        self._rooms_lost = 0
+        self._pushed = 0  # tells entries of one moment apart
+        self._begin()
+
+    def _begin(self) -> None:
+        self._known: dict[str, Ask] = {}  # who is in one of the following
+        self._due: list[tuple[tuple[int, int, int], int, Ask]] = []
+        self._later: list[tuple[int, int, Ask]] = []
+        self._aside: dict[str, Ask] = {}  # they have preempted
+        self._group.fresh = [*self._group.asks.values()]
+
+    def follow(self, now_ns: int, rooms_lost: int) -> None:
+        """Take in what is new, and whose time has come; ``rooms_lost`` counts for Rule 2."""
+        if len(self._known) > SPARE + 2 * len(self._group.asks):
+            self._begin()
+        if self._rooms_lost != rooms_lost:
+            self._rooms_lost = rooms_lost
+            aside, self._aside = self._aside, {}
+            for ask in aside.values():
+                self._enter(ask, now_ns)
+        fresh, self._group.fresh = self._group.fresh or [], []
+        for ask in fresh:
+            if self._known.get(ask.key) is not ask:
+                self._known[ask.key] = ask
+                self._enter(ask, now_ns)
+        while self._later and self._later[0][0] <= now_ns:
+            self._enter(heappop(self._later)[2], now_ns)
+
+    def take(self, now_ns: int) -> "Iterator[Ask]":
+        """Yield the asks whose time has come, in order; each is entered anew after its turn."""
+        had_turn: list[Ask] = []
+        while self._due:
+            ask = heappop(self._due)[2]
+            had_turn.append(ask)
+            if self._waits(ask) and may_ever(ask) and due_at(ask, self.delay_ns) <= now_ns:
+                try:
+                    yield ask
+                except GeneratorExit:
+                    break
+        for ask in had_turn:
+            self._enter(ask, now_ns)
+
+    @property
+    def next_ns(self) -> int | None:
+        """Return when the time of the next ask comes, None if none is to come."""
+        while self._later and not (self._waits(self._later[0][2]) and may_ever(self._later[0][2])):
+            self._enter(heappop(self._later)[2], 0)
+        return self._later[0][0] if self._later else None
+
+    def _waits(self, ask: "Ask") -> bool:
+        return self._group.asks.get(ask.key) is ask and self._known.get(ask.key) is ask
+
+    def _enter(self, ask: "Ask", now_ns: int) -> None:
+        """Enter an ask where it belongs now."""
+        self._pushed += 1
+        due_ns = due_at(ask, self.delay_ns)
+        if not self._waits(ask):
+            if self._known.get(ask.key) is ask:
+                del self._known[ask.key]
+        elif ask.has_preempted:
+            self._aside[ask.key] = ask
+        elif may_ever(ask) and due_ns <= now_ns:
+            heappush(self._due, (ask.order, self._pushed, ask))
+        elif may_ever(ask):
+            heappush(self._later, (due_ns, self._pushed, ask))
