@@ -19,7 +19,6 @@ from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
 from services.core.scheduler.statement.journal import (
-    ApplicationChanged,
     ConfigurationRefused,
     NotSent,
     PartitionChanged,
@@ -162,8 +161,7 @@ class Scheduler:
         name = getattr(item, "application_id", "")
         application = self.partition.applications.get(name)
         if application is not None:
-            application.message = reason
-            self.partition.journal.record(ApplicationChanged(application))
+            self.partition.set(application, message=reason)
         self.partition.journal.record(NotSent(name, reason))
         return []
 
@@ -199,7 +197,7 @@ class Scheduler:
             _resume_state(partition, application)
             allocations.recover_timer(partition, application)
             application.enter()
-            partition.replaceable[application] = None
+            partition.look_for_replacements(application)
         self._digest.read(partition.journal.trim())
         self._digest.forget_timers()
         self._tell_timers()

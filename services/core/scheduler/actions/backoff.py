@@ -7,7 +7,6 @@ Source: contract section 6.5, step 5; case S-14.
 
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.shapes import Bucket
-from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.protocol import TimerKind
 from shared.model.duration import go_duration
@@ -39,15 +38,13 @@ def _unschedulable(application: Application) -> int:
 
 def _park(partition: Partition, application: Application, count: int) -> None:
     delay_ns = application.queue.settings.backoff_delay_ns
-    application.backoff_until_ns = saturated(partition.now_ns + delay_ns)
+    partition.set(application, backoff_until_ns=saturated(partition.now_ns + delay_ns))
     sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
     application.park(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
     partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)
-    partition.journal.record(ApplicationChanged(application))
 
 
 def end(partition: Partition, application: Application) -> None:
     """Take an application in again: its backoff is over."""
-    application.backoff_until_ns = 0
+    partition.set(application, backoff_until_ns=0)
     application.unpark()
-    partition.journal.record(ApplicationChanged(application))

@@ -21,7 +21,8 @@ from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.users import first_full, first_shortage
-from services.core.scheduler.statement.journal import ApplicationChanged, AskReleased
+from services.core.scheduler.statement import application_moves
+from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
@@ -91,11 +92,13 @@ def _over_applications(
     if over is not None:
         return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
     if partition.settings.filters_state_aware and queue.settings.state_aware:
-        return _another_starting(application)
+        return _another_starting(partition, application)
     return None
 
 
-def _another_starting(application: Application) -> tuple[Refusal, Gate] | None:
+def _another_starting(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate] | None:
     """Let one new application start at a time (stateaware as filtered fifo).
 
     The first to be considered is the starter until it runs; one that comes before it in the
@@ -104,10 +107,10 @@ def _another_starting(application: Application) -> tuple[Refusal, Gate] | None:
     queue = application.queue
     starter = queue.starter
     if starter is None or starter.state is not ApplicationState.ACCEPTED or starter is application:
-        queue.starter = application
+        partition.set(queue, starter=application)
         return None
     if not starter.allocations and application.order < starter.order:
-        queue.starter = application
+        partition.set(queue, starter=application)
         return None
     sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
     return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
@@ -180,9 +183,7 @@ def _await_places(
         timer_name(application, TimerKind.PLACEHOLDER) in application.timers
     ):
         return
-    start_ns = application.reservation_start_ns or partition.now_ns
-    application.reservation_start_ns = start_ns
-    partition.arm_placeholder_timer(application, start_ns)
+    application_moves.start_reservation_clock(partition, application)
 
 
 def _allocate_whole(
@@ -193,7 +194,7 @@ def _allocate_whole(
     The time that the gang waited without a place is over: the placeholders are held from now on.
     """
     if is_zero(application.allocated_placeholder):
-        application.reservation_start_ns = 0
+        partition.set(application, reservation_start_ns=0)
     application.admit()
     for ask, node in places:
         allocation = partition.allocate(application, ask, node)
@@ -210,23 +211,20 @@ def _allocate_whole(
 def placeholder_allocated(partition: Partition, application: Application) -> None:
     """Follow up on a placeholder's allocation: the timer, the promise, the state."""
     if application.state is ApplicationState.ACCEPTED:
-        for queue in application.queue.lineage():
-            queue.allocating_accepted[application.id] = None
+        application_moves.count_as_starting(application)
         start_reservation(partition, application)
         if application.allocated_placeholder == application.request.placeholder_ask:
             partition.fire(application, ApplicationEvent.RUN)
     application.keep_promise()
     if not application.pending_placeholders:
         application.enter()
-    partition.replaceable[application] = None
+    partition.look_for_replacements(application)
 
 
 def start_reservation(partition: Partition, application: Application) -> None:
     """Start the placeholder timeout at the first placeholder allocation, and only then."""
-    if application.reservation_start_ns:
-        return
-    application.reservation_start_ns = partition.now_ns
-    partition.arm_placeholder_timer(application, partition.now_ns)
+    if not application.reservation_start_ns:
+        application_moves.start_reservation_clock(partition, application)
 
 
 # --- real asks that come first ------------------------------------------------------------------
@@ -255,15 +253,14 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
     application = partition.applications.get(given_up.application_id)
     if application is None or not application.is_gang or application.is_gang_over:
         return
-    application.is_gang_over = True
+    partition.set(application, is_gang_over=True)
     for ask in [ask for ask in application.asks() if ask.request.placeholder]:
         drop_ask(partition, application, ask.key)
     if is_zero(application.allocated_placeholder):
         partition.cancel_timer(application, TimerKind.PLACEHOLDER)
     application.keep_promise()
     application.enter()
-    partition.replaceable[application] = None
-    partition.journal.record(ApplicationChanged(application))
+    partition.look_for_replacements(application)
 
 
 # --- timeout ------------------------------------------------------------------------------------
@@ -276,9 +273,8 @@ def placeholder_timeout(partition: Partition, application: Application) -> None:
     """
     is_reserving = application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED)
     if application.awaits_placeholders:
-        application.is_placeholder_wait_over = True
+        partition.set(application, is_placeholder_wait_over=True)
         application.enter()
-        partition.journal.record(ApplicationChanged(application))
     elif is_reserving and not application.is_gang_over:
         _give_up(partition, application)
     else:

@@ -14,32 +14,30 @@ from dataclasses import replace
 from itertools import chain
 
 from services.core.scheduler.actions import covers, unschedulable
-from services.core.scheduler.lifecycle.endings import after_placeholders_changed, cancel_swap
+from services.core.scheduler.lifecycle.endings import after_placeholders_changed
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
+from services.core.scheduler.statement import replacing
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
-    NodeChanged,
     PlaceholderTooSmall,
 )
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.replacing import REPLACED
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import NODES_WOULD_HELP, Refusal
 from shared.model.resources import fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
-REPLACED = TerminationType.PLACEHOLDER_REPLACED
-
 
 def replace_placeholders(partition: Partition, limit: int) -> int:
     """Start every replacement that can be started, at most ``limit``; return how many."""
     started = 0
     while partition.replaceable and started < limit:
-        application = next(iter(partition.replaceable))
-        del partition.replaceable[application]
+        application = partition.next_to_replace()
         started += _replace_in(partition, application, limit - started)
     return started
 
@@ -57,7 +55,7 @@ def _replace_in(partition: Partition, application: Application, limit: int) -> i
             if ask is None:
                 break
             if started >= limit:
-                partition.replaceable[application] = None
+                partition.look_for_replacements(application)
                 return started
             if not places.find(ask):
                 break
@@ -85,7 +83,7 @@ class _Places:
         With no node for it the ask is unschedulable, which is what scales a cluster up.
         """
         partition, application, group = self._partition, self._application, self._group
-        group.unplaced = None
+        partition.set(group, unplaced=None)
         counts = application.task_groups[group.task_group_name]
         fitting: Allocation | None = None
         node: Node | None = None
@@ -98,7 +96,7 @@ class _Places:
             refusal = partition.nodes.refusal(ask.shape)
             _leave_unplaced(partition, application, group, ask, refusal)
             return False
-        _start(partition, application, ask, fitting, node)
+        replacing.begin(partition, application, ask, fitting, node)
         return True
 
     def _cover(self, counts: TaskGroupCount, ask: Ask) -> bool:
@@ -133,14 +131,15 @@ def _note_too_small(
     """Record once that an ask is larger than its group's placeholders; its application shows it."""
     if ask.is_mismatch_told:
         return
-    ask.is_mismatch_told = True
-    application.message = (
+    message = (
         f"Task group '{placeholder.task_group_name}' in application '{application.id}': "
         f"allocation resources '{go_map(ask.shape.resource)}' are not matching "
         f"placeholder '{go_map(placeholder.resource_per_alloc)}' allocation with ID "
         f"'{placeholder.allocation_key}'"
     )
-    partition.journal.record(PlaceholderTooSmall(application, ask, application.message))
+    partition.set(ask, is_mismatch_told=True)
+    partition.set(application, message=message)
+    partition.journal.record(PlaceholderTooSmall(application, ask, message))
 
 
 def _fitting(
@@ -171,8 +170,8 @@ def _leave_unplaced(
     partition: Partition, application: Application, group: AskGroup, ask: Ask, refusal: Refusal
 ) -> None:
     """Let a group wait; if nodes would help, as many are told as have a placeholder."""
-    group.unplaced = refusal
-    partition.unreplaceable[application] = None
+    partition.set(group, unplaced=refusal)
+    partition.wait_to_replace(application)
     held = len(application.task_groups[group.task_group_name].held)
     if refusal.reason in NODES_WOULD_HELP:
         unschedulable.mark_group(partition, group, ask, refusal, held)
@@ -190,28 +189,6 @@ def _cancel_incompatible(
     )
 
 
-def _start(
-    partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
-) -> None:
-    key = placeholder.allocation_key
-    partition.take_head(application, ask)
-    allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
-    swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
-    application.replacing[key] = swap
-    application.replacing_ask[ask.key] = key
-    if swap.is_placed:
-        _put(partition, swap.allocation, node)
-    if key not in application.released:
-        partition.release(application, key, REPLACED, f"replacing placeholder by {ask.key}")
-    application.counts_of(placeholder).unclaimed.pop(key)
-
-
-def _put(partition: Partition, allocation: Allocation, node: Node) -> None:
-    """Count a real allocation on a node that is not its placeholder's, before the swap."""
-    partition.nodes.place(node, allocation)
-    partition.journal.record(NodeChanged(node))
-
-
 # --- a placeholder has gone -----------------------------------------------------------------------
 
 
@@ -225,30 +202,26 @@ def placeholder_gone(
     """
     had_real = not is_zero(application.allocated)
     placeholder = application.allocations[key]
-    swap = application.replacing.pop(key, None)
+    swap = replacing.end(application, key)
     ready = partition.change_cover(application, key, None)
     partition.remove(application, key)
     real: Allocation | None = None
     if swap is not None:
-        del application.replacing_ask[swap.ask.key]
         real = _at_its_node(partition, swap)
     elif why is REPLACED:
         real = _adopted(partition, application, placeholder)
-    counts = application.counts_of(placeholder)
-    if real is not None or why is REPLACED:
-        counts.replaced += 1
-    else:
-        counts.timedout += 1
+    is_replaced = real is not None or why is REPLACED
+    replacing.count_end(application, placeholder, is_replaced=is_replaced)
     if real is not None:
         _swap_in(partition, application, real, had_real=had_real)
     else:
         application.keep_promise()
-        partition.replaceable[application] = None
+        partition.look_for_replacements(application)
     if swap is not None and real is None:
         _wait_again(partition, application, swap.ask)
     if ready is not None:
         _start_covered(partition, application, ready)
-    if counts.is_used_up:
+    if application.counts_of(placeholder).is_used_up:
         application.enter()
     after_placeholders_changed(partition, application)
 
@@ -257,8 +230,7 @@ def _swap_in(
     partition: Partition, application: Application, real: Allocation, *, had_real: bool
 ) -> None:
     """Count a real allocation in whose placeholder has gone, as the resource manager confirmed."""
-    application.placeholder_used.add(real.allocation_key)
-    partition.count_in(application, real, partition.nodes.nodes[real.node_id], is_new=True)
+    replacing.finish(partition, application, real)
     partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
         application.state is ApplicationState.ACCEPTED and had_real
@@ -276,7 +248,7 @@ def _start_covered(partition: Partition, application: Application, ask_key: str)
     if node is None:
         application.set_covered(ask, is_covered=False)
         application.enter()
-        partition.replaceable[application] = None
+        partition.look_for_replacements(application)
         _fail(partition, application, ask)
         return
     allocation = partition.allocate(application, ask, node)
@@ -332,10 +304,9 @@ def real_node_gone(partition: Partition, application: Application, ask_key: str)
     swap = application.replacing[application.replacing_ask[ask_key]]
     node = partition.nodes.best(partition.present_shape(swap.ask))
     if node is not None:
-        swap.allocation = replace(swap.allocation, node_id=node.node_id)
-        _put(partition, swap.allocation, node)
+        replacing.move(partition, application, ask_key, node)
         return
-    cancel_swap(partition, application, ask_key)
+    replacing.cancel(partition, application, ask_key)
     _wait_again(partition, application, swap.ask)
 
 
@@ -345,7 +316,7 @@ def _wait_again(partition: Partition, application: Application, ask: Ask) -> Non
     if application.state is ApplicationState.COMPLETING:
         partition.fire(application, ApplicationEvent.RUN)
     application.enter()
-    partition.replaceable[application] = None
+    partition.look_for_replacements(application)
     group = application.group_of[ask.key]
     _fail(partition, application, group.asks[ask.key])
 

@@ -205,7 +205,7 @@ class _Run:
         self._partition.count_run(application, group, times)
         if group.placeholder:
             application.keep_promise()
-            self._partition.replaceable[application] = None
+            self._partition.look_for_replacements(application)
 
     def _close(self, leaf: Queue, lane: _Lane) -> None:
         """End a lane: its group waits for its turn again, or has nobody left."""

@@ -7,13 +7,12 @@ Rule 3: one that could not be bound goes back to being an ask, at the place that
         queue; no node, queue or user counts it any more, and nobody is made to end for it.
 """
 
-from dataclasses import replace
-
 from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.intake import foreign
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.task_groups import with_group
+from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AllocationChanged, AskRejected, BindFailed
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import ask_of
@@ -25,7 +24,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT32
-from shared.model.resources import ResourceView, add_into, is_negative, subtract_into, without_zeros
+from shared.model.resources import ResourceView, is_negative, without_zeros
 from shared.model.states import ApplicationEvent, ApplicationState
 
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
@@ -96,33 +95,10 @@ def _resize(
 ) -> None:
     """Bring every ledger to a pod's present size."""
     allocation = application.allocations[key]
-    before = allocation.resource_per_alloc
-    if without_zeros(before) == without_zeros(resource):
+    if without_zeros(allocation.resource_per_alloc) == without_zeros(resource):
         return
-    queue = application.queue
-    partition.victims.gone(allocation)
-    allocation = application.allocations[key] = replace(allocation, resource_per_alloc=resource)
-    ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
-    subtract_into(ledger, before)
-    add_into(ledger, resource)
-    application.usage_changed()
-    partition.change_cover(application, key, resource)
-    node = partition.nodes.nodes.get(allocation.node_id)
-    if node is not None:
-        partition.nodes.free(node, key)
-        partition.nodes.place(node, allocation)
-        partition.node_improved(node)
-    partition.victims.placed(application, allocation)
-    queue.allocate(resource)
-    queue.release(before)
-    for tracker in application.trackers:
-        tracker.count_in(queue, application.id, resource)
-        tracker.count_out(queue, application.id, before, is_last=False)
-    if application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER:
-        queue.change_preempting(before, resource)
-    quota_preemption.use_changed(partition, queue)
-    partition.heed_pods()
-    partition.journal.record(AllocationChanged(application, allocation))
+    partition.resize(application, key, resource)
+    quota_preemption.use_changed(partition, application.queue)
 
 
 # --- not bound ----------------------------------------------------------------------------------
@@ -140,7 +116,7 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
     partition.add_ask(application, ask_of(allocation), sequence)
     application.keep_promise()
     application.enter()
-    partition.replaceable[application] = None
+    partition.look_for_replacements(application)
 
 
 # --- recovery -----------------------------------------------------------------------------------
@@ -162,8 +138,7 @@ def _recover_reservation(partition: Partition, application: Application) -> None
     """See whether a gang that is being recovered is whole."""
     if application.state is not ApplicationState.ACCEPTED:
         return
-    for queue in application.queue.lineage():
-        queue.allocating_accepted[application.id] = None
+    application_moves.count_as_starting(application)
     if application.allocated_placeholder == application.request.placeholder_ask:
         partition.fire(application, ApplicationEvent.RUN)
     application.keep_promise()
@@ -178,6 +153,4 @@ def recover_timer(partition: Partition, application: Application) -> None:
         if not application.awaits_placeholders:
             partition.cancel_timer(application, TimerKind.PLACEHOLDER)
         return
-    start = application.reservation_start_ns or partition.now_ns
-    application.reservation_start_ns = start
-    partition.arm_placeholder_timer(application, start)
+    application_moves.start_reservation_clock(partition, application)

@@ -10,8 +10,7 @@ Source: contract section 2.8; cases F-01 and F-02.
 
 from dataclasses import replace
 
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.statement.journal import ForeignChanged
+from services.core.scheduler.statement import node_moves
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.names import FOREIGN_TAG
@@ -42,46 +41,23 @@ def refusal(partition: Partition, item: Allocation | AllocationAsk) -> str:
 
 def add(partition: Partition, allocation: Allocation) -> None:
     """Count a foreign pod on its node, or count it anew; ``refusal`` must have had nothing."""
-    key, node = allocation.allocation_key, partition.nodes.nodes[allocation.node_id]
-    before = _known(partition, key)
+    before = _known(partition, allocation.allocation_key)
     if before is not None:
         tags = {**allocation.allocation_tags, FOREIGN_TAG: before.allocation_tags[FOREIGN_TAG]}
         allocation = replace(allocation, allocation_tags=tags)
-        if allocation == before:
-            return
-        _take_out(partition, before)
-    partition.learn(allocation.constraints)
-    partition.nodes.occupy(node, allocation)
-    partition.foreign[key] = node.node_id
-    partition.journal.record(ForeignChanged(allocation, is_gone=False))
-    partition.heed_pods()
-    partition.node_improved(node)
+        if allocation != before:
+            node_moves.resize_foreign(partition, before, allocation)
+    else:
+        node_moves.add_foreign(partition, allocation)
 
 
 def release(partition: Partition, key: str) -> None:
     """Count a foreign pod out; one that is not known is no error."""
     allocation = _known(partition, key)
     if allocation is not None:
-        node = _take_out(partition, allocation)
-        partition.journal.record(ForeignChanged(allocation, is_gone=True))
-        partition.heed_pods()
-        partition.node_improved(node)
-
-
-def forget_all_on(partition: Partition, node: Node) -> None:
-    """Forget the foreign pods of a node that has gone."""
-    for key, allocation in node.foreign.items():
-        del partition.foreign[key]
-        partition.journal.record(ForeignChanged(allocation, is_gone=True))
+        node_moves.remove_foreign(partition, allocation)
 
 
 def _known(partition: Partition, key: str) -> Allocation | None:
     node_id = partition.foreign.get(key)
     return None if node_id is None else partition.nodes.nodes[node_id].foreign[key]
-
-
-def _take_out(partition: Partition, allocation: Allocation) -> Node:
-    key = allocation.allocation_key
-    node = partition.nodes.nodes[partition.foreign.pop(key)]
-    partition.nodes.vacate(node, key)
-    return node

@@ -4,14 +4,12 @@ Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 """
 
 from services.core.scheduler.actions import replacement
-from services.core.scheduler.intake import foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement import node_moves
 from services.core.scheduler.statement.journal import (
     EndConfirmed,
-    NodeAccepted,
-    NodeEnded,
     NodeRejected,
 )
 from services.core.scheduler.statement.partition import Partition
@@ -37,10 +35,8 @@ def update_node(partition: Partition, info: NodeInfo) -> None:
     elif info.action is NodeAction.DECOMISSION:
         _remove(partition, node)
     else:
-        node.schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
-        partition.nodes.refresh(node)
-        partition.node_improved(node)
-        partition.look_for_reservations()
+        schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
+        node_moves.set_schedulable(partition, node, schedulable=schedulable)
 
 
 def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
@@ -64,12 +60,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
         taints=info.taints,
         schedulable=info.action is NodeAction.CREATE,
     )
-    partition.nodes.add(node)
-    partition.journal.record(NodeAccepted(node))
-    partition.capacity_changed()
-    partition.heed_domains()
-    partition.node_improved(node)
-    partition.look_for_reservations()
+    node_moves.add(partition, node)
 
 
 def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
@@ -78,23 +69,14 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
         partition.journal.record(NodeRejected(info, reason))
         return
     if info.schedulable_resource:
-        partition.nodes.set_capacity(node, info.schedulable_resource)
-        partition.capacity_changed()
+        node_moves.resize(partition, node, info.schedulable_resource)
     if info.labels or info.taints:
-        partition.nodes.relabel(node, dict(info.labels), info.taints)
-        partition.heed_domains()
-    partition.node_improved(node)
-    partition.look_for_reservations()
+        node_moves.relabel(partition, node, dict(info.labels), info.taints)
 
 
 def _remove(partition: Partition, node: Node) -> None:
     """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
-    partition.nodes.remove(node)
-    partition.victims.node_gone(node)
-    partition.give_back(node)
-    partition.capacity_changed()
-    partition.journal.record(NodeEnded(node))
-    foreign.forget_all_on(partition, node)
+    node_moves.remove(partition, node)
     for key, allocation in list(node.allocations.items()):
         application = partition.applications.get(allocation.application_id)
         if application is not None:

@@ -22,8 +22,8 @@ from services.core.scheduler.queues.dynamic_queues import (
     get_or_create,
 )
 from services.core.scheduler.queues.placement import PlacementError, is_forced, place
+from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import (
-    ApplicationAccepted,
     ApplicationChanged,
     ApplicationRejected,
     AskReleased,
@@ -80,7 +80,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
         if application is not None:
             gang.await_placeholders(partition, application)
             application.enter()
-            partition.replaceable[application] = None
+            partition.look_for_replacements(application)
 
 
 # --- applications -------------------------------------------------------------------------------
@@ -94,18 +94,18 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         shown = None if is_known else _rejected(partition, request, queue, reason)
         partition.journal.record(ApplicationRejected(request, queue, reason, shown))
         return
-    application = Application(
-        request, queue, partition.next_sequence(), request.submission_time_ns or partition.now_ns
-    )
-    application.reservation_start_ns = request.reservation_start_ns
-    application.execution_start_ns = request.execution_start_ns
     way = partition.settings.gang_admission
-    application.starts_whole = way in (QUEUE_GANG, CLUSTER_GANG)
-    application.starts_placed = way == CLUSTER_GANG
-    partition.applications[application.id] = application
-    queue.applications[application.id] = application
-    partition.users.link(application)
-    partition.journal.record(ApplicationAccepted(application))
+    application = Application(
+        request,
+        queue,
+        partition.next_sequence(),
+        request.submission_time_ns or partition.now_ns,
+        starts_whole=way in (QUEUE_GANG, CLUSTER_GANG),
+        starts_placed=way == CLUSTER_GANG,
+        reservation_start_ns=request.reservation_start_ns,
+        execution_start_ns=request.execution_start_ns,
+    )
+    application_moves.add(partition, application)
 
 
 def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
@@ -190,9 +190,11 @@ def _rejected(
 ) -> Application:
     """Return a rejected application as it is shown, in the queue where it was placed, or none."""
     where = queue or partition.root
-    application = Application(request, where, partition.next_sequence(), partition.now_ns)
-    application.fire(ApplicationEvent.REJECT, partition.now_ns, reason)
-    application.finished_time_ns = partition.now_ns
+    now_ns = partition.now_ns
+    application = Application(
+        request, where, partition.next_sequence(), now_ns, finished_time_ns=now_ns
+    )
+    application.fire(ApplicationEvent.REJECT, now_ns, reason)
     return application
 
 
@@ -344,6 +346,6 @@ def _release_one(
         replacement.placeholder_gone(partition, application, key, why)
     else:
         partition.remove(application, key)
-        application.succeeded += request.has_succeeded
+        partition.set(application, succeeded=application.succeeded + request.has_succeeded)
         live_actions.note_staleness(partition, application)
         endings.after_real_removed(partition, application)

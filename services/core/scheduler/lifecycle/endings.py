@@ -10,14 +10,11 @@ Rule 4: no placeholder of an ended application is left uncounted: one that was n
 
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queues import DRAINING
-from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.queues.dynamic_queues import clean_later
+from services.core.scheduler.statement import application_moves, replacing
 from services.core.scheduler.statement.journal import (
-    ApplicationChanged,
     AskEnded,
     EndConfirmed,
-    TimerCancelled,
-    UsageChanged,
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import AllocationRelease, TerminationType
@@ -43,24 +40,6 @@ def after_placeholders_changed(partition: Partition, application: Application) -
         _complete(partition, application)
 
 
-def cancel_swap(partition: Partition, application: Application, ask_key: str) -> Ask | None:
-    """Give a replacement up because its real ask has gone; return the ask, or None.
-
-    The placeholder's release is on its way and cannot be called back; its place is for the next
-    real ask of its group.
-    """
-    placeholder_key = application.replacing_ask.pop(ask_key, None)
-    if placeholder_key is None:
-        return None
-    swap = application.replacing.pop(placeholder_key)
-    placeholder = application.allocations[placeholder_key]
-    application.counts_of(placeholder).unclaimed[placeholder_key] = None
-    application.positions.pop(ask_key, None)
-    if swap.is_placed:
-        partition.free_node(swap.allocation)
-    return swap.ask
-
-
 def drop_ask(
     partition: Partition,
     application: Application,
@@ -71,13 +50,13 @@ def drop_ask(
 
     A placeholder that was asked for and not allocated counts as timed out.
     """
-    swapped_in = cancel_swap(partition, application, key)
+    swapped_in = replacing.cancel(partition, application, key)
     if swapped_in is not None:
         partition.journal.record(AskEnded(application, swapped_in, why))
         return True
     ask = partition.take_ask(application, key, why)
     if ask is not None and ask.request.placeholder:
-        application.task_groups[ask.request.task_group_name].timedout += 1
+        application.count_dropped(ask.request.task_group_name)
     return ask is not None
 
 
@@ -92,7 +71,7 @@ def after_real_removed(partition: Partition, application: Application) -> None:
 def after_asks_removed(partition: Partition, application: Application) -> None:
     """Follow up on asks that the resource manager took back."""
     if not application.pending_placeholders:
-        partition.replaceable[application] = None
+        partition.look_for_replacements(application)
     if (
         application.has_nothing
         and is_zero(application.allocated_placeholder)
@@ -113,30 +92,10 @@ def _complete(partition: Partition, application: Application) -> None:
 
 def end(partition: Partition, application: Application) -> None:
     """Take an application that has ended out of its queue."""
-    application.finished_time_ns = partition.now_ns
-    for timer_id, (generation, _) in application.timers.items():
-        partition.journal.record(TimerCancelled(timer_id, generation))
-    application.timers.clear()
     for ask in list(application.asks()):
         drop_ask(partition, application, ask.key)
-    _leave_queue(partition, application)
-    partition.users.unlink(application)
-    partition.applications.pop(application.id, None)
-    partition.replaceable.pop(application, None)
-    partition.unreplaceable.pop(application, None)
-    partition.journal.record(ApplicationChanged(application))
-    for tracker in application.trackers:
-        partition.journal.record(UsageChanged(tracker))
-
-
-def _leave_queue(partition: Partition, application: Application) -> None:
+    application_moves.remove(partition, application)
     queue = application.queue
-    queue.applications.pop(application.id, None)
-    partition.waiting_gangs.remove(application)
-    if application.parked_at is not None:
-        application.parked_at.applications.pop(application.id, None)
-    for level in queue.lineage():
-        level.allocating_accepted.pop(application.id, None)
     if not queue.applications and (queue.status == DRAINING or not queue.is_managed):
         clean_later(partition)
 
@@ -148,7 +107,7 @@ def remove(partition: Partition, application: Application) -> None:
     for key, allocation in list(application.allocations.items()):
         partition.remove(application, key)
         if allocation.placeholder:
-            application.counts_of(allocation).timedout += 1
+            replacing.count_end(application, allocation, is_replaced=False)
         release = AllocationRelease(
             application.id,
             key,

@@ -601,6 +601,14 @@ class Application:
         self._count_priority(group.key[1], -times)
         self.usage_changed()
 
+    def count_size(self, allocation: Allocation, before: ResourceView) -> None:
+        """Count an allocation anew that held another amount before."""
+        self.allocations[allocation.allocation_key] = allocation
+        ledger = self.allocated_placeholder if allocation.placeholder else self.allocated
+        subtract_into(ledger, before)
+        add_into(ledger, allocation.resource_per_alloc)
+        self.usage_changed()
+
     def remove_allocation(self, key: str) -> Allocation | None:
         """Count an allocation out, or return None when there is none of that key."""
         allocation = self.allocations.pop(key, None)
@@ -632,6 +640,10 @@ class Application:
     def counts_of(self, item: Allocation) -> TaskGroupCount:
         """Return the counts of an allocation's task group."""
         return self.task_groups.setdefault(item.task_group_name, TaskGroupCount())
+
+    def count_dropped(self, task_group_name: str) -> None:
+        """Count a placeholder that was asked for and will never be allocated as timed out."""
+        self.task_groups[task_group_name].timedout += 1
 
     def count_placeholder(self, task_group_name: str, resource: ResourceView) -> None:
         """Count a placeholder that is asked for, or that exists already."""

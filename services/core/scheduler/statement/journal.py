@@ -14,7 +14,8 @@ from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queue_settings import Limit
 from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.reservations import Reservation
+from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.users import Tracker
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -30,6 +31,15 @@ from shared.messages.protocol import TimerSet
 from shared.model.reasons import Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationState
+
+Row = Application | Node | Queue | Ask | AskGroup | Reservation
+
+
+@dataclass(slots=True, eq=False)
+class RowSet:
+    """Values of a row that are in no sum have been set."""
+
+    row: Row
 
 
 @dataclass(slots=True, eq=False)

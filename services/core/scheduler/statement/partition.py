@@ -23,6 +23,7 @@ from services.core.scheduler.model.users import UserTable
 from services.core.scheduler.model.victim_index import VictimIndex
 from services.core.scheduler.statement.journal import (
     Allocated,
+    AllocationChanged,
     AllocationEnded,
     AllocationReleased,
     ApplicationChanged,
@@ -32,6 +33,8 @@ from services.core.scheduler.statement.journal import (
     NodeChanged,
     PartitionChanged,
     QueueChanged,
+    Row,
+    RowSet,
     StateChanged,
     TimerArmed,
     TimerCancelled,
@@ -101,6 +104,13 @@ class Partition:
 
     def __post_init__(self) -> None:
         self.victims = VictimIndex(self.nodes)
+
+    def set(self, row: Row, **values: object) -> None:
+        """Set fields of a row that are in no sum; whoever shows the row is told anew."""
+        for name, value in values.items():
+            assert hasattr(row, name), name
+            setattr(row, name, value)
+        self.journal.record(RowSet(row))
 
     def next_sequence(self) -> int:
         """Return a number larger than any before it: the order of arrival."""
@@ -261,6 +271,31 @@ class Partition:
         self.journal.record(AllocationEnded(application, allocation, why or "", is_node_gone))
         return allocation
 
+    def resize(self, application: Application, key: str, resource: ResourceView) -> None:
+        """Bring every ledger to an allocation's present size."""
+        allocation = application.allocations[key]
+        before = allocation.resource_per_alloc
+        queue = application.queue
+        self.victims.gone(allocation)
+        allocation = replace(allocation, resource_per_alloc=resource)
+        application.count_size(allocation, before)
+        self.change_cover(application, key, resource)
+        node = self.nodes.nodes.get(allocation.node_id)
+        if node is not None:
+            self.nodes.free(node, key)
+            self.nodes.place(node, allocation)
+            self.node_improved(node)
+        self.victims.placed(application, allocation)
+        queue.allocate(resource)
+        queue.release(before)
+        for tracker in application.trackers:
+            tracker.count_in(queue, application.id, resource)
+            tracker.count_out(queue, application.id, before, is_last=False)
+        if application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER:
+            queue.change_preempting(before, resource)
+        self.heed_pods()
+        self.journal.record(AllocationChanged(application, allocation))
+
     def _remember(
         self, application: Application, allocation: Allocation, *, is_preempted: bool
     ) -> None:
@@ -317,6 +352,20 @@ class Partition:
             for gang in self.waiting_gangs.on_node(self.nodes, node, backfill=backfill):
                 gang.unpark()
         self.retry_replacements()
+
+    def look_for_replacements(self, application: Application) -> None:
+        """Look for placeholders' places in an application: there may be some, or asks for them."""
+        self.replaceable[application] = None
+
+    def next_to_replace(self) -> Application:
+        """Return the application to look at next, which is not to be looked at again."""
+        application = next(iter(self.replaceable))
+        del self.replaceable[application]
+        return application
+
+    def wait_to_replace(self, application: Application) -> None:
+        """Let an application's real asks wait for another placeholder, or another node."""
+        self.unreplaceable[application] = None
 
     def retry_replacements(self) -> None:
         """Look again for places of placeholders for real asks that found none."""

@@ -79,6 +79,7 @@ class Digest:
         self._forget_changes()
         self._readers: dict[type, Callable[[Any], None]] = {
             journal.TimePassed: self._time_passed,
+            journal.RowSet: self._row,
             journal.AskChanged: self._ask,
             journal.AskEnded: self._ask,
             journal.AskReleased: lambda entry: self._say(
@@ -238,6 +239,17 @@ class Digest:
             self._users[tracker] = None
 
     # --- rows -----------------------------------------------------------------------------------
+
+    def _row(self, entry: journal.RowSet) -> None:
+        match entry.row:
+            case Application() as application:
+                self._applications[application] = None
+            case Queue() as queue:
+                self._queues[queue] = None
+            case Node() as node:
+                self._nodes[node.node_id] = node
+            case _:
+                pass  # what is shown of asks and reservations has entries of its own
 
     def _accepted(self, entry: journal.ApplicationAccepted) -> None:
         application = entry.application

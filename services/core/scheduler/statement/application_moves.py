@@ -1,0 +1,53 @@
+"""Applications come, start to reserve, and go: the moves."""
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.statement.journal import (
+    ApplicationAccepted,
+    ApplicationChanged,
+    TimerCancelled,
+    UsageChanged,
+)
+from services.core.scheduler.statement.partition import Partition
+
+
+def add(partition: Partition, application: Application) -> None:
+    """Take an application into its queue; its id must be new."""
+    partition.applications[application.id] = application
+    application.queue.applications[application.id] = application
+    partition.users.link(application)
+    partition.journal.record(ApplicationAccepted(application))
+
+
+def count_as_starting(application: Application) -> None:
+    """Count an accepted application that has its first placeholder among those that run."""
+    for queue in application.queue.lineage():
+        queue.allocating_accepted[application.id] = None
+
+
+def start_reservation_clock(partition: Partition, application: Application) -> None:
+    """Let the placeholder timeout run from now on, or from where it ran before."""
+    since_ns = application.reservation_start_ns or partition.now_ns
+    application.reservation_start_ns = since_ns
+    partition.arm_placeholder_timer(application, since_ns)
+
+
+def remove(partition: Partition, application: Application) -> None:
+    """Take an application that has ended, and has no asks any more, out of everything."""
+    application.finished_time_ns = partition.now_ns
+    for timer_id, (generation, _) in application.timers.items():
+        partition.journal.record(TimerCancelled(timer_id, generation))
+    application.timers.clear()
+    queue = application.queue
+    queue.applications.pop(application.id, None)
+    partition.waiting_gangs.remove(application)
+    if application.parked_at is not None:
+        application.parked_at.applications.pop(application.id, None)
+    for level in queue.lineage():
+        level.allocating_accepted.pop(application.id, None)
+    partition.users.unlink(application)
+    partition.applications.pop(application.id, None)
+    partition.replaceable.pop(application, None)
+    partition.unreplaceable.pop(application, None)
+    partition.journal.record(ApplicationChanged(application))
+    for tracker in application.trackers:
+        partition.journal.record(UsageChanged(tracker))

@@ -1,0 +1,99 @@
+"""Nodes and the pods of other schedulers on them: the moves.
+
+Whoever may be helped by a node that has more room, or other labels, is looked at again.
+"""
+
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.statement.journal import ForeignChanged, NodeAccepted, NodeEnded
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.constraints import Taint
+from shared.messages.interface import Allocation
+from shared.model.resources import ResourceView
+
+
+def add(partition: Partition, node: Node) -> None:
+    """Register a node; its id must be new."""
+    partition.nodes.add(node)
+    partition.journal.record(NodeAccepted(node))
+    partition.capacity_changed()
+    partition.heed_domains()
+    _has_changed(partition, node)
+
+
+def resize(partition: Partition, node: Node, capacity: ResourceView) -> None:
+    """Change what a node can hold; what it holds may then be more than that."""
+    partition.nodes.set_capacity(node, capacity)
+    partition.capacity_changed()
+    _has_changed(partition, node)
+
+
+def relabel(
+    partition: Partition, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]
+) -> None:
+    """Change a node's labels and taints."""
+    partition.nodes.relabel(node, labels, taints)
+    partition.heed_domains()
+    _has_changed(partition, node)
+
+
+def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> None:
+    """Let asks go to a node, or to others only."""
+    node.schedulable = schedulable
+    partition.nodes.refresh(node)
+    _has_changed(partition, node)
+
+
+def remove(partition: Partition, node: Node) -> None:
+    """Forget a node, its reservations and the pods of others on it; allocations are left."""
+    partition.nodes.remove(node)
+    partition.victims.node_gone(node)
+    partition.give_back(node)
+    partition.capacity_changed()
+    partition.journal.record(NodeEnded(node))
+    for key, allocation in node.foreign.items():
+        del partition.foreign[key]
+        partition.journal.record(ForeignChanged(allocation, is_gone=True))
+
+
+def _has_changed(partition: Partition, node: Node) -> None:
+    partition.node_improved(node)
+    partition.look_for_reservations()
+
+
+# --- pods of other schedulers -------------------------------------------------------------------
+
+
+def add_foreign(partition: Partition, allocation: Allocation) -> None:
+    """Count a pod on its node, which must be there; it is not counted yet."""
+    node = partition.nodes.nodes[allocation.node_id]
+    partition.learn(allocation.constraints)
+    partition.nodes.occupy(node, allocation)
+    partition.foreign[allocation.allocation_key] = node.node_id
+    _foreign_has_changed(partition, node, allocation, is_gone=False)
+
+
+def resize_foreign(partition: Partition, before: Allocation, now: Allocation) -> None:
+    """Count a pod anew that has changed, where it is now."""
+    _take_out(partition, before)
+    add_foreign(partition, now)
+
+
+def remove_foreign(partition: Partition, allocation: Allocation) -> None:
+    """Count a pod out."""
+    node = _take_out(partition, allocation)
+    _foreign_has_changed(partition, node, allocation, is_gone=True)
+
+
+def _take_out(partition: Partition, allocation: Allocation) -> Node:
+    key = allocation.allocation_key
+    node = partition.nodes.nodes[partition.foreign.pop(key)]
+    partition.nodes.vacate(node, key)
+    return node
+
+
+def _foreign_has_changed(
+    partition: Partition, node: Node, allocation: Allocation, *, is_gone: bool
+) -> None:
+    partition.journal.record(ForeignChanged(allocation, is_gone))
+    partition.heed_pods()
+    partition.node_improved(node)

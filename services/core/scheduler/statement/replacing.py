@@ -1,0 +1,88 @@
+"""A real ask takes a placeholder's place: the moves. Which one is chosen in ``actions``.
+
+Rule: the placeholder is released once, for one real ask, which takes nothing until the resource
+      manager has confirmed that (but its own node's room, where that is not the placeholder's).
+Source: contract section 3.3, steps 6, 7 and 9.
+"""
+
+from dataclasses import replace
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.task_groups import Replacement
+from services.core.scheduler.statement.journal import NodeChanged
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.conversions import allocation_of
+from shared.messages.interface import Allocation, TerminationType
+
+REPLACED = TerminationType.PLACEHOLDER_REPLACED
+
+
+def begin(
+    partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
+) -> None:
+    """Release a placeholder for an ask, which is to start on a node when it has gone."""
+    key = placeholder.allocation_key
+    partition.take_head(application, ask)
+    allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
+    swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
+    application.replacing[key] = swap
+    application.replacing_ask[ask.key] = key
+    if swap.is_placed:
+        _put(partition, swap.allocation, node)
+    if key not in application.released:
+        partition.release(application, key, REPLACED, f"replacing placeholder by {ask.key}")
+    application.counts_of(placeholder).unclaimed.pop(key)
+
+
+def end(application: Application, placeholder_key: str) -> Replacement | None:
+    """Return what was to take a placeholder's place, which has gone; or None."""
+    swap = application.replacing.pop(placeholder_key, None)
+    if swap is not None:
+        del application.replacing_ask[swap.ask.key]
+    return swap
+
+
+def cancel(partition: Partition, application: Application, ask_key: str) -> Ask | None:
+    """Give a replacement up because its real ask has gone; return the ask, or None.
+
+    The placeholder's release is on its way and cannot be called back; its place is for the next
+    real ask of its group.
+    """
+    placeholder_key = application.replacing_ask.get(ask_key)
+    swap = end(application, placeholder_key) if placeholder_key is not None else None
+    if placeholder_key is None or swap is None:
+        return None
+    placeholder = application.allocations[placeholder_key]
+    application.counts_of(placeholder).unclaimed[placeholder_key] = None
+    application.positions.pop(ask_key, None)
+    if swap.is_placed:
+        partition.free_node(swap.allocation)
+    return swap.ask
+
+
+def move(partition: Partition, application: Application, ask_key: str, node: Node) -> None:
+    """Have an ask whose node has gone start on another one."""
+    swap = application.replacing[application.replacing_ask[ask_key]]
+    swap.allocation = replace(swap.allocation, node_id=node.node_id)
+    _put(partition, swap.allocation, node)
+
+
+def finish(partition: Partition, application: Application, real: Allocation) -> None:
+    """Count a real allocation in whose placeholder has gone."""
+    application.placeholder_used.add(real.allocation_key)
+    partition.count_in(application, real, partition.nodes.nodes[real.node_id], is_new=True)
+
+
+def count_end(application: Application, placeholder: Allocation, *, is_replaced: bool) -> None:
+    """Count what became of a placeholder that has gone."""
+    counts = application.counts_of(placeholder)
+    counts.replaced += is_replaced
+    counts.timedout += not is_replaced
+
+
+def _put(partition: Partition, allocation: Allocation, node: Node) -> None:
+    """Count a real allocation on a node that is not its placeholder's, before the swap."""
+    partition.nodes.place(node, allocation)
+    partition.journal.record(NodeChanged(node))
