@@ -19,6 +19,7 @@ from shared.messages.interface import (
     NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
+    UpdateConfiguration,
     UserGroupInformation,
 )
 from shared.messages.protocol import Heartbeat
@@ -152,6 +153,10 @@ class GangMachine(FiresTimers, RuleBasedStateMachine):
             released = [data.draw(st.sampled_from(released))]
         gone = [AllocationRelease(name, key, TerminationType(why)) for key, why in released]
         self.core.update(releases=tuple(gone))
+
+    @rule(config=st.sampled_from(CONFIGS))
+    def reload(self, config):
+        self.core.send(UpdateConfiguration(config))
 
     @rule(for_seconds=st.sampled_from([5, 61, 300]))
     def time_passes(self, for_seconds):

@@ -343,3 +343,89 @@ def test_asks_that_get_new_shapes_leave_a_gang_where_it_waits():
     core.node("n", vcore=100)
     core.check()
     assert len(core.partition.applications["old"].allocations) == 4
+
+
+# --- places on the nodes ----------------------------------------------------------------------------
+
+PLACES = (("gangAdmission", "cluster"), ("gangPatience", "0"))
+
+
+class Nodes(Queue):
+    """A leaf without a max: a node of 4 in which a filler holds 3, and a gang that needs all of it."""
+
+    def __init__(self, members: int = 1, vcore: int = 4):
+        Core.__init__(self, config_of("{name: a}"), settings=PLACES)
+        self.node("n", vcore=4)
+        self.node("small", vcore=2)
+        self.plain("filler", 3)
+        self.gang("old", members, {"vcore": vcore}, queue="root.a")
+        self.check()
+
+    def change(self, name: str, action: NodeAction, **capacity: int) -> None:
+        self.update(nodes=(NodeInfo(name, action, capacity),))
+        self.check()
+
+
+def test_a_reload_lets_nobody_pass_a_gang_that_waits_for_places():
+    core = Nodes()
+    assert not core.plain("young", 1)
+    core.send(UpdateConfiguration(config_of("{name: a}", "{name: b}")))
+    core.check()
+    assert core.partition.queues["root.b"]
+    assert (core.reason("old"), core.reason("young")) == ("GANG_PLACES", "GANG_PATIENCE")
+    assert not core.plain("younger", 1)
+
+
+@pytest.mark.parametrize(
+    ("action", "capacity"),
+    [
+        (NodeAction.DECOMISSION, {}),
+        (NodeAction.DRAIN_NODE, {}),
+        (NodeAction.UPDATE, {"vcore": 3}),
+    ],
+)
+def test_a_gang_that_the_nodes_could_hold_no_more_is_waited_for_no_more(action, capacity):
+    core = Nodes()
+    assert not core.plain("young", 1)
+    core.change("n", action, **capacity)
+    assert "young" in core.running()
+    assert core.reason("old") == "GANG_PLACES"
+
+
+@pytest.mark.parametrize("way", ["larger", "undrained", "added"])
+def test_a_gang_that_the_nodes_could_hold_from_now_on_is_waited_for(way):
+    """The nodes that come are in use, so that it is not woken by their room."""
+    core = Nodes(members=2, vcore=3 if way == "added" else 4)
+    assert core.plain("young", 1)
+    match way:
+        case "larger":
+            core.change("small", NodeAction.UPDATE, vcore=4)
+        case "undrained":
+            core.update(nodes=(NodeInfo("m", NodeAction.CREATE_DRAIN, {"vcore": 4}),))
+            assert core.plain("younger", 1)
+            core.change("m", NodeAction.DRAIN_TO_SCHEDULABLE)
+        case "added":
+            core.node("m", vcore=4)
+    core.pass_time(1)
+    assert not core.plain("late", 1)
+    assert (core.reason("old"), core.reason("late")) == ("GANG_PLACES", "GANG_PATIENCE")
+
+
+def test_a_gang_of_groups_that_are_too_large_together_is_not_waited_for():
+    core = Nodes()
+    core.end("old")
+    wanted = {"vcore": 8}
+    core.application("groups", "root.a", placeholder_ask=wanted)
+    for group in ("one", "two"):
+        core.asks("groups", [group], {"vcore": 4}, placeholder=True, task_group_name=group)
+    assert core.reason("groups") == "GANG_PLACES"
+    assert core.plain("young", 1)
+
+
+def test_a_gang_that_no_nodes_could_hold_is_not_waited_for_either_while_its_queue_is_full():
+    core = Queue(settings=PLACES, old=3)
+    core.update(nodes=(NodeInfo("n", NodeAction.UPDATE, {"vcore": 2}),))
+    assert core.reason("old") == "GANG_HEADROOM"
+    core.node("small", vcore=0)
+    core.check()
+    assert core.partition.queues["root.a"].overdue_gang is None

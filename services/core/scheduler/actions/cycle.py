@@ -53,6 +53,7 @@ def run(partition: Partition) -> int:
     decisions = 0
     if partition.root.max_resource is None:
         return 0
+    patience.judge_anew(partition)
     while decisions < MAX_DECISIONS:
         if partition.reserved_to_try:
             decisions += _try_reserved(partition, next(iter(partition.reserved_to_try)))

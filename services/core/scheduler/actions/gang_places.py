@@ -26,7 +26,7 @@ from services.core.scheduler.model.nodes import Node, NodeTable
 from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
 from shared.messages.conversions import allocation_of
 from shared.model.reasons import Reason, Refusal
-from shared.model.resources import Resource, add_into, go_map, multiply
+from shared.model.resources import Resource, add_into, fits_room, go_map, multiply
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.application import Application
@@ -57,8 +57,8 @@ def amount(application: "Application") -> Resource:
 
 
 def could_be_held(nodes: NodeTable, application: "Application") -> bool:
-    """Return whether the nodes could hold every group of a gang if they were empty."""
-    return all(
+    """Return whether empty nodes could hold every group of a gang, and all groups' sum."""
+    return fits_room(nodes.total, amount(application)) and all(
         int(nodes.places(shape, when_empty=True).sum()) >= count
         for shape, count in application.placeholder_needs().items()
     )

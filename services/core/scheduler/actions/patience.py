@@ -69,19 +69,37 @@ def look(partition: Partition) -> None:
             watch(partition, application)
 
 
+def judge_anew(partition: Partition) -> None:
+    """Find out anew who is waited for, where the nodes could hold other gangs than before.
+
+    To be called before a cycle: one that is too large now is in nobody's way any more, and one
+    that was is passed no longer.
+    """
+    if not partition.is_capacity_new:
+        return
+    partition.is_capacity_new = False
+    leaves = [queue for queue in partition.queues.values() if queue.overdue_gang is not None]
+    waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
+    for application in (*waited_for, *partition.too_large):
+        if application.parked_refusal is not None:  # else it has its turn now
+            watch(partition, application)
+
+
 def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
     """Return whether it is room that a gang lacks, in its queues or on nodes, and may be had."""
     leaf = application.queue
-    if application.is_parked_for(Reason.GANG_PLACES) and not could_be_held(
-        partition.nodes, application
-    ):
-        return False
-    return (
+    partition.too_large.pop(application, None)
+    if not (
         application.waits_as_a_whole
         and application.state is ApplicationState.ACCEPTED
         and leaf.settings.sort_policy != FAIR
         and fits_limit(leaf.configured_max(), application.outstanding())
-    )
+    ):
+        return False
+    if application.starts_placed and not could_be_held(partition.nodes, application):
+        partition.too_large[application] = None
+        return False
+    return True
 
 
 def _become_overdue(application: Application) -> None:

@@ -145,7 +145,10 @@ def _order_anew(partition: Partition) -> None:
     for application in partition.applications.values():
         _find_owner(partition, application)
         application.reorder()
-        application.enter()
+        if application.waiting_among is not None:
+            application.unpark()  # whether it is waited for is found out anew
+        else:
+            application.enter()
     for queue in partition.queues.values():
         queue.gate.open()
     for tracker in partition.users.all():

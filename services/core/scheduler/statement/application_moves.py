@@ -40,6 +40,7 @@ def remove(partition: Partition, application: Application) -> None:
     queue = application.queue
     queue.applications.pop(application.id, None)
     partition.waiting_gangs.remove(application)
+    partition.too_large.pop(application, None)
     if application.parked_at is not None:
         application.parked_at.applications.pop(application.id, None)
     for level in queue.lineage():

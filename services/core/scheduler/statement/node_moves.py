@@ -32,6 +32,7 @@ def relabel(
 ) -> None:
     """Change a node's labels and taints."""
     partition.nodes.relabel(node, labels, taints)
+    partition.is_capacity_new = True
     partition.heed_domains()
     _has_changed(partition, node)
 
@@ -39,6 +40,7 @@ def relabel(
 def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> None:
     """Let asks go to a node, or to others only."""
     node.schedulable = schedulable
+    partition.is_capacity_new = True
     partition.nodes.refresh(node)
     _has_changed(partition, node)
 

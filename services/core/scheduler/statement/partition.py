@@ -83,6 +83,8 @@ class Partition:
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
+    too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
+    is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     victims: VictimIndex = field(init=False)
@@ -432,6 +434,7 @@ class Partition:
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all."""
         self.root.set_max(dict(self.nodes.total) or None)
+        self.is_capacity_new = True
         self.journal.record(QueueChanged(self.root))
         self.journal.record(PartitionChanged())
 
