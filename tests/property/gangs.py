@@ -47,8 +47,10 @@ class GangWatch:
                 if app is None or app.queue is not queue or app.order < order or before < order:
                     continue
                 has_started = app.allocations or app.gang_admitted
+                swapped_in = [swap.ask.request for swap in app.replacing.values()]
                 was_ahead = any(  # with an ask that does not wait any more
-                    _order(app, held.priority) < order for held in app.allocations.values()
+                    _order(app, held.priority) < order
+                    for held in (*app.allocations.values(), *swapped_in)
                 )
                 is_kept = other in self.kept
                 assert not has_started or was_ahead or is_kept, f"{other} has passed {name}"
