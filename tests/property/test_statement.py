@@ -1,5 +1,7 @@
 """Statements on a live partition: whatever is tried, taking it back leaves it as it was."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -7,6 +9,7 @@ from services.core.scheduler.actions import victims
 from services.core.scheduler.constraints.pod_topology import PodIndex
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.statement import Place, Statement
+from shared.messages.conversions import ask_of
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -70,6 +73,7 @@ class StatementMachine(RuleBasedStateMachine):
         ][:going]:
             partition.release(application, key, TerminationType.PREEMPTED_BY_SCHEDULER, "goes")
         self.core.update()
+        self.count = 0
         self.begin()
 
     def begin(self):
@@ -173,6 +177,42 @@ class StatementMachine(RuleBasedStateMachine):
             why = TerminationType.PREEMPTED_BY_SCHEDULER
             self.core.update(releases=(AllocationRelease(application.id, key, why),))
         self.begin()
+
+    @rule(data=st.data())
+    def one_comes_in_the_stead_of_a_pod_that_moves(self, data):
+        self.statement.discard()
+        found = list(self.core.partition.moved.items())
+        if found:
+            key, application = data.draw(st.sampled_from(found))
+            old = application.successors[key].allocation
+            self.count += 1
+            ask = replace(ask_of(old), allocation_key=f"again{self.count}")
+            self.core.update(asks=(ask,))
+        self.core.check()
+        self.begin()
+
+    @precondition(lambda self: "preemption" in self.core.partition.timers)
+    @rule()
+    def time_passes(self):
+        self.statement.discard()
+        self.core.fire_own("preemption")
+        self.core.check()
+        self.begin()
+
+    @rule(at=st.integers(0, NODES - 1))
+    def a_node_goes(self, at):
+        if len(self.core.partition.nodes.rows) == NODES:
+            self.statement.discard()
+            node = NodeInfo(f"n{at}", NodeAction.DECOMISSION)
+            self.core.update(nodes=(node,))
+            self.core.check()
+            labels = {"zone": "z" if at else "y", "kubernetes.io/hostname": f"n{at}"}
+            capacity = {"vcore": 4000, "pods": 5}
+            self.core.update(
+                nodes=(NodeInfo(f"n{at}", NodeAction.CREATE, capacity, labels=labels),)
+            )
+            self.core.check()
+            self.begin()
 
     @invariant()
     def nodes_expect_what_is_to_come(self):

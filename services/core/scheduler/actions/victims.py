@@ -74,19 +74,23 @@ def evict(
 def carry_out(partition: Partition, decisions: list[Decision]) -> None:
     """Do what a statement came to: release the victims, then keep their room for who gets it."""
     for decision in decisions:
-        if decision.evicts:
-            owner = partition.applications[decision.application]
-            if decision.key not in owner.allocations:
-                continue  # it was to be placed only to go again
+        owner = partition.applications[decision.application]
+        if decision.evicts and decision.key in owner.allocations:  # or it was only to be placed
             winner = partition.applications.get(decision.by)
             evict(partition, owner, decision.key, winner, decision.reason)
+            if decision.node:
+                partition.move(owner, decision.key, partition.nodes.nodes[decision.node])
     for decision in decisions:
         if decision.node and not (decision.evicts or decision.is_now):
-            owner = partition.applications[decision.application]
-            ask = owner.group_of[decision.key].asks[decision.key]
-            node = partition.nodes.nodes[decision.node]
-            partition.keep_freed_room(owner, ask, node).retry()
-            if owner.is_gang and not owner.gang_admitted:
-                owner.admit()
-                if owner.parked_at is not None or owner.waiting_among is not None:
-                    owner.unpark()
+            _nominate(partition, decision)
+
+
+def _nominate(partition: Partition, decision: Decision) -> None:
+    """Keep room for an ask; a gang for which that is done has its headroom."""
+    owner = partition.applications[decision.application]
+    ask = owner.group_of[decision.key].asks[decision.key]
+    partition.keep_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
+    if owner.is_gang and not owner.gang_admitted:
+        owner.admit()
+        if owner.parked_at is not None or owner.waiting_among is not None:
+            owner.unpark()

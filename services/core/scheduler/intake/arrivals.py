@@ -71,6 +71,7 @@ def _is_like(partition: Partition, kind: _Kind, request: AllocationAsk) -> bool:
     shape = group.bucket.shape
     return (
         bool(group.asks)  # or it is no more
+        and not application.successors
         and group.bucket.refusal is None
         and key not in application.group_of
         and key not in application.allocations

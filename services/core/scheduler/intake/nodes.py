@@ -35,16 +35,8 @@ def update_node(partition: Partition, info: NodeInfo) -> None:
     elif info.action is NodeAction.DECOMISSION:
         _remove(partition, node)
     else:
-<<<<<<< HEAD
         schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
         node_moves.set_schedulable(partition, node, schedulable=schedulable)
-=======
-        node.schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
-        partition.is_capacity_new = True
-        partition.nodes.refresh(node)
-        partition.node_improved(node)
-        partition.look_for_reservations()
->>>>>>> 90f21b4 (Who is waited for is found out anew when the nodes could hold other gangs, and after a reload)
 
 
 def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
@@ -79,15 +71,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
     if info.schedulable_resource:
         node_moves.resize(partition, node, info.schedulable_resource)
     if info.labels or info.taints:
-<<<<<<< HEAD
         node_moves.relabel(partition, node, dict(info.labels), info.taints)
-=======
-        partition.nodes.relabel(node, dict(info.labels), info.taints)
-        partition.is_capacity_new = True
-        partition.heed_domains()
-    partition.node_improved(node)
-    partition.look_for_reservations()
->>>>>>> 90f21b4 (Who is waited for is found out anew when the nodes could hold other gangs, and after a reload)
 
 
 def _remove(partition: Partition, node: Node) -> None:

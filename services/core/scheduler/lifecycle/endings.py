@@ -96,16 +96,6 @@ def end(partition: Partition, application: Application) -> None:
         drop_ask(partition, application, ask.key)
     application_moves.remove(partition, application)
     queue = application.queue
-<<<<<<< HEAD
-=======
-    queue.applications.pop(application.id, None)
-    partition.waiting_gangs.remove(application)
-    partition.too_large.pop(application, None)
-    if application.parked_at is not None:
-        application.parked_at.applications.pop(application.id, None)
-    for level in queue.lineage():
-        level.allocating_accepted.pop(application.id, None)
->>>>>>> 90f21b4 (Who is waited for is found out anew when the nodes could hold other gangs, and after a reload)
     if not queue.applications and (queue.status == DRAINING or not queue.is_managed):
         clean_later(partition)
 

@@ -20,6 +20,7 @@ from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue
 from services.core.scheduler.model.resource_history import History
 from services.core.scheduler.model.shapes import Ask, AskGroup, GroupKey, Shape
+from services.core.scheduler.model.successors import Successor
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.model.users import Owner
 from shared.messages.interface import (
@@ -89,6 +90,7 @@ class Application:
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
     covers: dict[str, "Cover"] = field(default_factory=dict)  # by ask key
+    successors: dict[str, Successor] = field(default_factory=dict)  # by the key of who is moved
     covering: dict[str, str] = field(default_factory=dict)  # placeholder key -> ask key
     task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
@@ -626,6 +628,11 @@ class Application:
             subtract_into(self.allocated, allocation.resource_per_alloc)
         self.usage_changed()
         return allocation
+
+    def moves(self, key: str) -> bool:
+        """Return whether an allocation is going so that another comes elsewhere in its stead."""
+        successor = self.successors.get(key)
+        return successor is not None and not successor.until_ns
 
     def mark_released(self, key: str, why: str) -> None:
         """Write down that a release was decided, so that it is decided once."""

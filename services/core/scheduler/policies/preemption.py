@@ -97,6 +97,7 @@ def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> Non
 def look(partition: Partition) -> None:
     """Run the actions in their order, YuniKorn's preemption in its place; set the next look."""
     partition.preemption_due_ns = 0
+    partition.end_successors()
     if not partition.preemption_enabled:
         return
     settings = partition.settings

@@ -33,6 +33,8 @@ def start_reservation_clock(partition: Partition, application: Application) -> N
 
 def remove(partition: Partition, application: Application) -> None:
     """Take an application that has ended, and has no asks any more, out of everything."""
+    for key in list(application.successors):
+        partition.end_successor(application, key)
     application.finished_time_ns = partition.now_ns
     for timer_id, (generation, _) in application.timers.items():
         partition.journal.record(TimerCancelled(timer_id, generation))

@@ -174,6 +174,14 @@ def _reserved_nodes(partition: Partition) -> Iterator[str]:
         yield f"{len(book)} nodes are counted as reserved: {ordinary} for age, {preempted}"
 
 
+def _add_moved(partition: Partition, on_nodes: dict[str, dict[str, int]]) -> None:
+    """Add what nodes keep for who comes in the stead of pods that are moved."""
+    for application in partition.applications.values():
+        for successor in application.successors.values():
+            if successor.ask is None:
+                add_into(on_nodes[successor.node.node_id], successor.allocation.resource_per_alloc)
+
+
 def _covers(partition: Partition) -> Iterator[str]:
     """See that what is kept is kept for asks that wait, and for no more than that."""
     on_nodes: dict[str, dict[str, int]] = {name: {} for name in partition.nodes.nodes}
@@ -182,6 +190,7 @@ def _covers(partition: Partition) -> Iterator[str]:
         for cover in application.covers.values():
             if partition.nodes.nodes.get(cover.node.node_id) is cover.node:
                 add_into(on_nodes[cover.node.node_id], cover.on_node)
+    _add_moved(partition, on_nodes)
     for node in partition.nodes.nodes.values():
         yield from _differs(f"node {node.node_id} kept", node.kept, on_nodes[node.node_id])
     for queue in depth_first(partition.root):
@@ -198,7 +207,12 @@ def _kept_for(application: Application) -> ResourceView:
     """Return what the queues keep for an application's asks."""
     preempted = (ask.shape.resource for ask in application.asks() if ask.has_kept_room)
     covered = (cover.in_queues for cover in application.covers.values())
-    return total_of((*preempted, *covered))
+    moved = (
+        successor.allocation.resource_per_alloc
+        for successor in application.successors.values()
+        if successor.until_ns
+    )
+    return total_of((*preempted, *covered, *moved))
 
 
 def _covers_of(application: Application) -> Iterator[str]:

@@ -50,6 +50,7 @@ def remove(partition: Partition, node: Node) -> None:
     partition.nodes.remove(node)
     partition.victims.node_gone(node)
     partition.give_back(node)
+    partition.end_successors(node=node)
     partition.capacity_changed()
     partition.journal.record(NodeEnded(node))
     for key, allocation in node.foreign.items():

@@ -19,6 +19,7 @@ from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation, ReservedNodes, rank_of
 from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape, ShapeTable
+from services.core.scheduler.model.successors import WAIT_NS, Successor
 from services.core.scheduler.model.users import UserTable
 from services.core.scheduler.model.victim_index import VictimIndex
 from services.core.scheduler.statement.journal import (
@@ -71,6 +72,7 @@ class Partition:
     root: Queue = field(default_factory=lambda: Queue(ROOT, is_leaf=False))
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
+    moved: dict[str, Application] = field(default_factory=dict)  # by key, with a successor
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
     shapes: ShapeTable = field(default_factory=ShapeTable)
@@ -141,6 +143,8 @@ class Partition:
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
         self.journal.record(AskChanged(application, ask))
+        if application.successors:
+            self._come_in_stead(application, ask)
 
     def learn(self, constraints: Constraints) -> None:
         """Take in which pods' labels constraints look at."""
@@ -263,9 +267,11 @@ class Partition:
         self._remember(application, allocation, is_preempted=is_preempted)
         self.free_node(allocation)
         self.retry_replacements()
-        application.queue.release(amount)
-        if is_preempted:
+        if application.moves(key):
+            self._wait_for_successor(application, key)
+        elif is_preempted:
             application.queue.change_preempting(amount, {})
+        application.queue.release(amount)
         is_last = not application.allocations
         for tracker in application.trackers:
             tracker.count_out(application.queue, application.id, amount, is_last=is_last)
@@ -293,7 +299,8 @@ class Partition:
         for tracker in application.trackers:
             tracker.count_in(queue, application.id, resource)
             tracker.count_out(queue, application.id, before, is_last=False)
-        if application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER:
+        is_preempted = application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
+        if is_preempted and not application.moves(key):
             queue.change_preempting(before, resource)
         self.heed_pods()
         self.journal.record(AllocationChanged(application, allocation))
@@ -493,8 +500,10 @@ class Partition:
         if reservation.waits_at is not None:
             reservation.waits_at.reservations.pop(reservation, None)
         node.reservations.pop(key, None)
+        if reservation.has_preempted:
+            reservation.ask.has_preempted = False
         if reservation.has_preempted and reservation.ask.has_kept_room:
-            reservation.ask.has_kept_room = reservation.ask.has_preempted = False
+            reservation.ask.has_kept_room = False
             self.rooms_lost += 1
             reservation.application.queue.keep_no_more(reservation.ask.shape.resource)
         if node.node_id in self.nodes.nodes:
@@ -508,6 +517,97 @@ class Partition:
         for reservation in list(node.reservations.values()):
             if reservation.is_ordinary or not only_ordinary:
                 self.unreserve(reservation)
+
+    # --- pods that are moved --------------------------------------------------------------------
+
+    def move(self, application: Application, key: str, node: Node) -> None:
+        """Keep a node's room for who comes in the stead of a pod that was released to be moved.
+
+        It counts once in its queues: the old one until it has gone, then what is kept for the new.
+        """
+        if key in application.successors:
+            self.end_successor(application, key)
+        allocation = application.allocations[key]
+        application.successors[key] = Successor(allocation, node)
+        self.moved[key] = application
+        application.queue.change_preempting(allocation.resource_per_alloc, {})
+        add_into(node.kept, allocation.resource_per_alloc)
+        self.nodes.refresh(node)
+        self.journal.record(NodeChanged(node))
+
+    def _wait_for_successor(self, application: Application, key: str) -> None:
+        """Keep the room in the queues as well, for some time: the old pod has gone."""
+        successor = application.successors[key]
+        amount = successor.allocation.resource_per_alloc
+        if successor.ask is None:
+            successor.until_ns = self.now_ns + WAIT_NS
+            application.queue.keep(amount)
+            self.look_for_successors()
+            return
+        self._forget_successor(application, key)
+        ask = successor.ask
+        held = application.reservations.get(ask.key)
+        if held is not None and held.has_preempted and not ask.has_kept_room:
+            ask.has_kept_room = True
+            application.queue.keep(ask.shape.resource)
+
+    def _come_in_stead(self, application: Application, ask: Ask) -> None:
+        """Give an ask the place of the first pod like it that was moved."""
+        found = (k for k, waiting in application.successors.items() if waiting.is_like(ask))
+        key = next(found, None)
+        if key is None:
+            return
+        successor = application.successors[key]
+        self._free_place(successor)
+        if successor.until_ns:
+            self._forget_successor(application, key)
+            ask.has_kept_room = True  # which its queues keep already
+        else:
+            successor.ask = ask
+        ask.has_preempted = True
+        self.give_back(successor.node, only_ordinary=True)
+        self.reserve(application, ask, successor.node, has_preempted=True).retry()
+
+    def end_successor(self, application: Application, key: str) -> None:
+        """Let everybody have a place again that was kept for who was to come."""
+        successor = application.successors[key]
+        if successor.until_ns:
+            application.queue.keep_no_more(successor.allocation.resource_per_alloc)
+        else:  # its queues count the old one as any that goes
+            amount = application.allocations[key].resource_per_alloc
+            application.queue.change_preempting({}, amount)
+        self._forget_successor(application, key)
+        if successor.ask is None:
+            self._free_place(successor)
+            if successor.node.node_id in self.nodes.nodes:
+                self.node_improved(successor.node)
+
+    def end_successors(self, *, node: Node | None = None) -> None:
+        """End the places whose time is up, or all of a node."""
+        for key, application in list(self.moved.items()):
+            successor = application.successors[key]
+            is_over = 0 < successor.until_ns <= self.now_ns
+            if is_over if node is None else successor.node is node:
+                self.end_successor(application, key)
+        self.look_for_successors()
+
+    def look_for_successors(self) -> None:
+        """Have the places looked at when the time of the first is up."""
+        moved = (application.successors[key].until_ns for key, application in self.moved.items())
+        due_ns = min(filter(None, moved), default=0)
+        if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
+            self.preemption_due_ns = due_ns
+            self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
+
+    def _forget_successor(self, application: Application, key: str) -> None:
+        del application.successors[key], self.moved[key]
+
+    def _free_place(self, successor: Successor) -> None:
+        node = successor.node
+        subtract_into(node.kept, successor.allocation.resource_per_alloc)
+        if node.node_id in self.nodes.nodes:
+            self.nodes.refresh(node)
+            self.journal.record(NodeChanged(node))
 
     def begin_cover(
         self,
