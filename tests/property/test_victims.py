@@ -96,7 +96,9 @@ def check_turns(partition: Partition) -> None:
             due = [ask for ask in asks if due_at(ask, delay_ns) <= partition.now_ns]
             later = [due_at(ask, delay_ns) for ask in asks if ask not in due]
             turns = preemption._preemptors(partition, leaf, group)
-            assert list(turns.take(partition.now_ns)) == due
+            taken = turns.take(partition.now_ns, len(asks))
+            assert taken == due
+            turns.put_back(taken, partition.now_ns)
             assert turns.next_ns == min(later, default=None)
 
 

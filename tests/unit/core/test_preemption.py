@@ -5,7 +5,7 @@ import pytest
 from services.core.scheduler.actions.quota_preemption import preemptable
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.policies.preemption_victims import eligible_victims
-from shared.messages.constraints import Constraints
+from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     Allocation,
     AllocationRelease,
@@ -15,7 +15,7 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.protocol import Heartbeat, TimerKind
+from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd, TimerKind
 from shared.messages.state import AskState, UsedResource
 from tests.builders import Core, config_of, section
 
@@ -581,3 +581,148 @@ def test_x_19_a_lowered_max_is_enforced_after_the_delay():
     assert lowered(quota(12)) == []
     assert lowered(quota(5, delay="0s")) == []
     assert lowered(quota(5, enabled="false")) == []
+
+
+# --- gangs that would be whole ------------------------------------------------------------------
+
+
+def four_for_a_gang(admission: str, gpu: int, *leaves: str, high: int = 0) -> Cluster:
+    """Return a gang of four in leaf2 that lacks its queue's room, and four that run in leaf1.
+
+    The gang wants a GPU for each; so many are there, and those of leaf1 have them. The last two of
+    leaf1 have a priority.
+    """
+    core = Cluster(*leaves, parent="resources: {max: {vcore: 8m}},")
+    config = core.partition.config_text
+    core.send(SyncBegin(config, (("gangAdmission", admission),)))
+    core.send(SyncEnd(0, 0, 0))
+    core.node("n1", vcore=20, gpu=gpu)
+    for at in range(4):
+        core.application(f"v{at}", "root.parent.leaf1")
+        size = {"vcore": 2, "gpu": 1} if at < gpu else {"vcore": 2}
+        core.asks(f"v{at}", [f"v{at}"], size, priority=high if at > 1 else 0)
+    core.gang("gang", 4, {"vcore": 2, "gpu": 1}, queue="root.parent.leaf2")
+    assert core.partition.applications["gang"].waits_as_a_whole
+    return core
+
+
+@pytest.mark.parametrize("admission", ["queue", "cluster"])
+def test_a_gang_is_not_let_start_for_a_type_that_the_nodes_lack_and_nobody_is_evicted(admission):
+    """Its queue is owed the vcore; there are three GPUs, and it would hold them with three."""
+    leaves = ("{name: leaf1}", guaranteed("leaf2", 8))
+    core = four_for_a_gang(admission, 3, *leaves)
+    assert [key for _ in range(5) for key in core.look()] == []
+    gang = core.partition.applications["gang"]
+    assert not gang.gang_admitted
+    assert not gang.allocations
+    core = four_for_a_gang(admission, 4, *leaves)
+    taken = [key for _ in range(5) for key in core.look()]
+    assert sorted(taken) == ["v0", "v1", "v2", "v3"]
+    assert sum(len(core.confirm(key, key)) for key in taken) == 4
+    assert core.partition.applications["gang"].state == "Running"
+
+
+@pytest.mark.parametrize("admission", ["queue", "cluster"])
+@pytest.mark.parametrize(("priority", "taken"), [(9, []), (0, ["v0", "v1", "v2", "v3"])])
+def test_a_gang_is_not_let_start_if_it_may_take_no_more_than_a_part(admission, priority, taken):
+    """Two of the four that run may have a higher priority: the gang would hold a half for ever."""
+    core = four_for_a_gang(admission, 4, "{name: leaf1}", guaranteed("leaf2", 8), high=priority)
+    assert sorted(key for _ in range(5) for key in core.look()) == taken
+    assert core.partition.applications["gang"].gang_admitted == bool(taken)
+
+
+# --- pods that care about others, and who came before -------------------------------------------
+
+
+HOST = "kubernetes.io/hostname"
+APART = PodTerm(HOST, (Requirement("app", "In", ("a",)),), ("d",))
+
+
+def labelled(app: str) -> dict:
+    return {"kubernetes.io/meta/namespace": "d", "kubernetes.io/label/app": app}
+
+
+def apart(**more) -> dict:
+    constraints = Constraints(pod_anti_affinity=(APART,), namespace="d")
+    return {"constraints": constraints, "allocation_tags": labelled("a"), **more}
+
+
+def two_nodes(*keep: str) -> Cluster:
+    """Return a full cluster of two nodes; a pod labelled app=a stays on the one or the other."""
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), "{name: leaf3}", nodes={})
+    for name in ("n1", "n2"):
+        info = NodeInfo(name, NodeAction.CREATE, {"vcore": 6}, labels={HOST: name})
+        core.update(nodes=(info,))
+        core.place("leaf1", f"v-{name}", 5, name)
+        tags = labelled("a") if name in keep else {}
+        core.place("leaf3", f"stays-{name}", 1, name, priority=9, allocation_tags=tags)
+    return core
+
+
+@pytest.mark.parametrize(("keep", "taken"), [((), ["v-n2"]), (("n2",), ["v-n1"])])
+def test_no_victim_is_taken_on_a_node_that_the_asks_anti_affinity_forbids(keep, taken):
+    core = two_nodes(*keep)
+    core.run("leaf2", "wants", 5, **apart())
+    assert core.look() == taken
+    assert core.confirm("leaf1", taken[0]) == ["wants"]
+
+
+def test_where_anti_affinity_forbids_every_node_nobody_goes():
+    core = two_nodes("n1", "n2")
+    core.run("leaf2", "wants", 5, **apart())
+    assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, NO_HELP: 1}
+
+
+def test_a_victim_that_keeps_the_ask_away_goes_and_opens_its_node():
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), nodes={})
+    info = NodeInfo("n1", NodeAction.CREATE, {"vcore": 10}, labels={HOST: "n1"})
+    core.update(nodes=(info,))
+    core.place("leaf1", "apart", 4, "n1", allocation_tags=labelled("a"))
+    core.place("leaf1", "newer", 6, "n1")
+    core.run("leaf2", "wants", 4, **apart())
+    assert core.look() == ["apart"]
+    assert core.confirm("leaf1", "apart") == ["wants"]
+
+
+def test_two_that_stay_apart_do_not_preempt_on_one_node():
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 9), nodes={})
+    for name in ("n1", "n2"):
+        info = NodeInfo(name, NodeAction.CREATE, {"vcore": 6}, labels={HOST: name})
+        core.update(nodes=(info,))
+    for at in range(6):
+        core.place("leaf1", f"v{at}", 2, "n1" if at % 2 else "n2")
+    core.run("leaf2", "one", 2, **apart())
+    core.run("leaf2", "other", 2, **apart())
+    taken = core.look()
+    assert taken == ["v4", "v5"]
+    assert [key for victim in taken for key in core.confirm("leaf1", victim)] == ["other", "one"]
+
+
+@pytest.mark.parametrize(("priority", "taken"), [(9, ["v-n1"]), (-1, ["v-n2"])])
+def test_no_victim_is_taken_on_a_node_that_is_reserved_for_another(priority, taken):
+    """But of one of a lower priority that has had its node for more than two hours."""
+    core = two_nodes()
+    core.run("leaf3", "older", 6, priority=priority, create_time_ns=core.now_ns - 60_000_000_000)
+    older = core.partition.applications["leaf3"]
+    for held in list(older.reservations.values()):
+        core.partition.unreserve(held)
+    ask = older.group_of["older"].asks["older"]
+    held = core.partition.reserve(older, ask, core.partition.nodes.nodes["n2"])
+    held.since_ns -= 3 * 3_600 * 1_000_000_000
+    core.run("leaf2", "wants", 5)
+    assert core.look() == taken
+
+
+def test_a_daemon_takes_nobody_where_its_anti_affinity_forbids_the_node():
+    core = two_nodes("n1")
+    core.node("n3", vcore=10)
+    forbidden = Constraints(required_node="n1", pod_anti_affinity=(APART,), namespace="d")
+    core.run("leaf2", "daemon", 5, priority=5, constraints=forbidden)
+    assert core.partition.applications["leaf1"].released == {}
+    no_fit = "No fit on required node, preemption does not help"
+    assert no_fit in core.log("daemon")
+    core = two_nodes("n2")
+    core.node("n3", vcore=10)
+    core.run("leaf2", "daemon", 5, priority=5, constraints=forbidden)
+    assert list(core.partition.applications["leaf1"].released) == ["v-n1"]

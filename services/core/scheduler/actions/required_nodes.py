@@ -14,6 +14,7 @@ Source: contract section 6.8; cases R-08 to R-11, G-17.
 from services.core.scheduler.actions.victims import (
     evict,
     have_type_in_common,
+    is_open_without,
     room_to_come,
 )
 from services.core.scheduler.model.application import Application
@@ -94,16 +95,23 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
 
 
 def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
-    """Return the fewest allocations, in order, whose end makes the room; none if it cannot be."""
+    """Return the fewest allocations, in order, whose end makes the room; none if it cannot be.
+
+    Pods that keep the ask away have to go as well: without that the room would be none for it.
+    """
     wanted = ask.shape.resource
     room = room_to_come(partition, node)
     chosen: list[Allocation] = []
+
+    def is_enough() -> bool:
+        return fits_room(room, wanted) and is_open_without(partition, node, ask.shape, chosen)
+
     for candidate in sorted(_candidates(partition, node, ask), key=_order):
-        if fits_room(room, wanted):
+        if is_enough():
             break
         chosen.append(candidate)
         add_into(room, candidate.resource_per_alloc)
-    return chosen if fits_room(room, wanted) else []
+    return chosen if is_enough() else []
 
 
 def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:

@@ -34,12 +34,16 @@ def _going(partition: Partition, node: Node) -> Iterator[Allocation]:
 
 
 def is_open_without(
-    partition: Partition, node: Node, shape: Shape, victims: Sequence[Allocation]
+    partition: Partition,
+    node: Node,
+    shape: Shape,
+    victims: Sequence[Allocation],
+    more: Sequence[Allocation] = (),
 ) -> bool:
     """Return whether pods leave a node open to a shape, once all that is to happen has happened.
 
-    Victims, and what is being released on the node, have gone by then; who has preempted there
-    has come.
+    Victims, and what is being released on the node, have gone by then; who has preempted there,
+    and ``more``, has come.
     """
     gone = [*victims, *_going(partition, node)]
     coming = [
@@ -47,7 +51,7 @@ def is_open_without(
         for held in node.reservations.values()
         if held.has_preempted
     ]
-    return partition.nodes.would_be_open(node, shape, gone, coming)
+    return partition.nodes.would_be_open(node, shape, gone, [*coming, *more])
 
 
 def evict(

@@ -27,7 +27,6 @@ from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
     ResourceView,
-    add,
     add_into,
     fits_room,
     go_map,
@@ -590,14 +589,6 @@ class NodeTable:
             elif value > 0:
                 np.minimum(found, matrix[:count, column] // value, out=found)
         return np.maximum(found, 0)
-
-    def places_on(self, node: Node, shape: Shape, freed: ResourceView) -> int:
-        """Return for how many asks of a shape a node had the room with what is freed there."""
-        if node.reservations or not self._is_open(node, shape):
-            return 0
-        room = add(node.available, freed)
-        wanted = shape.resource.items()
-        return min((max(room.get(n, 0), 0) // v for n, v in wanted if v > 0), default=MANY)
 
     def nearest(self, shape: Shape) -> tuple[Node, Resource] | None:
         """Return the node that lacks least for one more ask than it has places, and what it lacks.

@@ -6,7 +6,7 @@ Rule 3: what comes is noted by its group from the first look on; what has gone i
         turn comes. So a look costs what is new and what is tried.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -66,18 +66,20 @@ class Preemptors:
         while self._later and self._later[0][0] <= now_ns:
             self._enter(heappop(self._later)[2], now_ns)
 
-    def take(self, now_ns: int) -> "Iterator[Ask]":
-        """Yield the asks whose time has come, in order; each is entered anew after its turn."""
-        had_turn: list[Ask] = []
-        while self._due:
+    def take(self, now_ns: int, most: int) -> "list[Ask]":
+        """Take out the asks whose time has come, in order, so many at most; to be put back."""
+        taken: list[Ask] = []
+        while self._due and len(taken) < most:
             ask = heappop(self._due)[2]
-            had_turn.append(ask)
             if self._waits(ask) and may_ever(ask) and due_at(ask, self.delay_ns) <= now_ns:
-                try:
-                    yield ask
-                except GeneratorExit:
-                    break
-        for ask in had_turn:
+                taken.append(ask)
+            else:
+                self._enter(ask, now_ns)
+        return taken
+
+    def put_back(self, asks: "Iterable[Ask]", now_ns: int) -> None:
+        """Enter asks that have had their turn."""
+        for ask in asks:
             self._enter(ask, now_ns)
 
     @property

@@ -35,15 +35,16 @@ from services.core.scheduler.model.preemptors import (
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
-from services.core.scheduler.model.victim_index import Kind, Victim
+from services.core.scheduler.model.victim_index import Victim
 from services.core.scheduler.policies import kai
+from services.core.scheduler.policies.gang_preemption import would_be_whole
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import Eligible, eligible
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
-from shared.model.resources import Resource, ResourceView, multiply, total_of
+from shared.model.resources import ResourceView, multiply
 from shared.model.units import seconds
 
 LOOK_NS = seconds(1)
@@ -136,21 +137,28 @@ def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:
     attempts = 0
     for group in _waiting(leaf):
         turns = _preemptors(partition, leaf, group)
-        for ask in turns.take(partition.now_ns):
+        asks = turns.take(partition.now_ns, 2 * MAX_ATTEMPTS - attempts)
+        for ask in asks:
             attempts += 1
-            if attempts <= MAX_ATTEMPTS:
-                ask.preemption_checked_ns = partition.now_ns
-                if not preempt_for(partition, group.application, ask, refused):
-                    partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
-                continue
-            partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
-            note(partition, group.application, ask, allocation_log.EXHAUSTED)
-            if attempts == 2 * MAX_ATTEMPTS:
-                break
+            _attempt(partition, group.application, ask, attempts, refused)
+        turns.put_back(asks, partition.now_ns)
         if attempts == 2 * MAX_ATTEMPTS:
             return
         if turns.next_ns is not None:
             partition.look_for_preemption_at(turns.next_ns)
+
+
+def _attempt(
+    partition: Partition, application: Application, ask: Ask, number: int, refused: Refused
+) -> None:
+    """Let an ask preempt, or tell it that too many others did before."""
+    if number > MAX_ATTEMPTS:
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+        note(partition, application, ask, allocation_log.EXHAUSTED)
+        return
+    ask.preemption_checked_ns = partition.now_ns
+    if not preempt_for(partition, application, ask, refused):
+        partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 
 
 def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptors:
@@ -167,21 +175,36 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
 
     Their members then ask one by one, and preempt one by one. A type with a max and no guarantee
     is not owed: nobody would make room for it, and the gang would hold a part for ever. So would
-    one that must have its places on the nodes, where the nodes and their victims have too few.
+    one for which there are not enough places, on the nodes or by their victims.
     """
+    are_whole: dict[object, bool] = {}
     for application in list(leaf.applications.values()):
-        if not application.waits_as_a_whole or application.is_behind_overdue_gang:
+        if application.parked_refusal is None or not application.waits_as_a_whole:
+            continue
+        if application.is_behind_overdue_gang:
             continue
         due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
             partition.look_for_preemption_at(due_ns)
-            continue
-        if _is_owed(leaf, application.outstanding()):
-            if application.starts_placed and not _can_be_made_places(partition, application):
+        elif _is_owed(leaf, application.outstanding()):
+            alike = _needs(application)
+            if alike not in are_whole:
+                are_whole[alike] = would_be_whole(partition, application)
+            if are_whole[alike]:
+                are_whole.clear()
+                application.admit()
+                application.unpark()
+            else:
                 partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
-                continue
-            application.admit()
-            application.unpark()
+
+
+def _needs(application: Application) -> object:
+    """Return what gangs of a leaf have in common that have places all, or none has."""
+    return tuple(
+        (group.bucket.shape, len(group.asks), head.request.priority, may_ever(head))
+        for group in members(application)
+        if (head := group.head()) is not None
+    )
 
 
 def _is_owed(leaf: Queue, gang: ResourceView) -> bool:
@@ -195,30 +218,6 @@ def _is_owed(leaf: Queue, gang: ResourceView) -> bool:
         trial.keep(leaf, gang)
         owed = left(leaf, leaf) or {}
         return is_within(leaf, gang) and all(name in owed for name in limited)
-
-
-def _can_be_made_places(partition: Partition, application: Application) -> bool:
-    """Return whether the nodes had places for a whole gang if all its victims were gone."""
-    for group in members(application):
-        head = group.head()
-        if head is None:
-            continue
-        shape, table = head.shape, partition.nodes
-        places = table.places(shape)
-        if may_ever(head):
-            kinds = frozenset(eligible(partition, application.queue, head).kinds)
-            for node in table.rows:
-                freed = _freed(partition.victims.on(node).kinds, kinds)
-                if freed:
-                    places[node.row] = table.places_on(node, shape, freed)
-        if int(places.sum()) < application.placeholder_needs()[shape]:
-            return False
-    return True
-
-
-def _freed(here: dict[Kind, int], kinds: frozenset[Kind]) -> Resource:
-    """Return what the victims of some kinds have on a node."""
-    return total_of(multiply(kind.amount, count) for kind, count in here.items() if kind in kinds)
 
 
 def _waiting(leaf: Queue) -> Iterator[AskGroup]:

@@ -10,7 +10,8 @@ Source: contract section 6.9; cases X-01 to X-10. Pods that others are kept away
 those that would be there: neither victims nor what is being released, but whoever has preempted.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from heapq import merge
@@ -29,9 +30,12 @@ from services.core.scheduler.model.victim_index import Kind, Victim
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
+from shared.messages.conversions import allocation_of
+from shared.messages.interface import Allocation
 from shared.model.resources import (
     Resource,
     ResourceView,
+    add,
     add_into,
     fits_room,
     multiply,
@@ -40,6 +44,40 @@ from shared.model.resources import (
 
 Rows = Amounts
 Harm = tuple[int, int, int, str]  # the highest rank, how many, the oldest's creation, the node
+
+
+@dataclass(slots=True)
+class Supposed:
+    """What is taken for granted in a choice: victims that go already, asks that come."""
+
+    gone: dict[str, Victim] = field(default_factory=dict)
+    room: dict[Node, Resource] = field(default_factory=dict)  # what that makes of a node's room
+    coming: dict[Node, list[Allocation]] = field(default_factory=dict)
+
+    def go(self, victim: Victim, node: Node) -> None:
+        """Suppose that a victim goes."""
+        self.gone[victim.key] = victim
+        add_into(self.room.setdefault(node, {}), victim.kind.amount)
+
+    def come(self, ask: Ask, node: Node) -> None:
+        """Suppose that an ask comes to a node."""
+        subtract_into(self.room.setdefault(node, {}), ask.shape.resource)
+        self.coming.setdefault(node, []).append(allocation_of(ask.request, node.node_id))
+
+    def fits(self, partition: Partition, node: Node, ask: Ask) -> bool:
+        """Return whether a node would have the room for one more ask, and be open to it."""
+        room = add(room_after(partition, node), self.room.get(node, {}))
+        return fits_room(room, ask.shape.resource) and self.is_open(partition, node, ask, ())
+
+    def is_open(
+        self, partition: Partition, node: Node, ask: Ask, victims: Sequence[Victim]
+    ) -> bool:
+        """Return whether pods would leave a node open to an ask once victims are gone as well."""
+        gone = [victim.allocation for victim in (*self.gone.values(), *victims)]
+        return is_open_without(partition, node, ask.shape, gone, self.coming.get(node, ()))
+
+
+NOTHING = Supposed()
 
 
 class NoChoice(IntEnum):
@@ -51,14 +89,15 @@ class NoChoice(IntEnum):
 
 
 def choose_victims(
-    partition: Partition, leaf: Queue, ask: Ask, victims: Eligible
+    partition: Partition, leaf: Queue, ask: Ask, victims: Eligible, supposed: Supposed = NOTHING
 ) -> "tuple[Node, list[Victim]] | NoChoice":
     """Return the node and victims with the least harm: ordinary ones, few, the newest.
 
     Without any, return why there are none.
     """
-    with QueueTrial() as trial:
-        return _Choice(partition, leaf, ask, victims, trial).best()
+    choice = _Choice(partition, leaf, ask, victims, supposed)
+    with choice.trial:
+        return choice.best()
 
 
 def room_after(partition: Partition, node: Node) -> Resource:
@@ -99,15 +138,16 @@ class _Choice:
         leaf: Queue,
         ask: Ask,
         victims: Eligible,
-        trial: QueueTrial,
+        supposed: Supposed,
     ) -> None:
         self.partition = partition
         self.leaf = leaf
         self.ask = ask
-        self.trial = trial
+        self.supposed = supposed
+        self.trial = QueueTrial()
         self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
         self.asks_about_pods = partition.nodes.pods.concern(ask.shape) or bool(
-            ask.shape.labels and partition.reserved_nodes.after_preemption
+            ask.shape.labels and (partition.reserved_nodes.after_preemption or supposed.coming)
         )
         self._victims = victims
         self._kinds = frozenset(victims.takeable)
@@ -119,6 +159,7 @@ class _Choice:
             for name, most in (queue.max_resource or {}).items()
             if name in self.wanted
         ]
+        self._is_less_than_known = bool(victims.spared or supposed.gone)
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
         self._found: tuple[Harm, Node, list[Victim]] | None = None
@@ -198,7 +239,11 @@ class _Choice:
 
     def _is_all_it_takes(self, kind: Kind) -> bool:
         """Return whether one of a kind is enough, on a node that has the room."""
-        if self.asks_about_pods or self._victims.spared or not fits_room(kind.amount, self.wanted):
+        if (
+            self.asks_about_pods
+            or self._is_less_than_known
+            or not fits_room(kind.amount, self.wanted)
+        ):
             return False
         start = self.trial.checkpoint()
         self.trial.evict(kind.leaf, kind.amount)
@@ -251,11 +296,13 @@ class _Choice:
 
     def among(self, victims: list[Victim]) -> list[Victim]:
         """Return those of a node's victims that may be taken."""
-        kinds, spared = self._kinds, self._victims.spared
+        kinds, spared, gone = self._kinds, self._victims.spared, self.supposed.gone
         return [
             victim
             for victim in victims
-            if victim.kind in kinds and victim.allocation.application_id not in spared
+            if victim.kind in kinds
+            and victim.allocation.application_id not in spared
+            and victim.key not in gone
         ]
 
     def elsewhere(self, node: Node) -> Iterator[Victim]:
@@ -289,7 +336,7 @@ class _Attempt:
     def __init__(self, choice: _Choice, node: Node) -> None:
         self._choice = choice
         self._node = node
-        self._room = room_after(choice.partition, node)
+        self._room = add(room_after(choice.partition, node), choice.supposed.room.get(node, {}))
         self._given: Resource = {}
         self._taken: list[Victim] = []
         self.has_room = self._node_fits()
@@ -357,9 +404,7 @@ class _Attempt:
         """Return whether the node would have the room, and be open to the ask."""
         if not fits_room(self._room, self._choice.wanted):
             return False
-        return not self._choice.asks_about_pods or is_open_without(
-            self._choice.partition,
-            self._node,
-            self._choice.ask.shape,
-            [victim.allocation for victim in self._taken],
+        choice = self._choice
+        return not choice.asks_about_pods or choice.supposed.is_open(
+            choice.partition, self._node, choice.ask, self._taken
         )
