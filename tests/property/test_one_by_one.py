@@ -6,13 +6,21 @@ A twin of every scheduler takes asks in one at a time, and places one at a time.
 from contextlib import contextmanager
 from unittest import mock
 
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.actions import runs
 from services.core.scheduler.intake import arrivals
 from services.core.scheduler.scheduler import Scheduler
-from tests.builders import Core, envelope
+from shared.messages.interface import (
+    AllocationAsk,
+    AllocationRelease,
+    TerminationType,
+    UserGroupInformation,
+)
+from shared.model.resources import multiply
+from tests.builders import Core, config_of, envelope
 from tests.property.test_scheduler_machine import PreemptionMachine, SchedulerMachine
 
 
@@ -44,7 +52,36 @@ class Twins(Core):
             wrapped = envelope(message, "twin", epoch=self.epoch if epoch is None else epoch)
             told = self.other.handle(wrapped, self.now_ns) + self.other.flush(self.now_ns)
         assert self.answers[known:] == told
+        assert ledgers(self.partition) == ledgers(self.other.partition)
         return responses
+
+
+def ledgers(partition):
+    """Return every sum, and where an application stands."""
+    return (
+        {
+            path: (queue.allocated, queue.pending, queue.promised, queue.kept, queue.priorities)
+            for path, queue in partition.queues.items()
+        },
+        {
+            name: (
+                (application.allocated, application.allocated_placeholder, application.pending),
+                (application.promise, application.max_allocated, application.ask_priorities),
+                (application.order, application.positions, application.placed_ns),
+                application.task_groups.keys(),
+            )
+            for name, application in partition.applications.items()
+        },
+        {
+            tracker.title: (tracker.usage, tracker.promised, tracker.kept, tracker.running)
+            for tracker in partition.users.all()
+        },
+        {
+            name: (node.allocated, node.available, node.score, list(node.allocations))
+            for name, node in partition.nodes.nodes.items()
+        },
+        len(partition.shapes),
+    )
 
 
 class OneByOneMachine(SchedulerMachine):
@@ -53,6 +90,158 @@ class OneByOneMachine(SchedulerMachine):
 
 class PreemptionOneByOneMachine(PreemptionMachine):
     make_core = Twins
+
+
+SHAPES = [
+    {"vcore": 500, "pods": 1},
+    {"vcore": 500, "memory": 100, "pods": 1},
+    {"memory": 300, "pods": 1},
+    {"vcore": 1500, "memory": 50, "pods": 1},
+]
+LIMITS = "limits: [{users: [alice], maxresources: {vcore: 7}}, {groups: [dev], maxresources: {vcore: 9}}]"
+QUEUES = [
+    "{name: a}",
+    "{name: a, resources: {guaranteed: {vcore: 3}, max: {vcore: 12}}}",
+    "{name: a, properties: {application.sort.policy: fair}}",
+    "{name: a, properties: {application.sort.priority: disabled}, %s}" % LIMITS,
+]
+BESIDE = [
+    "{name: b}, {name: c, properties: {priority.offset: '1'}}",
+    "{name: b, queues: [{name: d}, {name: e, resources: {max: {memory: 1500}}}]}, {name: c}",
+    "{name: b, %s, queues: [{name: d}, {name: e}]}" % LIMITS,
+]
+ASKS = st.tuples(
+    st.integers(0, 5),  # of which application
+    st.integers(0, 3),  # of which shape
+    st.sampled_from([0, 0, 0, 5]),  # priority
+    st.integers(1, 9),  # how many
+    st.sampled_from(["", "tg"]),
+    st.sampled_from([0, 0, 1, 4]),  # how long ago they were made
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    queue=st.sampled_from(QUEUES),
+    beside=st.sampled_from(BESIDE),
+    order=st.sampled_from(["fair", "binpacking"]),
+    admission=st.sampled_from(["queue", "cluster", "partial"]),
+    cpus=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    gangs=st.lists(st.sampled_from([0, 0, 3, 7]), min_size=6, max_size=6),
+    missing=st.integers(-2, 2),
+    real_too=st.booleans(),
+    where=st.lists(st.integers(0, 3), min_size=6, max_size=6),
+    messages=st.lists(st.lists(ASKS, min_size=1, max_size=8), min_size=1, max_size=5),
+    ends=st.integers(0, 9),
+)
+def test_long_runs_decide_what_is_decided_one_by_one(
+    queue, beside, order, admission, cpus, gangs, missing, real_too, where, messages, ends
+):
+    config = config_of(queue, beside).replace(
+        "name: default,", "name: default, nodesortpolicy: {type: %s}," % order
+    )
+    core = Twins(config, settings=(("gangAdmission", admission),))
+    for at, cpu in enumerate(cpus):
+        core.node(f"n{at}", vcore=cpu * 1000, memory=cpu * 200, pods=20)
+    leaves = [name for name, leaf in core.partition.queues.items() if leaf.is_leaf]
+    users = [("alice", ()), ("bob", ("dev",)), ("carol", ())]
+    for at, members in enumerate(gangs):
+        core.now_ns += 1
+        core.application(
+            f"app{at}",
+            leaves[where[at] % len(leaves)],
+            ugi=UserGroupInformation(*users[at % 3]),
+            placeholder_ask=multiply(SHAPES[0], members),
+        )
+        if members:
+            asks = [
+                AllocationAsk(
+                    f"app{at}-ph{n}", f"app{at}", SHAPES[0], placeholder=True, task_group_name="tg"
+                )
+                for n in range(members - missing)
+            ]
+            if real_too:
+                asks += [AllocationAsk(f"app{at}-r{n}", f"app{at}", SHAPES[0]) for n in range(3)]
+            core.update(asks=tuple(asks))
+    for number, message in enumerate(messages):
+        in_turn = sorted((n, at) for at, asks in enumerate(message) for n in range(asks[3]))
+        core.update(
+            asks=tuple(
+                AllocationAsk(
+                    f"{number}-{at}-{n}",
+                    f"app{message[at][0]}",
+                    SHAPES[message[at][1]],
+                    priority=message[at][2],
+                    create_time_ns=message[at][5] and core.now_ns - message[at][5],
+                    task_group_name=message[at][4],
+                )
+                for n, at in in_turn
+            )
+        )
+        core.check()
+        running = [
+            (application.id, key)
+            for application in core.partition.applications.values()
+            for key in application.allocations
+        ]
+        core.update(
+            releases=tuple(
+                AllocationRelease(owner, key, TerminationType.STOPPED_BY_RM)
+                for owner, key in running[: ends * 2 : 2]
+            )
+        )
+        core.check()
+
+
+def test_asks_of_many_leaves_are_placed_in_one_run():
+    core = Core(config_of("{name: a}", "{name: b}", "{name: c}"))
+    core.node("n1", vcore=1000, pods=100)
+    for queue in "abc":
+        core.application(queue, f"root.{queue}")
+    asks = [AllocationAsk(f"{q}{n}", q, {"vcore": 1, "pods": 1}) for n in range(20) for q in "abc"]
+    found = []
+    place = runs.place
+    with mock.patch.object(
+        runs, "place", side_effect=lambda *of: found.append(place(*of)) or found[-1]
+    ):
+        core.update(asks=tuple(asks))
+    assert sum(found) >= 60 - 3 - 3  # the first of an application starts it, the last is its last
+    assert max(found) > 50
+
+
+def test_of_two_leaves_in_one_run_neither_takes_what_the_other_has_of_their_users_limit():
+    limits = "limits: [{users: [nobody], maxresources: {vcore: 11}}]"
+    core = Twins(config_of("{name: p, %s, queues: [{name: a}, {name: b}]}" % limits))
+    core.node("n1", vcore=100_000, pods=100)
+    for queue in "ab":
+        core.application(queue, f"root.p.{queue}")
+    sizes = {"a": {"vcore": 1000, "pods": 1}, "b": {"vcore": 4000, "pods": 1}}
+    core.update(asks=tuple(AllocationAsk(f"{q}{n}", q, sizes[q]) for n in range(9) for q in "ab"))
+    assert core.partition.queues["root.p"].allocated["vcore"] <= 11_000
+
+
+def test_an_ask_that_is_older_than_its_application_moves_it_though_it_comes_after_its_like():
+    core = Twins(config_of("{name: a}"))
+    core.application("young", "root.a", submission_time_ns=core.now_ns + 5)
+    core.application("old", "root.a", submission_time_ns=core.now_ns)
+    one = {"vcore": 1000, "pods": 1}
+    asks = [AllocationAsk(f"{x}{n}", x, one) for n in range(2) for x in ("young", "old")]
+    asks.append(AllocationAsk("oldest", "young", one, create_time_ns=core.now_ns - 5))
+    core.update(asks=tuple(asks))
+    assert core.partition.applications["young"].submission_time_ns == core.now_ns - 5
+
+
+def test_in_a_leaf_sorted_fair_the_application_that_uses_least_is_next():
+    core = Twins(config_of("{name: a, properties: {application.sort.policy: fair}}"))
+    core.node("n1", vcore=100_000, pods=100)
+    for name in "xy":
+        core.application(name, "root.a")
+    asks = [AllocationAsk(f"{x}{n}", x, {"vcore": 1000, "pods": 1}) for x in "xy" for n in range(9)]
+    core.update(asks=tuple(asks))
+    placed = [
+        a.application_id for r in core.answers for a in getattr(r.message, "new_allocations", ())
+    ]
+    assert placed == ["x", "y"] * 9
 
 
 TestOneByOne = OneByOneMachine.TestCase
