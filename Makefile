@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-core bench-actions bench-kubernetes soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-core bench-bus bench-actions bench-kubernetes soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ bench: setup ## Throughput and latency, in memory and on RabbitMQ
 
 bench-core: setup ## What the core costs by itself, beside a floor that only counts (minutes)
 	@$(PYTHON) -m tests.benchmarks.core $(ARGS)
+
+bench-bus: setup ## What the whole costs over RabbitMQ, five processes, beside a floor that hands on
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m tests.benchmarks.bus $(ARGS)
 
 bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, as clusters grow
 	@$(PYTHON) -m tests.benchmarks.actions $(ARGS)

@@ -24,7 +24,7 @@ class Deployment:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
-        self._environment = {
+        self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")},
             "MUSTER_BUS_URL": broker_url,
             "MUSTER_BUS_PREFIX": prefix,
@@ -44,12 +44,15 @@ class Deployment:
         name = name or service
         log = (self._folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
-            [sys.executable, "-m", f"services.{service}"],
+            self.command(service),
             cwd=ROOT,
-            env=self._environment | more,
+            env=self.environment | more,
             stdout=log,
             stderr=log,
         )
+
+    def command(self, service: str) -> list[str]:
+        return [sys.executable, "-m", f"services.{service}"]
 
     def start_all(self) -> None:
         for service in ("core", "timers", "shim_adapter", "api"):
