@@ -159,14 +159,11 @@ class ShimMachine:
 
     def _settle(self, news: list[News], now_ns: int) -> list[Outgoing]:
         """Let the mirror hear the news and the cluster carry out the calls, until all is quiet."""
-        outgoing: list[Outgoing] = []
         heard: deque[News] = deque(news)
         while heard:
-            calls, said = self.mirror.on_news(heard.popleft())
-            outgoing += said
-            for call in calls:
+            for call in self.mirror.hear(heard.popleft()):
                 heard.extend(self.cluster.carry_out(call, now_ns))
-        return outgoing
+        return self.mirror.said()
 
     def _react(self, reaction: tuple[list[Call], list[Outgoing]], now_ns: int) -> list[Outgoing]:
         calls, outgoing = reaction

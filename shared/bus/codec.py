@@ -6,25 +6,38 @@
                                "resourcePerAlloc": {"t": [{...}, {...}], "i": [0, 0, 1]}}}}
 
 A column is a list; or ``{"c": value}`` where all are equal; or a table of distinct values with an
-index list, used for maps and nested records. A column that is absent takes the field's default.
+index list, used for maps and nested records. A column that is absent takes the field's default, and
+one that is all default is not sent. A section of what is said by the pod stays columns on both
+sides (``shared.messages.columns``): no item is made on the way.
 Values are validated by pydantic, a column at a time, strictly: no text for a number, no float for
-an integer, no integer beyond 64 bits, no empty identity. Everything wrong raises PoisonError, on
-the way out as on the way in: what the reader would refuse is not sent.
-Source: architecture section 3; measured there against row-by-row encoding.
+an integer, no integer beyond 64 bits, no empty identity; texts, numbers and maps of them that are
+seen to hold at once are not put to it. How many there are is judged before what they are.
+Everything wrong raises PoisonError, on the way out as on the way in: what the reader would refuse
+is not sent. Source: architecture section 3; measured there against row-by-row encoding.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
 from shared.bus.errors import PoisonError, TooLargeError
+from shared.messages.columns import (
+    Column,
+    Columns,
+    Same,
+    Table,
+    columns_of,
+    default_of,
+    names_of,
+)
 from shared.messages.registry import KINDS
-from shared.messages.sections import scalars_of, sections_of
+from shared.messages.sections import columned_in, scalars_of, sections_of
 from shared.model.memo import once_per_class
 from shared.model.numbers import INT64_MAX, INT64_MIN
 
@@ -40,6 +53,10 @@ _IDENTITIES = {"allocation_key": 512, "timer_id": 1024}
 _MOST_BITS_SHOWN = 256
 _MOST_SHOWN = 300
 _ONLY_TEXTS = {str}
+_ONLY_NUMBERS = {int}
+_ONLY_MAPS = {dict}
+_MOST_TRIED = 16
+_AS_THEY_ARE = (str, bool, float)
 
 
 @lru_cache(maxsize=1024)
@@ -83,10 +100,13 @@ def _packed(message: object) -> bytes:
 
 def _plain(value: Any) -> Any:
     """Return a value in the types that msgpack knows."""
-    if type(value) is int:
+    kind = type(value)
+    if kind is int:
         return _int64(value)
-    if value is None or type(value) in (str, bool, float):
+    if value is None or kind in _AS_THEY_ARE:
         return value
+    if kind is dict:
+        return _plain_map(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -94,17 +114,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         # The values of an affinity are many at times.
         return list(value) if set(map(type, value)) == _ONLY_TEXTS else [*map(_plain, value)]
-    return {
-        wire_name(item.name): _plain(getattr(value, item.name))
-        for item in dataclasses.fields(value)
-    }
+    return {wire: _plain(getattr(value, name)) for name, wire in _wire_names(kind)}
+
+
+@once_per_class
+def _wire_names(cls: type[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((item.name, wire_name(item.name)) for item in dataclasses.fields(cls))
 
 
 def _plain_map(value: Mapping[str, Any]) -> dict[str, Any]:
-    for amount in value.values():
-        if type(amount) is int:
-            _int64(amount)
-    return dict(value)
+    amounts = value.values()
+    if int in set(map(type, amounts)):
+        for amount in amounts:
+            if type(amount) is int:
+                _int64(amount)
+    return value if type(value) is dict else dict(value)
 
 
 def _int64(value: int) -> int:
@@ -114,45 +138,89 @@ def _int64(value: int) -> int:
     return value
 
 
-def _encode_section(item_class: type[Any], items: tuple[Any, ...]) -> dict[str, Any]:
+def _encode_section(item_class: type[Any], items: Sequence[Any]) -> dict[str, Any]:
     if len(items) > MAX_ITEMS_PER_SECTION:
         raise PoisonError(f"{len(items)} items, at most {MAX_ITEMS_PER_SECTION}")
     columns = {}
-    for item in dataclasses.fields(item_class):
-        values = [getattr(row, item.name) for row in items]
-        if item.name in _IDENTITIES:
-            _check_identities(item.name, values)
-        columns[wire_name(item.name)] = _encode_column(values)
+    given = columns_of(item_class, items)
+    for name, wire in _wire_names(item_class):
+        column = given.get(name)
+        if column is None:
+            continue
+        if name in _IDENTITIES:
+            _check_identities(name, column)
+        encoded = _encode_column(column, default_of(item_class, name))
+        if encoded is not None:
+            columns[wire] = encoded
     return {"n": len(items), "cols": columns}
 
 
-def _check_identities(name: str, values: list[str]) -> None:
+def _check_identities(name: str, column: Column) -> None:
+    values = [column.value] if isinstance(column, Same) else column
+    if isinstance(values, Table):
+        values = values.values
     longest = _IDENTITIES[name]
     if not (min(map(len, values)) and max(map(len, values)) <= longest):
         raise PoisonError(f"{wire_name(name)} must have 1 to {longest} characters")
 
 
-def _encode_column(values: list[Any]) -> Any:
+def _encode_column(column: Column, default: Any) -> Any:
+    """Return a column as it travels; None where it need not, for all of it is the default."""
+    if isinstance(column, Table):
+        return _encode_table(column.values, column.index)
+    values = [column.value] if isinstance(column, Same) else column
     first = values[0]
-    if all(value is first or value == first for value in values):
+    if values[-1] == first and values.count(first) == len(values):
+        if first == default and type(first) is type(default):
+            return None
         return {"c": _plain(first)}
     if isinstance(first, str | int | float) or first is None:
-        return [_plain(value) for value in values]
-    table: list[Any] = []
-    position: dict[Any, int] = {}
-    index: list[int] = []
-    for value in values:
-        key = _table_key(value)
-        at = position.get(key)
-        if at is None:
-            at = position[key] = len(table)
-            table.append(_plain(value))
-        index.append(at)
-    return {"t": table, "i": index}
+        return _plain_list(values)
+    return _encode_table(*_table_of(values))
+
+
+def _plain_list(values: Sequence[Any]) -> list[Any]:
+    kinds = set(map(type, values))
+    if kinds == _ONLY_NUMBERS:
+        _int64(min(values))
+        _int64(max(values))
+    elif kinds != _ONLY_TEXTS:
+        return [*map(_plain, values)]
+    return values if type(values) is list else list(values)
+
+
+def _table_of(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Return the distinct values, and which of them each one is.
+
+    Where the first _MOST_TRIED are all different, so are the others taken to be: what is said of
+    pods is alike for nearly all of them or for none.
+    """
+    by_identity = dict(zip(map(id, values), values, strict=True))  # they all live while this runs
+    first = list(islice(by_identity.values(), _MOST_TRIED))
+    if len(by_identity) > _MOST_TRIED and len(set(map(_table_key, first))) == _MOST_TRIED:
+        table = list(by_identity.values())
+        number = dict(zip(by_identity, range(len(table)), strict=True))
+    else:
+        position: dict[Any, int] = {}
+        table, number = [], {}
+        for identity, value in by_identity.items():
+            at = number[identity] = position.setdefault(_table_key(value), len(table))
+            if at == len(table):
+                table.append(value)
+    return table, [*map(number.__getitem__, map(id, values))]
+
+
+def _encode_table(values: Sequence[Any], index: Sequence[int]) -> Any:
+    table = [*map(_plain, values)]
+    if len(table) == 1:
+        return {"c": table[0]}
+    if len(table) == len(index) and list(index) == list(range(len(index))):
+        return table
+    return {"t": table, "i": index if type(index) is list else list(index)}
 
 
 def _table_key(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return tuple(value.items())
     try:
         hash(value)
@@ -179,24 +247,40 @@ def decode(kind: str, data: bytes) -> object:
 
 def _decode_body(kind: str, cls: type[Any], body: dict[str, Any]) -> object:
     values: dict[str, Any] = {}
-    readers = _field_readers(cls)
-    sections = dict(sections_of(cls))
-    by_wire = {wire_name(item.name): item.name for item in dataclasses.fields(cls)}
+    readers = _readers(cls)
+    sections, by_column = dict(sections_of(cls)), columned_in(cls)
     for key, value in body.items():
-        name = by_wire.get(key)
-        if name is None:
+        name, read = readers.get(key, ("", None))
+        if read is None:
             raise PoisonError(f"{kind}: unknown field {key!r}")
         if name in sections:
-            values[name] = _decode_section(f"{kind}.{key}", sections[name], value)
+            found = _decode_section(f"{kind}.{key}", sections[name], value)
+            values[name] = found if name in by_column else found.items()
         else:
-            values[name] = readers[name](f"{kind}.{key}", [value])[0]
+            values[name] = read(f"{kind}.{key}", [value])[0]
     try:
         return cls(**values)
     except TypeError as error:
         raise PoisonError(f"{kind}: {error}") from error
 
 
-def _decode_section(where: str, item_class: type[Any], section: Any) -> tuple[Any, ...]:
+def _decode_section(where: str, item_class: type[Any], section: Any) -> Columns[Any]:
+    count, columns = _judged_section(where, section)
+    readers = _readers(item_class)
+    decoded: dict[str, Column] = {}
+    for key, column in columns.items():
+        name, read = readers.get(key, ("", None))
+        if read is None:
+            raise PoisonError(f"{where}: unknown column {key!r}")
+        decoded[name] = _decode_column(f"{where}.{key}", read, column, count)
+    for name in _required(item_class):
+        if name not in decoded:
+            raise PoisonError(f"{where}: column {wire_name(name)!r} is missing")
+    return Columns.checked(item_class, count, decoded)
+
+
+def _judged_section(where: str, section: Any) -> tuple[int, dict[str, Any]]:
+    """Return how many items a section says that it has, and its columns."""
     if not isinstance(section, dict) or set(section) != {"n", "cols"}:
         raise PoisonError(f"{where}: a section has 'n' and 'cols'")
     count, columns = section["n"], section["cols"]
@@ -204,66 +288,63 @@ def _decode_section(where: str, item_class: type[Any], section: Any) -> tuple[An
         raise PoisonError(f"{where}: 'n' must be 0 to {MAX_ITEMS_PER_SECTION}, found {count!r}")
     if not isinstance(columns, dict):
         raise PoisonError(f"{where}: 'cols' must be a map")
-    readers = _field_readers(item_class)
-    by_wire = {wire_name(item.name): item for item in dataclasses.fields(item_class)}
-    decoded: dict[str, list[Any]] = {}
-    for key, column in columns.items():
-        item = by_wire.get(key)
-        if item is None:
-            raise PoisonError(f"{where}: unknown column {key!r}")
-        decoded[item.name] = _decode_column(f"{where}.{key}", readers[item.name], column, count)
-    for item in by_wire.values():
-        if item.name not in decoded:
-            decoded[item.name] = [_default_of(where, item)] * count
-    rows = zip(*(decoded[item.name] for item in by_wire.values()), strict=True)
-    return tuple(item_class(*row) for row in rows)
+    return count, columns
 
 
-def _default_of(where: str, item: "dataclasses.Field[Any]") -> Any:
-    if item.default is not dataclasses.MISSING:
-        return item.default
-    if item.default_factory is not dataclasses.MISSING:
-        return item.default_factory()
-    raise PoisonError(f"{where}: column {wire_name(item.name)!r} is missing")
+@once_per_class
+def _required(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(name for name in names_of(cls) if default_of(cls, name) is dataclasses.MISSING)
 
 
 _Reader = Callable[[str, list[Any]], list[Any]]
 
 
-def _decode_column(where: str, read: _Reader, column: Any, count: int) -> list[Any]:
-    if isinstance(column, list):
-        values = read(where, column)
-    elif isinstance(column, dict) and set(column) == {"c"}:
-        values = read(where, [column["c"]]) * count
-    elif isinstance(column, dict) and set(column) == {"t", "i"}:
-        values = _from_table(where, read, column["t"], column["i"])
-    else:
-        raise PoisonError(f"{where}: not a column")
+def _decode_column(where: str, read: _Reader, column: Any, count: int) -> Column:
+    """Return a column. How many there are is judged before what they are."""
+    if type(column) is list:
+        _check_length(where, column, count)
+        return read(where, column)
+    if type(column) is dict and column.keys() == {"c"}:
+        return Same(read(where, [column["c"]])[0])
+    if type(column) is dict and column.keys() == {"t", "i"}:
+        return _decode_table(where, read, column["t"], column["i"], count)
+    raise PoisonError(f"{where}: not a column")
+
+
+def _check_length(where: str, values: list[Any], count: int) -> None:
     if len(values) != count:
         raise PoisonError(f"{where}: {len(values)} values, expected {count}")
-    return values
 
 
-def _from_table(where: str, read: _Reader, table: Any, index: Any) -> list[Any]:
-    if not isinstance(table, list) or not isinstance(index, list):
+def _decode_table(where: str, read: _Reader, table: Any, index: Any, count: int) -> Column:
+    if type(table) is not list or type(index) is not list:
         raise PoisonError(f"{where}: a table column has lists 't' and 'i'")
-    distinct = read(where, table)
-    if not all(type(at) is int and 0 <= at < len(distinct) for at in index):
+    _check_length(where, index, count)
+    if len(table) > count:
+        raise PoisonError(f"{where}: a table of {len(table)} for {count} values")
+    if index and not (
+        set(map(type, index)) == _ONLY_NUMBERS and min(index) >= 0 and max(index) < len(table)
+    ):
         raise PoisonError(f"{where}: an index is outside its table")
-    return [distinct[at] for at in index]
+    return Table(read(where, table), index)
 
 
 @once_per_class
-def _field_readers(cls: type[Any]) -> dict[str, _Reader]:
+def _readers(cls: type[Any]) -> dict[str, tuple[str, _Reader]]:
+    """Return the fields of a class by their names on the wire, with what reads their values."""
     hints = get_type_hints(cls)
-    return {item.name: _reader_of(item.name, hints[item.name]) for item in dataclasses.fields(cls)}
+    return {wire: (name, _reader_of(name, hints[name])) for name, wire in _wire_names(cls)}
 
 
 def _reader_of(name: str, hint: Any) -> _Reader:
+    """Return what judges values and returns them: pydantic, but for those that are seen to hold."""
     nested = nested_class(hint)
     adapter = TypeAdapter[list[Any]](list[_strict(name, hint)])  # type: ignore[misc,arg-type]
+    holds = _seen_to_hold(name, hint)
 
     def read(where: str, values: list[Any]) -> list[Any]:
+        if holds is not None and holds(values):
+            return values
         if nested is not None:
             values = [_python_names(nested, value) for value in values]
         try:
@@ -274,6 +355,44 @@ def _reader_of(name: str, hint: Any) -> _Reader:
             raise PoisonError(f"{where}[{place}]: {first['msg']}") from error
 
     return read
+
+
+def _seen_to_hold(name: str, hint: Any) -> Callable[[list[Any]], bool] | None:
+    """Return what sees at once that values are as pydantic would return them, where one can."""
+    if hint is str:
+        longest = _IDENTITIES.get(name)
+        return _are_texts if longest is None else lambda values: _are_names(values, longest)
+    if hint is int:
+        return _are_numbers
+    if hint is bool:
+        return lambda values: set(map(type, values)) == {bool}
+    if hint == Mapping[str, int]:
+        return lambda values: _are_maps(values, _are_numbers)
+    if hint == Mapping[str, str]:
+        return lambda values: _are_maps(values, _are_texts)
+    return None
+
+
+def _are_texts(values: Collection[Any]) -> bool:
+    return set(map(type, values)) == _ONLY_TEXTS
+
+
+def _are_names(values: list[Any], longest: int) -> bool:
+    return _are_texts(values) and min(map(len, values)) > 0 and max(map(len, values)) <= longest
+
+
+def _are_numbers(values: Collection[Any]) -> bool:
+    is_int = set(map(type, values)) == _ONLY_NUMBERS
+    return is_int and min(values) >= INT64_MIN and max(values) <= INT64_MAX
+
+
+def _are_maps(values: list[Any], are_right: Callable[[Collection[Any]], bool]) -> bool:
+    if set(map(type, values)) != _ONLY_MAPS:
+        return False
+    names = [*chain.from_iterable(values)]
+    return not names or (
+        _are_texts(names) and are_right([*chain.from_iterable(map(dict.values, values))])
+    )
 
 
 def nested_class(hint: Any) -> type[Any] | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
+from shared.messages.records import record
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class SubmitApplication:
     task_groups: tuple[TaskGroupSpec, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodSpec:
     """A pod as the resource manager keeps it. ``run_ns`` 0: it runs until it is deleted.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from shared.messages.records import record
 from shared.model.ids import child_traceparent, derived_id
 
 SCHEMA_VERSION = 1
@@ -34,7 +35,7 @@ TIMERS = Address("timers")
 API_ALL = Address("api", "all")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outgoing:
     """A message that a machine wants sent. ``reply_to`` asks for the answer at that address.
 
@@ -51,7 +52,7 @@ class Outgoing:
     asked_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Envelope:
     """A message on its way.
 

@@ -4,7 +4,7 @@ Source: contract section 4 (si.proto), in the seeds' form: requests and response
 the sections of a message are applied in the order in which they stand here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -166,7 +166,7 @@ class Allocation:
     allocated_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllocationRelease:
     """An allocation ends. The side that did not start it confirms with the same type.
 
@@ -183,7 +183,7 @@ class AllocationRelease:
     has_succeeded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllocationAskRelease:
     """An ask that was not allocated ends; an empty key is every ask of the application.
 
@@ -223,18 +223,18 @@ class ApplicationNote:
     allocation_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UpdateRequest:
     """Resource manager to scheduler, applied section by section in this order."""
 
     rm_id: str
     nodes: tuple[NodeInfo, ...] = ()
     new_applications: tuple[AddApplicationRequest, ...] = ()
-    allocations: tuple[Allocation, ...] = ()
+    allocations: Sequence[Allocation] = ()
     gangs_given_up: tuple[GangGivenUp, ...] = ()
-    asks: tuple[AllocationAsk, ...] = ()
-    ask_releases: tuple[AllocationAskRelease, ...] = ()
-    releases: tuple[AllocationRelease, ...] = ()
+    asks: Sequence[AllocationAsk] = ()
+    ask_releases: Sequence[AllocationAskRelease] = ()
+    releases: Sequence[AllocationRelease] = ()
     remove_applications: tuple[RemoveApplicationRequest, ...] = ()
     notes: tuple[ApplicationNote, ...] = ()
 
@@ -315,7 +315,7 @@ class ContainerSchedulingState:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UpdateResponse:
     """Scheduler to resource manager, applied section by section in this order."""
 
@@ -323,12 +323,12 @@ class UpdateResponse:
     rejected_nodes: tuple[RejectedNode, ...] = ()
     accepted_applications: tuple[AcceptedApplication, ...] = ()
     rejected_applications: tuple[RejectedApplication, ...] = ()
-    rejected_allocations: tuple[RejectedAllocation, ...] = ()
-    new_allocations: tuple[Allocation, ...] = ()
-    released_asks: tuple[AllocationAskRelease, ...] = ()
-    released_allocations: tuple[AllocationRelease, ...] = ()
+    rejected_allocations: Sequence[RejectedAllocation] = ()
+    new_allocations: Sequence[Allocation] = ()
+    released_asks: Sequence[AllocationAskRelease] = ()
+    released_allocations: Sequence[AllocationRelease] = ()
     updated_applications: tuple[UpdatedApplication, ...] = ()
-    scheduling_states: tuple[ContainerSchedulingState, ...] = ()
+    scheduling_states: Sequence[ContainerSchedulingState] = ()
 
 
 @dataclass(frozen=True, slots=True)

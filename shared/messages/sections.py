@@ -1,23 +1,25 @@
 """Sections: merging, splitting and summing up messages, without knowing what they mean.
 
-A section is a field whose type is a tuple of dataclass items. Sections are applied in field order,
-so two messages of one kind may be merged when the second begins no earlier than the first ends:
-the merged message then says the same things in the same order.
+A section is a field whose type is a tuple of dataclass items, or any sequence of them where there
+are as many as pods: such a one may be columns. Sections are applied in field order, so two messages
+of one kind may be merged when the second begins no earlier than the first ends: the merged message
+then says the same things in the same order.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import chain
 from operator import attrgetter
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
+from shared.messages.columns import Columns, Same, joined, values_of
 from shared.messages.envelope import Outgoing
 from shared.messages.registry import STREAMED
 from shared.model.memo import once_per_class
 
 MAX_ITEMS_PER_MESSAGE = 1_000  # what is too large all the same is taken apart by the bus
 _MOST_APPLICATIONS_PER_RECORD = 64
+_MOST_OF_A_STORY = 2  # names: the application's, and that of what has none
 
 
 @once_per_class
@@ -28,9 +30,16 @@ def sections_of(cls: type[Any]) -> tuple[tuple[str, type[Any]], ...]:
     for item in fields(cls):
         hint = hints[item.name]
         arguments = get_args(hint)
-        if get_origin(hint) is tuple and is_dataclass(arguments[0]):
+        if get_origin(hint) in (tuple, Sequence) and is_dataclass(arguments[0]):
             found.append((item.name, cast(type[Any], arguments[0])))
     return tuple(found)
+
+
+@once_per_class
+def columned_in(cls: type[Any]) -> frozenset[str]:
+    """Return the sections that are kept by the column: those whose type is any sequence."""
+    hints = get_type_hints(cls)
+    return frozenset(name for name, _ in sections_of(cls) if get_origin(hints[name]) is Sequence)
 
 
 @once_per_class
@@ -51,46 +60,50 @@ def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
     A second one is merged when it differs in its sections alone, begins no earlier than the first
     ends, and both together are not more than MAX_ITEMS_PER_MESSAGE.
     """
-    result: list[Outgoing | _Run] = []
+    return [item for item, _ in merged(outgoing)]
+
+
+def merged(outgoing: list[Outgoing]) -> list[tuple[Outgoing, list[int]]]:
+    """Return coalesced messages, each with the places of those that it is made of."""
+    runs: list[_Run] = []
     open_runs: dict[str, _Run] = {}
-    for item in outgoing:
+    for at, item in enumerate(outgoing):
         key = item.to.routing_key
         run = open_runs.get(key)
-        if run is not None and run.take(item):
+        if run is not None and run.take(item, at):
             continue
+        run = _Run(item, at)
+        runs.append(run)
         if type(item.message) in STREAMED:
-            open_runs[key] = run = _Run(item)
-            result.append(run)
+            open_runs[key] = run
         else:
             open_runs.pop(key, None)
-            result.append(item)
-    whole = [item if isinstance(item, Outgoing) else item.merged() for item in result]
-    return [part for item in whole for part in split(item)]
+    return [(part, run.places) for run in runs for part in split(run.merged())]
 
 
 class _Run:
     """Messages to one address that will be said as one."""
 
-    __slots__ = ("_count", "_first", "_header", "_last", "_messages", "_scalars")
+    __slots__ = ("_count", "_first", "_last", "_messages", "places")
 
-    def __init__(self, first: Outgoing) -> None:
+    def __init__(self, first: Outgoing, at: int) -> None:
+        self.places = [at]
         self._first = first
-        self._header = _header(first)
-        self._scalars = _scalars(first.message)
         self._messages: list[object] = [first.message]
         self._count, _, self._last = _extent(first.message)
 
-    def take(self, item: Outgoing) -> bool:
+    def take(self, item: Outgoing, at: int) -> bool:
         """Let a message be said with those before it, or return False where that cannot be."""
-        message = item.message
-        if type(message) is not type(self._messages[0]) or _header(item) != self._header:
+        message, first = item.message, self._first
+        if type(message) is not type(first.message) or _header(item) != _header(first):
             return False
-        if _scalars(message) != self._scalars:
+        if _scalars(message) != _scalars(first.message):
             return False
         count, start, last = _extent(message)
         if start < self._last or self._count + count > MAX_ITEMS_PER_MESSAGE:
             return False
         self._messages.append(message)
+        self.places.append(at)
         self._count += count
         self._last = max(self._last, last)
         return True
@@ -102,14 +115,14 @@ class _Run:
         said = [_sections(message) for message in self._messages]
         names = [name for name, _ in sections_of(type(self._messages[0]))]
         columns = zip(names, zip(*said, strict=True), strict=True)
-        joined = {name: tuple(chain.from_iterable(parts)) for name, parts in columns}
-        return replace(self._first, message=replace(_any(self._messages[0]), **joined))
+        whole = {name: joined(parts) for name, parts in columns}
+        return replace(self._first, message=replace(_any(self._messages[0]), **whole))
 
 
 _header = attrgetter(*(item.name for item in fields(Outgoing) if item.name != "message"))
 
 
-def _sections(message: object) -> tuple[tuple[Any, ...], ...]:
+def _sections(message: object) -> tuple[Sequence[Any], ...]:
     return tuple([getattr(message, name) for name, _ in sections_of(type(message))])
 
 
@@ -138,7 +151,7 @@ def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoin
     names = [name for name, _ in sections_of(type(message))]
     empty = replace(message, **dict.fromkeys(names, ()))
     parts: list[Outgoing] = []
-    current: dict[str, tuple[Any, ...]] = {}
+    current: dict[str, Sequence[Any]] = {}
     room = most
     for name in names:
         items = getattr(message, name)
@@ -171,14 +184,16 @@ def items_of(message: object) -> Iterator[tuple[str, object]]:
 
 def story_of(outgoing: Outgoing) -> str:
     """Return the application that a message is about, or "" when it is about none or several."""
-    found = getattr(outgoing.message, "application_id", "")
-    for _, item in items_of(outgoing.message):
-        name = getattr(item, "application_id", "")
-        if name and name != found:
-            if found:
+    message = outgoing.message
+    found = {getattr(message, "application_id", "")}
+    for name, item_class in sections_of(type(message)):
+        items = getattr(message, name)
+        if items and _kind_of(item_class):
+            found.update(values_of(items, "application_id"))
+            if len(found) > _MOST_OF_A_STORY:
                 return ""
-            found = name
-    return found if isinstance(found, str) else ""
+    names = [name for name in found if name]
+    return names[0] if len(names) == 1 and isinstance(names[0], str) else ""
 
 
 def contents_by_application(message: object) -> dict[str, str]:
@@ -189,11 +204,10 @@ def contents_by_application(message: object) -> dict[str, str]:
         counts[scalar] = Counter()
     for name, item_class in sections_of(type(message)):
         kind_of = _kind_of(item_class)
-        if kind_of is None:
+        items = getattr(message, name)
+        if kind_of is None or not items:
             continue
-        for (application_id, *values), count in Counter(
-            map(kind_of, getattr(message, name))
-        ).items():
+        for (application_id, *values), count in _kinds(items, kind_of).items():
             if application_id not in counts and len(counts) >= _MOST_APPLICATIONS_PER_RECORD:
                 continue
             phrase = _phrase(name, item_class, values)
@@ -202,6 +216,19 @@ def contents_by_application(message: object) -> dict[str, str]:
         application_id: ", ".join(f"{count} {what}" for what, count in counter.items())
         for application_id, counter in counts.items()
     }
+
+
+def _kinds(
+    items: Sequence[Any], kind_of: Callable[[object], tuple[Any, ...]]
+) -> Mapping[tuple[Any, ...], int]:
+    """Return how many items there are of each application and kind."""
+    if not isinstance(items, Columns):
+        return Counter(map(kind_of, items))
+    kept = [items.raw(name) for name in _named_of(items.item_class)]
+    same = [column.value for column in kept if isinstance(column, Same)]
+    if len(same) == len(kept):
+        return {tuple(same): len(items)}
+    return Counter(items.rows(*_named_of(items.item_class)))
 
 
 @once_per_class
@@ -214,16 +241,21 @@ def _told_of(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 @once_per_class
-def _kind_of(cls: type[Any]) -> Callable[[object], tuple[Any, ...]] | None:
+def _kind_of(cls: type[Any]) -> Callable[[Any], tuple[Any, ...]] | None:
     """Return what reads an item's application, flags and words; None where it has no application.
 
     It is called for every item that is sent, so it is no loop of ours.
     """
     if "application_id" not in {item.name for item in fields(cls)}:
         return None
+    names = _named_of(cls)
+    return attrgetter(*names) if len(names) > 1 else lambda item: (item.application_id,)
+
+
+@once_per_class
+def _named_of(cls: type[Any]) -> tuple[str, ...]:
     flags, words = _told_of(cls)
-    read = attrgetter("application_id", *flags, *words)
-    return read if flags or words else lambda item: (read(item),)
+    return ("application_id", *flags, *words)
 
 
 def _phrase(name: str, item_class: type[Any], values: list[Any]) -> str:

@@ -4,7 +4,7 @@ A StateDelta carries the new value of whatever changed; applying all of them in 
 (in the envelope) gives the core's present state. ``reset`` starts anew: a snapshot.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.messages.records import record
@@ -30,7 +30,7 @@ class PlacementRuleState:
     links: tuple[RuleState, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartitionState:
     """The partition itself."""
 
@@ -75,7 +75,7 @@ class TemplateState:
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QueueState:
     """A queue; ``max_resource`` is its own configured limit, None where it has none."""
 
@@ -106,7 +106,7 @@ class QueueState:
     quota_preemption_delay_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeState:
     """A node's sums; its allocations are told one by one."""
 
@@ -154,7 +154,7 @@ class UsedResource:
     resource: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApplicationSummary:
     """An application's own values; its asks and allocations are told one by one.
 
@@ -251,7 +251,7 @@ class AllocationState:
         return not self.application_id
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UsageState:
     """What a user or group uses in one queue, and what it may."""
 
@@ -262,7 +262,7 @@ class UsageState:
     max_applications: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UserState:
     """A user or a group: its applications (with the group that counts them), its queues."""
 
@@ -273,7 +273,7 @@ class UserState:
     removed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventState:
     """Something that happened, with YuniKorn's numbers (contract section 7.1)."""
 
@@ -301,8 +301,8 @@ class StateDelta:
     queues: tuple[QueueState, ...] = ()
     nodes: tuple[NodeState, ...] = ()
     applications: tuple[ApplicationSummary, ...] = ()
-    asks: tuple[AskState, ...] = ()
-    allocations: tuple[AllocationState, ...] = ()
+    asks: Sequence[AskState] = ()
+    allocations: Sequence[AllocationState] = ()
     users: tuple[UserState, ...] = ()
     events: tuple[EventState, ...] = ()
 

@@ -15,7 +15,6 @@ from shared.messages.interface import TerminationType
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
-    AskState,
     EventState,
     NodeState,
     QueueState,
@@ -174,13 +173,13 @@ class ApplicationNews:
     removed: list[Item] = field(default_factory=list)
     said: list[EventState] = field(default_factory=list)
 
-    def ask_came(self, ask: AskState) -> None:
+    def ask_came(self, key: str, resource: Mapping[str, int]) -> None:
         """Note an ask that is new."""
-        self.asked.append((ask.allocation_key, "", ask.resource, ""))
+        self.asked.append((key, "", resource, ""))
 
-    def ask_ended(self, ask: AskState) -> None:
+    def ask_ended(self, key: str, resource: Mapping[str, int], why: str) -> None:
         """Note an ask that ended without an allocation."""
-        self.dropped.append((ask.allocation_key, "", ask.resource, ask.why))
+        self.dropped.append((key, "", resource, why))
 
     def allocation_returned(self, allocation: AllocationState) -> None:
         """Note an allocation that is an ask again, because it could not be bound."""

@@ -13,7 +13,7 @@ the oldest go first.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from services.api.projection.news import (
     queue_events,
     state_event,
 )
+from shared.messages.columns import values_of
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.state import (
     AllocationState,
@@ -145,12 +146,12 @@ class Projection:
 
     def _apply(self, delta: StateDelta) -> None:
         self.model.time_ns = delta.time_ns
-        handlers: tuple[tuple[tuple[Any, ...], Callable[[Any], None]], ...] = (
+        handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
             (delta.partitions, self._on_partition),
             (delta.queues, self._on_queue),
             (delta.nodes, self._on_node),
             (delta.applications, self._on_application),
-            (delta.asks, self._on_ask),
+            (_asks_in(delta), self._on_ask),
             (delta.allocations, self._on_allocation),
             (delta.users, self._on_user),
             (delta.events, self._on_event),
@@ -312,13 +313,15 @@ class Projection:
 
     # --- asks and allocations -----------------------------------------------------------------
 
-    def _view_of(self, item: AskState | AllocationState) -> ApplicationView | None:
+    def _view_of(
+        self, application_id: str, key: str, *, is_removed: bool
+    ) -> ApplicationView | None:
         """Return whose an ask or allocation is; of two submissions at once, the one that had it."""
-        view = self.model.applications.get(item.application_id)
-        older = self._superseded.get(item.application_id)
-        key = item.allocation_key
-        if older is not None and item.removed and (key in older.asks or key in older.allocations):
-            return older
+        view = self.model.applications.get(application_id)
+        if is_removed and self._superseded:
+            older = self._superseded.get(application_id)
+            if older is not None and (key in older.asks or key in older.allocations):
+                return older
         return view
 
     def _known(self, view: ApplicationView) -> ApplicationView:
@@ -326,21 +329,22 @@ class Projection:
         last = self._last.applications.get(view.summary.application_id) if self._last else None
         return last or view
 
-    def _on_ask(self, ask: AskState) -> None:
-        view = self._view_of(ask)
+    def _on_ask(self, told: "_ToldAsk") -> None:
+        ask, key, application_id, resource, is_removed, why = told
+        view = self._view_of(application_id, key, is_removed=is_removed)
         if view is None:
             return
-        key, known = ask.allocation_key, self._known(view)
+        known = self._known(view)
         if key not in known.asks and key not in known.swapping:
             self._note_return(view, key)
-            self._news_of(view).ask_came(ask)
+            self._news_of(view).ask_came(key, resource)
         view.swapping.pop(key, None)
-        if not ask.removed:
+        if ask is not None and not is_removed:
             view.asks[key] = ask
             return
         view.asks.pop(key, None)
-        if ask.why:
-            self._news_of(view).ask_ended(ask)
+        if why:
+            self._news_of(view).ask_ended(key, resource, why)
         else:
             view.swapping[key] = None
 
@@ -356,7 +360,7 @@ class Projection:
 
     def _on_allocation(self, allocation: AllocationState) -> None:
         key = allocation.allocation_key
-        view = self._view_of(allocation)
+        view = self._view_of(allocation.application_id, key, is_removed=allocation.removed)
         node = self.model.nodes.get(allocation.node_id)
         before = view.allocations.get(key) if view is not None else None
         if view is not None:
@@ -418,6 +422,17 @@ class Projection:
         """Return an application's records in the order in which things happened."""
         records = self.stories.get(application_id, ())
         return sorted(records, key=lambda record: record.published_ns + record.queued_ns)
+
+
+_ToldAsk = tuple[AskState | None, str, str, Mapping[str, int], bool, str]
+
+
+def _asks_in(delta: StateDelta) -> Iterator[_ToldAsk]:
+    """Yield each ask, with what is always read of it; where all have gone, no record is made."""
+    asks = delta.asks
+    kept = [None] * len(asks) if all(values_of(asks, "removed")) else asks
+    names = ("allocation_key", "application_id", "resource", "removed", "why")
+    return zip(kept, *(values_of(asks, name) for name in names), strict=True)
 
 
 def _was(summary: ApplicationSummary, state: ApplicationState) -> bool:

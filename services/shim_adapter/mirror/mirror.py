@@ -11,7 +11,7 @@ Rule 4: the resource manager is the truth: ``sync`` says all of it under a new e
         of a lower epoch are refused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from services.shim_adapter.mirror.asks import (
@@ -23,6 +23,7 @@ from services.shim_adapter.mirror.asks import (
 from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
+    Call,
     DeletePod,
     FailPod,
     MarkUnschedulable,
@@ -46,6 +47,7 @@ from services.shim_adapter.records import (
     ApplicationRecord,
     PodRecord,
 )
+from shared.messages.columns import values_of
 from shared.messages.envelope import Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
@@ -96,8 +98,12 @@ class ClusterMirror(Moves):
 
     def on_news(self, news: News) -> Reaction:
         """Take in what the resource manager reports."""
+        return self.hear(news), self.said()
+
+    def hear(self, news: News) -> list[Call]:
+        """Take in what the resource manager reports; what there is to say waits for ``said``."""
         self._reports[type(news)](news)
-        return self._taken()
+        return self._called()
 
     def on_application(self, application: ApplicationRecord) -> Reaction:
         """Announce an application that was made before any of its pods."""
@@ -109,11 +115,11 @@ class ClusterMirror(Moves):
         if epoch < self.world.epoch:
             self.refused_decisions += 1
             return [], []
-        handlers: tuple[tuple[tuple[Any, ...], Callable[[Any], None]], ...] = (
+        handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
             (response.accepted_applications, self._on_accepted),
             (response.rejected_applications, self._on_rejected),
             (response.rejected_allocations, self._on_ask_rejected),
-            (response.new_allocations, self._on_allocation),
+            (_places(response.new_allocations), self._on_allocation),
             (response.released_asks, self._on_ask_released),
             (response.released_allocations, self._on_released),
             (response.updated_applications, self._on_updated),
@@ -290,17 +296,18 @@ class ClusterMirror(Moves):
             del self._asked[pod.uid]
             self._calls.append(FailPod(pod.uid, "AskRejected", rejected.reason))
 
-    def _on_allocation(self, allocation: Allocation) -> None:
-        pod = self.world.pods.get(allocation.allocation_key)
+    def _on_allocation(self, place: tuple[str, str]) -> None:
+        key, node = place
+        pod = self.world.pods.get(key)
         if pod is None or pod.node or pod.has_ended:
             return
         if pod.deletion_ns:
             return  # its end is on the way to the core
-        shortage = self.world.shortage(allocation.node_id, pod.spec.resource)
+        shortage = self.world.shortage(node, pod.spec.resource)
         if shortage:
             self._on_bind_refused(BindRefused(pod, shortage))
         else:
-            self._calls.append(BindPod(pod.uid, allocation.node_id))
+            self._calls.append(BindPod(pod.uid, node))
 
     def _on_bound(self, pod: PodRecord) -> None:
         """Take in that a pod was bound; the last placeholder of a gang lets its real pods go."""
@@ -448,6 +455,12 @@ class ClusterMirror(Moves):
         self._send(remove_applications=(RemoveApplicationRequest(application.application_id),))
         self.world.touch_application(application)
         self._on_core_ended(application)
+
+
+def _places(allocations: Sequence[Allocation]) -> Iterator[tuple[str, str]]:
+    """Yield the key and the node of each allocation: more of it is not asked for."""
+    keys, nodes = (values_of(allocations, name) for name in ("allocation_key", "node_id"))
+    return zip(keys, nodes, strict=True)
 
 
 def _is_waiting(pod: PodRecord) -> bool:

@@ -3,6 +3,8 @@
 Everything done is put by until ``taken``: calls for the resource manager, messages for the core.
 """
 
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from services.shim_adapter.mirror.asks import ask_of
@@ -23,6 +25,7 @@ from shared.messages.interface import (
 
 MAX_UNCONFIRMED = 200_000  # ask releases; of those before them no confirmation is awaited
 Reaction = tuple[list[Call], list[Outgoing]]
+_ORDER = {item.name: at for at, item in enumerate(fields(UpdateRequest))}
 
 
 class Moves:
@@ -38,6 +41,8 @@ class Moves:
         self._failed: dict[str, None] = {}  # pods that are being failed at this moment
         self._calls: list[Call] = []
         self._outgoing: list[Outgoing] = []
+        self._open: dict[str, list[Any]] = {}  # sections of the message that is being said
+        self._last_section = 0
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -118,11 +123,31 @@ class Moves:
     def _to_core(self, message: object) -> Outgoing:
         return Outgoing(CORE, message, epoch=self.world.epoch)
 
-    def _send(self, **sections: Any) -> None:
-        self._outgoing.append(self._to_core(UpdateRequest(self.rm_id, **sections)))
+    def _send(self, **sections: Sequence[Any]) -> None:
+        """Say items, with what was said before where no section begins before the last one ends."""
+        filled = [(_ORDER[name], name, items) for name, items in sections.items() if items]
+        if filled and min(filled)[0] < self._last_section:
+            self._close()
+        for order, name, items in filled:
+            self._last_section = max(self._last_section, order)
+            self._open.setdefault(name, []).extend(items)
+
+    def _close(self) -> None:
+        if self._open:
+            sections: Any = {name: tuple(items) for name, items in self._open.items()}
+            self._outgoing.append(self._to_core(UpdateRequest(self.rm_id, **sections)))
+        self._open, self._last_section = {}, 0
+
+    def said(self) -> list[Outgoing]:
+        """Return what is to be said to the core since the last call."""
+        self._close()
+        outgoing, self._outgoing = self._outgoing, []
+        return outgoing
+
+    def _called(self) -> list[Call]:
+        calls, self._calls = self._calls, []
+        self._failed.clear()
+        return calls
 
     def _taken(self) -> Reaction:
-        calls, self._calls = self._calls, []
-        outgoing, self._outgoing = self._outgoing, []
-        self._failed.clear()
-        return calls, outgoing
+        return self._called(), self.said()

@@ -31,7 +31,6 @@ from shared.messages.sections import split
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
-    AskState,
     EventState,
     SnapshotRequest,
     StateChange,
@@ -755,11 +754,11 @@ def news(draw):
     told.group_before = draw(st.sampled_from(["", "g"]))
     told.states += told.summary.state_log
     for allocated in draw(st.lists(allocation, max_size=3)):
-        told.ask_came(AskState(allocated.allocation_key, "app"))
+        told.ask_came(allocated.allocation_key, {})
         told.allocation_came(allocated)
     for allocated in draw(st.lists(allocation, max_size=3)):
         told.allocation_ended(allocated)
-        told.ask_ended(AskState(allocated.allocation_key, "app", why="TIMEOUT"))
+        told.ask_ended(allocated.allocation_key, {}, "TIMEOUT")
         told.resized(allocated, allocated)
     told.said += [EventState(2, "app", "said", 1)] * draw(st.integers(0, 2))
     return told
