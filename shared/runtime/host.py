@@ -10,7 +10,8 @@ Rule 4: an exception from a machine is a bug, and stops the host, which starts o
         did so MAX_CRASHES times, in handling, in the cycle after it, or by an answer of one piece
         that cannot be sent, is dead-lettered with the reason: one message cannot keep a service
         down.
-Rule 5: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
+Rule 5: what is said in answer to the messages of one batch is said together where it can be.
+Rule 6: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
         machine hears of it (``set_aside``) and tells whoever the item came from. So it does of a
         command or an answer that somebody waits for.
 """
@@ -29,7 +30,7 @@ from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
 from shared.bus.fitting import SetAside, fitting
 from shared.messages.envelope import API_ALL, Address, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import Heartbeat, Tick
-from shared.messages.sections import coalesced, story_of
+from shared.messages.sections import coalesced, merged, story_of
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.ids import derived_id
 from shared.model.units import NANOS_PER_SECOND, seconds
@@ -46,6 +47,10 @@ _RETRY_FIRST_SECONDS = 0.1
 _RETRY_LONGEST_SECONDS = 2.0
 _PAUSE = wait_exponential(multiplier=_RETRY_FIRST_SECONDS, max=_RETRY_LONGEST_SECONDS)
 _IS_AWAY = retry_if_exception_type(BusUnavailableError)
+_OF_THE_FLUSH = 1_000_000  # answers are numbered from here on, by what they are
+_OF_THE_TAP = 2_000_000
+_OF_A_BATCH = 3_000_000
+_Said = tuple[Outgoing, Envelope, int]  # with its cause, and its number among the answers to it
 log = structlog.get_logger("muster.host")
 
 
@@ -69,10 +74,14 @@ class Injected:
 
 @dataclass(slots=True)
 class HostOptions:
-    """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios)."""
+    """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios).
+
+    ``hold_tap_ns`` is how long what it did may wait before it is told; decisions never wait.
+    """
 
     heartbeat_ns: int = seconds(1)
     is_tapped: bool = True
+    hold_tap_ns: int = 0
     max_batch: int = MAX_BATCH
     on_crash: Callable[[BaseException], None] | None = field(default=None)
 
@@ -102,7 +111,9 @@ class Host:
         self._handled = HandledMessages()
         self._injected: asyncio.Queue[Injected] = asyncio.Queue(MAX_INJECTED)
         self._entered = 0
-        self._tap = Tap(inbox.service, is_on=self._options.is_tapped)
+        self._tap = Tap(
+            inbox.service, is_on=self._options.is_tapped, hold_ns=self._options.hold_tap_ns
+        )
         self._started_ns = clock.now_ns()
         self.is_waiting = False
         self._is_connected = False
@@ -209,7 +220,8 @@ class Host:
                     inside.append(injected.result().envelope)
                     injected = None
                 if sleeping is not None:
-                    if sleeping.done():
+                    due_ns = self._machine_due_ns()
+                    if sleeping.done() and due_ns is not None and due_ns <= self._clock.now_ns():
                         inside.append(self._tick())
                     sleeping.cancel()
                 await self._handle_deliveries(subscription, deliveries, inside)
@@ -219,10 +231,14 @@ class Host:
                     task.cancel()
 
     def _sleeper(self) -> "asyncio.Task[None] | None":
-        """Return a task that ends when the machine is due, or None."""
+        """Return a task that ends when the machine is due, or what is held of the tap, or None."""
+        due = [at for at in (self._machine_due_ns(), self._tap.due_ns) if at is not None]
+        return asyncio.create_task(self._clock.sleep_until(min(due))) if due else None
+
+    def _machine_due_ns(self) -> int | None:
         next_due = getattr(self.machine, "next_due_ns", None)
-        due_ns = next_due() if next_due is not None and self.is_active else None
-        return None if due_ns is None else asyncio.create_task(self._clock.sleep_until(due_ns))
+        due_ns: int | None = next_due() if next_due is not None and self.is_active else None
+        return due_ns
 
     def _tick(self) -> Envelope:
         self._entered += 1
@@ -259,19 +275,19 @@ class Host:
     ) -> None:
         """Handle, publish, and only then acknowledge; only then is a message handled for good."""
         now_ns = self._clock.now_ns()
-        answers: list[Envelope] = []
+        said: list[_Said] = []
         handled: dict[str, Envelope] = {}
         for delivery in deliveries:
             envelope = delivery.envelope
             if envelope.message_id in self._handled or envelope.message_id in handled:
                 self.metrics.repeated()
                 continue
-            answers += await self._handle(subscription, delivery, now_ns)
+            said += await self._handle(subscription, delivery, now_ns)
             handled[envelope.message_id] = envelope
         for envelope in inside:
-            outgoing = coalesced(self.machine.handle(envelope, now_ns))
-            answers += self._answers(outgoing, envelope, now_ns)
+            said += _said(coalesced(self.machine.handle(envelope, now_ns)), envelope)
         causes = [*handled.values(), *inside]
+        answers = self._answers(said, now_ns)
         if causes:
             answers += self._flush(causes[-1], now_ns)
         answers += self._tap_records(now_ns)
@@ -283,7 +299,7 @@ class Host:
 
     async def _handle(
         self, subscription: Subscription, delivery: Delivery, now_ns: int
-    ) -> list[Envelope]:
+    ) -> list[_Said]:
         envelope = delivery.envelope
         started = self.metrics.started()
         try:
@@ -291,10 +307,9 @@ class Host:
         except PoisonError as error:
             await subscription.dead_letter(delivery, str(error))
             return []
-        answers = self._answers(outgoing, envelope, now_ns)
         spent_ns = self.metrics.handled(envelope.kind, started)
         self._tap.handled(envelope, outgoing, now_ns, spent_ns)
-        return answers
+        return _said(outgoing, envelope)
 
     def _flush(self, cause: Envelope, now_ns: int) -> list[Envelope]:
         flush = getattr(self.machine, "flush", None)
@@ -304,24 +319,32 @@ class Host:
         outgoing: list[Outgoing] = coalesced(flush(now_ns))
         spent_ns = self.metrics.handled("flush", started)
         self._tap.flushed(cause, outgoing, now_ns, spent_ns)
-        return self._answers(outgoing, cause, now_ns, offset=1_000_000)
+        return self._answers(_said(outgoing, cause, offset=_OF_THE_FLUSH), now_ns)
 
-    def _answers(
-        self, outgoing: list[Outgoing], cause: Envelope, now_ns: int, offset: int = 0
-    ) -> list[Envelope]:
-        return [
-            envelope_of(
-                item if item.correlation_id else replace(item, correlation_id=story_of(item)),
-                cause=cause,
-                index=offset + at,
-                source=self.inbox.service,
-                now_ns=now_ns,
+    def _answers(self, said: list[_Said], now_ns: int) -> list[Envelope]:
+        """Return what is to be sent. What answers several messages of a batch goes as one.
+
+        Such a one has the first of them for its cause, and an identity that no answer to that one
+        alone has: read again, a message is handled by itself.
+        """
+        answers: list[Envelope] = []
+        for at, (item, places) in enumerate(merged([item for item, _, _ in said])):
+            _, cause, index = said[places[0]]
+            if len(places) > 1:
+                cause, index = replace(cause, correlation_id=""), _OF_A_BATCH + at
+            answers.append(
+                envelope_of(
+                    item if item.correlation_id else replace(item, correlation_id=story_of(item)),
+                    cause=cause,
+                    index=index,
+                    source=self.inbox.service,
+                    now_ns=now_ns,
+                )
             )
-            for at, item in enumerate(outgoing)
-        ]
+        return answers
 
     def _tap_records(self, now_ns: int) -> list[Envelope]:
-        records: tuple[TraceRecord, ...] = self._tap.take()
+        records: tuple[TraceRecord, ...] = self._tap.take_due(now_ns)
         if not records:
             return []
         self._entered += 1
@@ -329,7 +352,7 @@ class Host:
         message = Outgoing(API_ALL, TraceRecords(records))
         return [
             envelope_of(
-                message, cause=cause, index=2_000_000 + self._entered,
+                message, cause=cause, index=_OF_THE_TAP + self._entered,
                 source=self.inbox.service, now_ns=now_ns,
             )
         ]  # fmt: skip
@@ -381,8 +404,8 @@ class Host:
             hear = getattr(self.machine, "set_aside", None)
             if hear is not None:
                 said: list[Outgoing] = hear(item.envelope, item.item, item.reason, now_ns)
-                outgoing = coalesced(said)
-                answers += self._answers(outgoing, item.envelope, now_ns, offset=1_000 * (at + 1))
+                told = _said(coalesced(said), item.envelope, offset=1_000 * (at + 1))
+                answers += self._answers(told, now_ns)
         if aside:
             answers += self._flush(aside[-1].envelope, now_ns)
         return answers
@@ -418,6 +441,10 @@ class Host:
             if not self._options.heartbeat_ns:
                 return
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)
+
+
+def _said(outgoing: list[Outgoing], cause: Envelope, offset: int = 0) -> list[_Said]:
+    return [(item, cause, offset + at) for at, item in enumerate(outgoing)]
 
 
 def _why(attempts: RetryCallState) -> str:

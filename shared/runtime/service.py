@@ -16,15 +16,17 @@ import structlog
 
 from shared.bus.factory import UnknownBusError, bus_factory
 from shared.messages.envelope import Address
+from shared.model.units import milliseconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import serve_health
-from shared.runtime.host import Host, Machine
+from shared.runtime.host import Host, HostOptions, Machine
 from shared.runtime.logs import set_up_logs
 from shared.runtime.settings import Settings, SettingsError, load_settings, without_credentials
 from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
 _GC_FIRST_THRESHOLD = 50_000
+_HOLD_TAP_NS = milliseconds(100)  # people read a story seconds after it
 log = structlog.get_logger("muster.service")
 
 MakeMachine = Callable[[str], Machine]
@@ -48,7 +50,9 @@ def run_service(
         sys.exit(EXIT_CONFIGURATION)
     gc.freeze()
     gc.set_threshold(_GC_FIRST_THRESHOLD)
-    host = Host(inbox, make_machine, make_bus(), SystemClock(), instance=instance)
+    options = HostOptions(hold_tap_ns=_HOLD_TAP_NS)
+    clock = SystemClock()
+    host = Host(inbox, make_machine, make_bus(), clock, instance=instance, options=options)
     log.info("starting", service=service, bus=without_credentials(settings.bus_url))
     asyncio.run(_run(host, settings, beside))
 

@@ -14,17 +14,23 @@ from shared.messages.state import SnapshotRequest, StateDelta
 from shared.messages.trace import TraceRecord, TraceRecords
 
 MAX_RECORDS = 2_000
+MANY_RECORDS = 500
 _UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class Tap:
-    """The records of one host, until they are taken; beyond MAX_RECORDS they are dropped."""
+    """The records of one host, until they are taken; beyond MAX_RECORDS they are dropped.
 
-    def __init__(self, service: str, *, is_on: bool) -> None:
+    They are due ``hold_ns`` after the first of them, or when there are MANY_RECORDS.
+    """
+
+    def __init__(self, service: str, *, is_on: bool, hold_ns: int = 0) -> None:
         self.service = service
         self.dropped = 0
+        self.due_ns: int | None = None
         self._is_on = is_on
+        self._hold_ns = hold_ns
         self._records: list[TraceRecord] = []
         self._tracer = _tracer(service) if os.environ.get(_ENDPOINT) else None
 
@@ -53,7 +59,7 @@ class Tap:
             contents=tuple(contents.get(name, "") for name in names),
             decisions=tuple(decisions.get(name, "") for name in names),
         )
-        self._add(record)
+        self._add(record, now_ns)
 
     def flushed(
         self, cause: Envelope, outgoing: list[Outgoing], now_ns: int, spent_ns: int
@@ -77,15 +83,24 @@ class Tap:
                 applications=tuple(decisions),
                 contents=("",) * len(decisions),
                 decisions=tuple(decisions.values()),
-            )
+            ),
+            now_ns,
         )
 
     def take(self) -> tuple[TraceRecord, ...]:
         """Return the records since the last call."""
         records, self._records = tuple(self._records), []
+        self.due_ns = None
         return records
 
-    def _add(self, record: TraceRecord) -> None:
+    def take_due(self, now_ns: int) -> tuple[TraceRecord, ...]:
+        """Return the records if it is time that they are told."""
+        is_due = self.due_ns is not None and self.due_ns <= now_ns
+        return self.take() if is_due or len(self._records) >= MANY_RECORDS else ()
+
+    def _add(self, record: TraceRecord, now_ns: int) -> None:
+        if self.due_ns is None:
+            self.due_ns = now_ns + self._hold_ns
         if self._tracer is not None:
             _export(self._tracer, record)
         if len(self._records) < MAX_RECORDS:

@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 
 from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.messages.envelope import CORE, TIMERS, Envelope, Outgoing
+from shared.messages.envelope import CORE, TIMERS, Address, Envelope, Outgoing
 from shared.messages.protocol import (
     ContinueCycle,
     Heartbeat,
@@ -135,6 +135,51 @@ class FailsLater(Echo):
         if self.how == "cycle":
             raise RuntimeError("a bug in the cycle")
         return [Outgoing(TIMERS, TimerSyncRequest("x" * (13 * 1024 * 1024)))]
+
+
+async def test_what_a_host_did_is_told_though_nothing_more_comes():
+    broker = MemoryBroker()
+    options = HostOptions(heartbeat_ns=0, hold_tap_ns=20_000_000)
+    host = Host(CORE, Echo, MemoryBus(broker), SystemClock(), instance="h", options=options)
+    feed = await MemoryBus(broker).subscribe(Address("api", "one"))
+    task = asyncio.create_task(host.run())
+    await MemoryBus(broker).publish([message(1), message(2)])
+    async with asyncio.timeout(5):
+        (told,) = await feed.receive(10)
+    await stop(task)
+    assert [record.message_id for record in told.envelope.message.records] == ["id-1", "id-2"]
+
+
+class Arms(Echo):
+    """Answers every ContinueCycle by arming a timer of its number."""
+
+    def handle(self, envelope, now_ns):
+        numbers = [item.message.instance for item in super().handle(envelope, now_ns)]
+        armed = tuple(TimerSet(name, "placeholder", "app", "1", 1) for name in numbers)
+        return [Outgoing(TIMERS, TimerOrders(armed=armed))] if armed else []
+
+
+async def test_answers_to_one_batch_go_as_one_message_and_what_is_read_again_is_none_of_it():
+    broker = MemoryBroker()
+    batch = [message(1), message(2), message(3)]
+    await MemoryBus(broker).publish(batch)
+    reader = await MemoryBus(broker).subscribe(CORE)  # reads them and ends: they come again
+    await reader.receive(10)
+    _, task = await hosted(Arms(), broker)
+    await asyncio.sleep(0)
+    await reader.close()
+    apart = await answers(broker, 3)
+    await stop(task)
+    another = MemoryBroker()
+    await MemoryBus(another).publish(batch)
+    _, task = await hosted(Arms(), another)
+    (together,) = await answers(another, 1)
+    await stop(task)
+    names = [item.timer_id for d in apart for item in d.envelope.message.armed]
+    assert names == [item.timer_id for item in together.envelope.message.armed]
+    assert names == ["echo-1", "echo-2", "echo-3"]
+    assert together.envelope.cause_id == apart[0].envelope.cause_id == "id-1"
+    assert together.envelope.message_id not in {d.envelope.message_id for d in apart}
 
 
 @pytest.mark.parametrize("how", ["cycle", "answer"])

@@ -51,6 +51,17 @@ def test_a_record_says_what_came_how_long_it_waited_and_what_was_decided():
     assert record.decisions == ("to shim_adapter: 1 released allocations TIMEOUT",)
 
 
+def test_records_are_told_when_they_are_due_or_when_there_are_many(monkeypatch):
+    tap = Tap("core", is_on=True, hold_ns=100)
+    handled(tap)
+    handled(tap)
+    assert (tap.due_ns, tap.take_due(111)) == (112, ())
+    assert (len(tap.take_due(112)), tap.due_ns, tap.take_due(500)) == (2, None, ())
+    monkeypatch.setattr(telemetry, "MANY_RECORDS", 1)
+    handled(tap)
+    assert len(tap.take_due(13)) == 1
+
+
 def test_records_beyond_the_limit_are_dropped_and_counted(monkeypatch):
     monkeypatch.setattr(telemetry, "MAX_RECORDS", 2)
     tap = Tap("core", is_on=True)
