@@ -26,7 +26,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,19 @@ def cpu_of(pid: int) -> float:
 
 
 def broker_pid() -> int | None:
-    """Return the process of the broker, where it runs on this machine and can be told."""
-    found = []
+    """Return the process of a broker that we started ourselves, None of any other."""
+    parents: dict[int, tuple[int, str]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "comm").read_text().startswith("beam.smp"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return max(found, default=None)
+        with suppress(OSError, ValueError):
+            name, _, fields = (entry / "stat").read_text().partition("(")[2].rpartition(") ")
+            parents[int(entry.name)] = (int(fields.split()[1]), name)
+    for pid, (parent, name) in parents.items():
+        above = parent
+        while name.startswith("beam") and above in parents and above != os.getpid():
+            above = parents[above][0]
+        if name.startswith("beam") and above == os.getpid():
+            return pid
+    return None
 
 
 class Services(Deployment):
@@ -139,17 +142,21 @@ class Driver:
             await self._place.ack(deliveries)
             self.changed.set()
 
-    async def submit(self, count: int) -> None:
-        """Create so many pods of one application."""
+    async def submit(self, count: int, times: int = 1) -> None:
+        """Create so many pods of one application, so many times, and wait for the confirms."""
+        envelopes = [self._submission(count) for _ in range(times)]
+        now = time.perf_counter()
+        for envelope in envelopes:
+            for at in range(count):
+                self.asked[derived_id(f"pod/{envelope.message_id}", at)] = now
+        await self._bus.publish(envelopes)
+
+    def _submission(self, count: int) -> Envelope:
         number = self._sent
         self._sent += 1
-        message_id = f"bench-{self._run}-{number}"
         message = submission(f"{self._run}-{number}", number % self._applications, count)
-        envelope = Envelope(message_id, "SubmitPods", message, SHIM_ADAPTER, "bench")
-        now = time.perf_counter()
-        for at in range(count):
-            self.asked[derived_id(f"pod/{message_id}", at)] = now
-        await self._bus.publish([envelope])
+        message_id = f"bench-{self._run}-{number}"
+        return Envelope(message_id, "SubmitPods", message, SHIM_ADAPTER, "bench")
 
     async def settle(self, most: int = 0) -> None:
         """Wait until no more than so many pods are not placed."""
@@ -195,9 +202,12 @@ def _raw(kind: str, data: bytes) -> object:
 
 async def sustained(driver: Driver, pods: int, burst: int, window: int) -> float:
     start = time.perf_counter()
-    for _ in range(pods // burst):
+    left = pods // burst
+    while left:
         await driver.settle(window - burst)
-        await driver.submit(burst)
+        times = min(left, (window - len(driver.asked)) // burst)
+        await driver.submit(burst, times)
+        left -= times
     await driver.settle()
     return time.perf_counter() - start
 

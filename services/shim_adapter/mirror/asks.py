@@ -5,7 +5,6 @@ from dataclasses import replace
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
 from services.shim_adapter.translation.bounds import MAX_SECONDS
 from services.shim_adapter.translation.task_groups import placeholder_ask
-from shared.messages import conversions
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -127,6 +126,23 @@ def ask_of(pod: PodRecord, *, originator: bool) -> AllocationAsk:
 
 
 def allocation_of(pod: PodRecord, *, originator: bool, released: bool) -> Allocation:
-    """Return the allocation of a pod that is bound, for recovery."""
-    allocation = conversions.allocation_of(ask_of(pod, originator=originator), pod.node)
-    return replace(allocation, released=released, allocated_ns=pod.bound_ns)
+    """Return the allocation of a pod that is bound, for recovery: its ask, with its place."""
+    spec = pod.spec
+    return Allocation(
+        allocation_key=pod.uid,
+        application_id=spec.application_id,
+        node_id=pod.node,
+        resource_per_alloc=spec.resource,
+        priority=spec.priority,
+        task_group_name=spec.task_group_name,
+        placeholder=spec.placeholder,
+        originator=originator,
+        create_time_ns=pod.created_ns,
+        allocation_tags=_tags(pod),
+        constraints=_constraints(pod),
+        allow_preempt_self=spec.allow_preempt_self,
+        allow_preempt_other=spec.allow_preempt_other,
+        released=released,
+        exec_timeout_milli_seconds=_milliseconds(spec.execution_timeout_seconds),
+        allocated_ns=pod.bound_ns,
+    )
