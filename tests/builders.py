@@ -41,8 +41,16 @@ def config_of(*leaves: str) -> str:
 class Core:
     """A scheduler, recovered and listening; every answer of it is kept."""
 
-    def __init__(self, config: str = "", epoch: int = 1, settings: tuple = ()) -> None:
-        self.scheduler = Scheduler("core-test", parse_configuration)
+    def __init__(
+        self, config: str = "", epoch: int = 1, settings: tuple = (), plugins: dict | None = None
+    ) -> None:
+        self.reports: list[str] = []
+        found = plugins or {}
+        self.scheduler = Scheduler(
+            "core-test", parse_configuration, found.__getitem__, self.reports.append
+        )
+        if found:
+            settings = (*settings, ("plugins", ",".join(found)))
         self.epoch = epoch
         self.now_ns = START_NS
         self.answers: list[Outgoing] = []

@@ -1,12 +1,16 @@
 """The core as a service: which machine runs at which inbox."""
 
+import structlog
+
 from services.core.configuration import parse_configuration
+from services.core.plugins import find_plugin
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE
 
 INBOX = CORE
+log = structlog.get_logger("muster.core")
 
 
 def make_machine(instance: str) -> Scheduler:
     """Return a scheduler that knows nothing yet: it recovers at the first message."""
-    return Scheduler(instance, parse_configuration)
+    return Scheduler(instance, parse_configuration, find_plugin, log.error)

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     CONSTRAINTS = "CONSTRAINTS"  # no node matches its selector, affinity and tolerations
     OTHER_PODS = "OTHER_PODS"  # affinity, spread or host ports of pods leave no node open
     NO_NODES = "NO_NODES"  # the partition has no schedulable node
+    PLUGIN = "PLUGIN"  # a plugin says no, or has failed; the sentence names it
     APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
 
 

@@ -106,7 +106,7 @@ class Model:
         """
         own = {waiting.asks: waiting for waiting in application.summary.waiting}
         names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
-        for name in names:
+        for name in (*names, ask.shape):
             if name in own:
                 return own[name]
         queue = self.queues.get(application.summary.queue_name)

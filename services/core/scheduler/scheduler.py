@@ -14,6 +14,8 @@ from services.core.scheduler.actions import backoff, cycle, gang, patience, quot
 from services.core.scheduler.intake import allocations, nodes, updates
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
+from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
@@ -76,14 +78,25 @@ class ConfigurationError(ValueError):
     """A queue configuration does not hold; the message says where and why."""
 
 
+def _no_plugin(name: str) -> Register:
+    raise PluginError(f"there is no plugin {name!r}")
+
+
 class Scheduler:
     """One partition's scheduler.
 
-    ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; it is
-    handed in because it is no business of the pure part.
+    ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; ``find``
+    returns a plugin by its name, or raises PluginError; ``report`` is told what goes wrong in one.
+    They are handed in because they are no business of the pure part.
     """
 
-    def __init__(self, core_id: str, parse: ParseConfig) -> None:
+    def __init__(
+        self,
+        core_id: str,
+        parse: ParseConfig,
+        find: Find = _no_plugin,
+        report: Report = lambda _: None,
+    ) -> None:
         self.core_id = core_id
         self.partition = Partition()
         self._digest = Digest()
@@ -91,6 +104,8 @@ class Scheduler:
         self.is_synced = False
         self.decisions = 0
         self._parse = parse
+        self._find = find
+        self._report = report
         self._epoch = 0
         self._is_syncing = False
         self._heard: tuple[int, ...] = (0, 0, 0)  # nodes, allocations, asks since SyncBegin
@@ -178,7 +193,19 @@ class Scheduler:
         self._digest = Digest()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
         self.partition.settings = settings_from(begin.scheduler)
+        self._use_plugins()
         self._configure_anew(begin)
+
+    def _use_plugins(self) -> None:
+        """Have the plugins that the settings name register for the new partition."""
+        partition = self.partition
+
+        def report(sentence: str) -> None:
+            partition.journal.record(PartitionChanged())
+            self._report(sentence)
+
+        names = partition.settings.plugins
+        partition.use(registered(names, self._find, report, partition.applications))
 
     def _on_sync_end(self, envelope: Envelope) -> None:
         """End a recovery. One of which a part was lost on the way is none: it is asked for anew."""
@@ -260,6 +287,8 @@ class Scheduler:
         configure(self.partition, config)
         for queue in self.partition.queues.values():
             quota_preemption.max_changed(self.partition, queue)
+        if self.partition.hooks is not None:
+            self.partition.hooks.moves += 1
         return ""
 
     def _refuse_configuration(self, error: str) -> str:

@@ -10,6 +10,7 @@ the cycle asks for another one, so that other messages are heard in between.
 """
 
 from services.core.scheduler.actions import (
+    asked_again,
     backoff,
     gang,
     patience,
@@ -20,7 +21,7 @@ from services.core.scheduler.actions import (
     unschedulable,
 )
 from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.gates import Gate, PluginGate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation
@@ -54,6 +55,8 @@ def run(partition: Partition) -> int:
     if partition.root.max_resource is None:
         return 0
     patience.judge_anew(partition)
+    asked_again.look(partition)
+    looked = 0  # how many decisions there were when plugins were last asked again
     while decisions < MAX_DECISIONS:
         if partition.reserved_to_try:
             decisions += _try_reserved(partition, next(iter(partition.reserved_to_try)))
@@ -66,6 +69,9 @@ def run(partition: Partition) -> int:
                 decisions += runs.place(partition, leaf, most) or _place_from(partition, leaf)
             elif partition.shapes_to_reserve:
                 reservations.reserve_for_the_old(partition)
+            elif partition.hooks is not None and decisions > looked:
+                looked = decisions
+                asked_again.look(partition)
             else:
                 unschedulable.mark(partition)
                 return decisions
@@ -105,6 +111,10 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
 def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, gate: Gate) -> None:
     """Set a bucket aside for which a queue or a user has no headroom."""
     leaf = group.bucket.leaf
+    if isinstance(gate, PluginGate):
+        gate.hold(group, refusal)
+        partition.journal.record(ApplicationChanged(group.application))
+        return
     leaf.block(group.bucket, refusal, gate, partition.now_ns)
     if gate is partition.root.gate:
         partition.unplaced[group.bucket] = None
@@ -171,7 +181,7 @@ def _no_headroom(
         text = allocation_log.QUEUE_QUOTA
         allocation_log.note(partition, application, ask, text)
         return Refusal(Reason.QUEUE_QUOTA, f"{text}: {sentence}"), queue.gate
-    return None
+    return partition.no_capacity(application, amount)
 
 
 def _note_no_headroom(

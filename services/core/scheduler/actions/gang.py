@@ -69,6 +69,9 @@ def _kept_as_a_whole(
     if short is not None:
         queue, sentence = short
         return Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"), queue.gate
+    refused = partition.no_capacity(application, gang)
+    if refused is not None:
+        return refused
     if application.needs_places:
         return _place_whole(partition, application)
     application.admit()

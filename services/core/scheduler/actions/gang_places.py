@@ -237,6 +237,10 @@ class WaitingGangs:
             if not by_count:
                 del self._by_shape[shape]
 
+    def all(self) -> list["Application"]:
+        """Return all gangs that wait."""
+        return list(self._lacking)
+
     @property
     def shapes(self) -> list[Shape]:
         """Return the shapes that gangs lack places for."""

@@ -32,6 +32,7 @@ from shared.model.resources import add_into, fits_room, go_map
 from shared.model.units import seconds
 
 REASON = "preempting allocations to free up resources to run daemon set ask: "
+REQUIRED_NODE = "requirednode"  # as what victim filters of plugins know it
 TELL_AGAIN_NS = seconds(15)
 
 
@@ -45,6 +46,8 @@ def node_for(partition: Partition, application: Application, ask: Ask) -> Node |
         return Refusal(
             Reason.CONSTRAINTS, f"the required node {name} does not match, or has a taint"
         )
+    if not partition.nodes.may_use(node, ask.shape):
+        return Refusal(Reason.PLUGIN, partition.nodes.why_closed(node, ask.shape))
     partition.give_back(node, only_ordinary=True)
     others = [key for key in node.reservations if key != ask.key]
     if not others and partition.nodes.takes(node, ask.shape):
@@ -80,7 +83,7 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     ask, application = reservation.ask, reservation.application
     partition.victims.start(partition.applications.values())
     victims = _victims(partition, node, ask)
-    if not victims:
+    if not victims or not partition.agree(REQUIRED_NODE, victims, application):
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
         if partition.now_ns - reservation.told_ns >= TELL_AGAIN_NS:
             reservation.told_ns = partition.now_ns
@@ -115,11 +118,13 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
 
 
 def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
+    preemptor = partition.applications[ask.request.application_id]
     return [
         victim.allocation
         for victim in partition.victims.on(node).order
         if victim.allocation.priority <= ask.request.priority
         and have_type_in_common(victim.allocation.resource_per_alloc, ask.shape.resource)
+        and partition.may_take(REQUIRED_NODE, victim.allocation, preemptor)
     ]
 
 

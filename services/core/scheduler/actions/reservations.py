@@ -43,6 +43,9 @@ def has_room(partition: Partition, reservation: Reservation) -> bool:
     )
     gate = short_user[0].gate if short_user else short_queue[0].gate if short_queue else None
     if gate is None:
+        refused = partition.no_capacity(application, amount)
+        gate = refused[1] if refused is not None else None
+    if gate is None:
         return True
     if partition.now_ns - reservation.since_ns > EXPIRY_NS:
         partition.unreserve(reservation)
@@ -93,13 +96,17 @@ def _take_place(partition: Partition, group: AskGroup, ask: Ask, node: Node | No
     """Reserve a node for an ask instead of for the last in rank; False when none could hold it."""
     last = partition.reserved_nodes.last
     assert last is not None
-    if node is None and could_hold(last.node, ask.shape):
+    if node is None and _may_hold(partition, last.node, ask.shape):
         node = last.node
     if node is None:
         return False
     partition.unreserve(last)
     partition.reserve(group.application, ask, node)
     return True
+
+
+def _may_hold(partition: Partition, node: Node, shape: Shape) -> bool:
+    return could_hold(node, shape) and partition.nodes.may_use(node, shape)
 
 
 _Head = tuple[Rank, AskGroup, Ask, Iterator[tuple[AskGroup, Ask]]]

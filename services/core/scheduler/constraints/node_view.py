@@ -1,11 +1,12 @@
 """What an ask's constraints make of every node, as far as the node alone decides it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.messages.constraints import Constraints
+from shared.messages.interface import Allocation
 from shared.messages.selectors import (
     SOFT_EFFECT,
     is_tolerated,
@@ -21,33 +22,91 @@ if TYPE_CHECKING:
 FULL_MARKS = 100
 
 
+class NodeHooks(Protocol):
+    """What the table of nodes asks and tells the hooks of plugins (``model/hooks.py``)."""
+
+    facts: int
+    moves: int
+
+    @property
+    def score(self) -> Sequence[object]:
+        """The hooks that score nodes."""
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether nodes have another order than their own, or one that no index follows."""
+
+    def admits(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether every hook lets a node take a shape now."""
+
+    def admits_as_it_is(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether those hooks do that only look at what the node is."""
+
+    def scores_as_it_is(self, node: "Node", shape: "Shape") -> list[float]:
+        """Return, hook by hook, the scores that rest on what the node is."""
+
+    def narrow(self, mask: NDArray[np.bool_], rows: "Sequence[Node]", shape: "Shape") -> None:
+        """Close the rows of a mask that a hook refuses which looks at more than the node."""
+
+    def first(
+        self,
+        among: NDArray[np.int64],
+        rows: "Sequence[Node]",
+        shape: "Shape",
+        fixed: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        """Return those of some rows that come first, hook after hook."""
+
+    def why_closed(self, nodes: "Sequence[Node]", shape: "Shape") -> str:
+        """Return which plugins leave none of some nodes open, or an empty text."""
+
+    def came(self, allocation: Allocation) -> None:
+        """Tell of an allocation that is on a node from now on."""
+
+    def went(self, allocation: Allocation) -> None:
+        """Tell of an allocation that was on a node until now."""
+
+
 class NodeView:
     """One value a row: may it be taken, would it be but for taints, and how it is liked.
 
-    It knows the rows up to the one that it was ``made`` for.
+    It knows the rows up to the one that it was ``made`` for. With hooks of plugins it is the view
+    of one shape; ``feasible`` is then what they leave of ``eligible``.
     """
 
     __slots__ = (
         "_constraints",
         "_eligible",
+        "_feasible",
+        "_hooks",
         "_preferred",
+        "_scores",
         "_selected",
+        "_shape",
         "_soft_taints",
         "eligible",
+        "feasible",
         "made",
         "preferred",
+        "scores",
         "selected",
         "soft_taints",
     )
 
     eligible: NDArray[np.bool_]
+    feasible: NDArray[np.bool_]
+    scores: NDArray[np.float64]  # of plugins, a line a hook
     selected: NDArray[np.bool_]
     preferred: NDArray[np.int64]  # the sum of the weights of the preferred terms that match
     soft_taints: NDArray[np.int64]  # PreferNoSchedule taints that are not tolerated
 
-    def __init__(self, constraints: Constraints) -> None:
+    def __init__(self, shape: "Shape", hooks: NodeHooks | None = None) -> None:
         self.made = 0
-        self._constraints = constraints
+        self._constraints = shape.constraints.of_nodes
+        self._shape = shape
+        self._hooks = hooks
+        self._feasible = np.zeros(0, dtype=np.bool_)
+        self._scores = np.zeros((len(hooks.score) if hooks is not None else 0, 0))
         self._eligible = np.zeros(0, dtype=np.bool_)
         self._selected = np.zeros(0, dtype=np.bool_)
         self._preferred = np.zeros(0, dtype=np.int64)
@@ -63,6 +122,9 @@ class NodeView:
             self._selected = np.pad(self._selected, (0, more))
             self._preferred = np.pad(self._preferred, (0, more))
             self._soft_taints = np.pad(self._soft_taints, (0, more))
+            if self._hooks is not None:
+                self._feasible = np.pad(self._feasible, (0, more))
+                self._scores = np.pad(self._scores, ((0, 0), (0, more)))
         first, self.made = self.made, len(rows)
         for at in range(first, len(rows)):
             self._compare(at, rows[at])
@@ -93,12 +155,20 @@ class NodeView:
             taint.effect == SOFT_EFFECT and not tolerates(constraints.tolerations, taint)
             for taint in node.taints
         )
+        if self._hooks is not None:
+            is_admitted = self._hooks.admits_as_it_is(node, self._shape)
+            self._feasible[row] = self._eligible[row] and is_admitted
+            self._scores[:, row] = self._hooks.scores_as_it_is(node, self._shape)
 
     def _cut(self) -> None:
         self.eligible = self._eligible[: self.made]
         self.selected = self._selected[: self.made]
         self.preferred = self._preferred[: self.made]
         self.soft_taints = self._soft_taints[: self.made]
+        self.feasible = self.eligible
+        if self._hooks is not None:
+            self.feasible = self._feasible[: self.made]
+            self.scores = self._scores[:, : self.made]
 
 
 def normalised(scores: NDArray[np.int64], *, is_less_better: bool) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets
 Source: contract sections 3.1, 3.3 and 6.3.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -122,6 +122,8 @@ class Application:
     execution_start_ns: int = 0  # when it ran first, in whichever core; 0: not yet
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     order: tuple[object, ...] = ()
+    keys_before: "Callable[[Application], tuple[int, ...]] | None" = None  # those of plugins
+    keys_follow_use: bool = False
 
     def __post_init__(self) -> None:
         self.reorder()
@@ -336,6 +338,8 @@ class Application:
 
     def _drop(self, group: AskGroup) -> None:
         group.bucket.withdraw(group)
+        if group.refused is not None:
+            group.refused[1].groups.pop(group, None)
         self.groups.pop(group.key)
         self._leave(group)
 
@@ -398,6 +402,8 @@ class Application:
             first = (priority, self.submission_time_ns)
         else:
             first = (self.submission_time_ns, priority)
+        if self.keys_before is not None:
+            first = (*self.keys_before(self), *first)
         self.order = (*first, self.sequence)
         if self.queue.overdue_gang is self and self.order != before:
             self.queue.open(self.queue.behind)
@@ -436,11 +442,15 @@ class Application:
         if not self.awaits_admission or self.state is not ApplicationState.ACCEPTED:
             self.queue.wait_no_more_for(self)
         if (
-            (self.is_parked_for(Reason.GANG_HEADROOM) and not self.awaits_admission)
+            (self._is_refused_as_a_whole and not self.awaits_admission)
             or (self.is_parked_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang)
             or (self.waiting_among is not None and not self._lacks_the_same_places())
         ):
             self._forget_refusal()
+
+    @property
+    def _is_refused_as_a_whole(self) -> bool:
+        return self.is_parked_for(Reason.GANG_HEADROOM) or self.is_parked_for(Reason.PLUGIN)
 
     def _lacks_the_same_places(self) -> bool:
         """Return whether a gang that the nodes have refused still asks for what they refused."""
@@ -470,6 +480,8 @@ class Application:
 
     def hold(self, group: AskGroup) -> Refusal | None:
         """Return why a group is held back by its own application, or None."""
+        if group.refused is not None:
+            return group.refused[0]
         if group.placeholder:
             return None
         if group.is_covered:
@@ -663,6 +675,6 @@ class Application:
         for name, value in self.allocated.items():
             if value > self.max_allocated.get(name, 0):
                 self.max_allocated[name] = value
-        if self.queue.settings.sort_policy == FAIR:
+        if self.queue.settings.sort_policy == FAIR or self.keys_follow_use:
             self.reorder()
             self.enter()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from services.core.scheduler.model.application import Application
     from services.core.scheduler.model.reservations import Reservation
-    from services.core.scheduler.model.shapes import Bucket
+    from services.core.scheduler.model.shapes import AskGroup, Bucket
+    from shared.model.reasons import Refusal
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -33,4 +34,28 @@ class Gate:
         if self.reservations:
             reservations, self.reservations = self.reservations, {}
             for reservation in reservations:
+                reservation.retry()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PluginGate(Gate):
+    """Who waits for one hook to say yes; of an application's asks only those that it refused."""
+
+    groups: dict["AskGroup", None] = field(default_factory=dict)
+
+    def hold(self, group: "AskGroup", refusal: "Refusal") -> None:
+        """Set a group aside."""
+        group.refused = (refusal, self)
+        group.bucket.withdraw(group)
+        self.groups[group] = None
+
+    def open(self) -> None:
+        """Let everybody who waits here be considered again."""
+        Gate.open(self)
+        groups, self.groups = self.groups, {}
+        for group in groups:
+            group.refused = None
+        for application in dict.fromkeys(group.application for group in groups):
+            application.enter()
+            for reservation in application.reservations.values():
                 reservation.retry()

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.constraints.node_view import NodeView, leaves_enough, normalised
+from services.core.scheduler.constraints.node_view import (
+    NodeHooks,
+    NodeView,
+    leaves_enough,
+    normalised,
+)
 from services.core.scheduler.constraints.pod_topology import PodIndex
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.ordering.node_index import NodeIndex, Ranks
@@ -104,11 +109,12 @@ class NodeTable:
         self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self.pods = PodIndex()
         self.pods.watch(self.rows)
+        self.hooks: NodeHooks | None = None  # of plugins
         self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
         self._soft_taints = 0  # PreferNoSchedule taints, on all nodes
         self._ranks = Ranks()
         self._index = NodeIndex(self)
-        self._views: dict[Constraints, NodeView] = {}
+        self._views: dict[object, NodeView] = {}
         self._version = 0  # of the views: counted up when they are forgotten
 
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
@@ -137,6 +143,8 @@ class NodeTable:
         self.pods.count_node(node, 1)
         self._write_capacity(node)
         self.refresh(node)
+        if self.hooks is not None:
+            self.hooks.facts += 1
 
     def remove(self, node: Node) -> None:
         """Forget a node; the last row takes its place."""
@@ -157,6 +165,11 @@ class NodeTable:
         subtract_into(self.total, node.capacity)
         self._soft_taints -= _soft_taints(node)
         self.pods.watch(self.rows)
+        if self.hooks is not None:
+            self.hooks.facts += 1
+            self.hooks.moves += 1
+            for allocation in node.allocations.values():
+                self.hooks.went(allocation)
 
     def set_capacity(self, node: Node, capacity: ResourceView) -> None:
         """Change what a node can hold; what it holds may then be more than that."""
@@ -164,6 +177,8 @@ class NodeTable:
         node.capacity = without_zeros(capacity)
         add_into(self.total, node.capacity)
         self._write_capacity(node)
+        if self.hooks is not None:
+            self._judge_anew(node)
         self.refresh(node)
 
     def relabel(self, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]) -> None:
@@ -171,16 +186,24 @@ class NodeTable:
         self._soft_taints -= _soft_taints(node)
         node.labels, node.taints = labels, taints
         self._soft_taints += _soft_taints(node)
-        for view in self._views.values():
-            view.renew(node)
+        self._judge_anew(node)
         self._index.changed(node)
         self.pods.watch(self.rows)
+
+    def _judge_anew(self, node: Node) -> None:
+        """Compare every ask's constraints, and plugins, with what a node is now."""
+        for view in self._views.values():
+            view.renew(node)
+        if self.hooks is not None:
+            self.hooks.facts += 1
 
     def place(self, node: Node, allocation: Allocation) -> None:
         """Put an allocation on a node's ledger."""
         node.allocations[allocation.allocation_key] = allocation
         add_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, 1)
+        if self.hooks is not None:
+            self.hooks.came(allocation)
 
     def count_placed(self, node: Node, amount: ResourceView, times: int) -> None:
         """Count like allocations into a node's sums that stand on it already; no pod minds them."""
@@ -207,6 +230,8 @@ class NodeTable:
         allocation = node.allocations.pop(key)
         subtract_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, -1)
+        if self.hooks is not None:
+            self.hooks.went(allocation)
         return allocation
 
     def occupy(self, node: Node, foreign: Allocation) -> None:
@@ -225,6 +250,8 @@ class NodeTable:
         self._take(node, allocation.resource_per_alloc, change)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
+        if self.hooks is not None:
+            self.hooks.moves += 1
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
         """Take an amount from what a node has available, so many times."""
@@ -319,19 +346,28 @@ class NodeTable:
     def _has_own_order(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
         return not (
-            self._soft_taints or shape.constraints.preferred_nodes or self.pods.concern(shape)
+            self._soft_taints
+            or shape.constraints.preferred_nodes
+            or self.pods.concern(shape)
+            or (self.hooks is not None and self.hooks.needs_scan)
         )
 
     def _scan(self, shape: Shape, *, backfill: bool) -> Node | None:
         """Find the first node by a look at all of them."""
         count = len(self.rows)
-        mask = self._schedulable[:count] & self._view(shape).eligible
+        mask = self._schedulable[:count] & self._view(shape).feasible
         if not self._keep_room(mask, shape):
             return None
+        self._ask_hooks(mask, shape)
         rows = np.flatnonzero(mask & ~self._reserved[:count])
         if not rows.size and backfill:
             rows = np.array([r for r in np.flatnonzero(mask) if leaves_enough(self.rows[r], shape)])
         return self._first(rows, shape) if rows.size else None
+
+    def _ask_hooks(self, mask: NDArray[np.bool_], shape: Shape) -> None:
+        """Close the rows of a mask that a plugin refuses which looks at more than the node."""
+        if self.hooks is not None:
+            self.hooks.narrow(mask, self.rows, shape)
 
     # --- what the index asks --------------------------------------------------------------------
 
@@ -343,7 +379,7 @@ class NodeTable:
         for name, value in shape.resource.items():
             if value > 0 and value > available.get(name, 0):
                 return False
-        return bool(self._view(shape).eligible[node.row])
+        return bool(self._view(shape).feasible[node.row])
 
     def free_rows(self, shape: Shape, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the rows that take a shape now, pods aside, and are not reserved.
@@ -351,7 +387,7 @@ class NodeTable:
         With ``among`` only of those, in their order.
         """
         at = slice(len(self.rows)) if among is None else among
-        mask = self._schedulable[at] & self._view(shape).eligible[at]
+        mask = self._schedulable[at] & self._view(shape).feasible[at]
         mask &= ~self._reserved[at]
         for name, value in shape.resource.items():
             column = self._columns.get(name)
@@ -383,9 +419,16 @@ class NodeTable:
         view = self._view(shape)
         return self.pods.mask(shape, view.eligible, view.selected)
 
-    def _first(self, rows: NDArray[np.int64], shape: Shape) -> Node:
-        """Return the first of some rows: the most preferred, then by score, then by node id."""
+    def _first(self, rows: NDArray[np.int64], shape: Shape) -> Node | None:
+        """Return the first of some rows: the most preferred, then by score, then by node id.
+
+        The scores of plugins come before the node's own; None where they leave no row.
+        """
         rows = self._most_preferred(rows, shape)
+        if self.hooks is not None and self.hooks.score:
+            rows = self.hooks.first(rows, self.rows, shape, self._view(shape).scores)
+            if not rows.size:
+                return None
         scores = self._score[rows]
         ties = rows[scores == scores.min()]
         if ties.size > 1:
@@ -418,7 +461,13 @@ class NodeTable:
     def _is_open(self, node: Node, shape: Shape) -> bool:
         """Return whether a node may be used for a shape, room and pods aside."""
         is_schedulable = node.schedulable or bool(shape.constraints.required_node)
-        return is_schedulable and matches(shape.constraints, node)
+        return is_schedulable and self.may_use(node, shape)
+
+    def may_use(self, node: Node, shape: Shape) -> bool:
+        """Return whether constraints and plugins let a node be used for a shape."""
+        return matches(shape.constraints, node) and (
+            self.hooks is None or self.hooks.admits(node, shape)
+        )
 
     def takes(self, node: Node, shape: Shape) -> bool:
         """Return whether a node can take a shape now, other pods heeded, reservations not."""
@@ -471,9 +520,10 @@ class NodeTable:
     def holders(self, shape: Shape) -> NDArray[np.bool_]:
         """Return the rows that may be used for a shape and could hold it when empty."""
         mask: NDArray[np.bool_] = self._fitting(self._capacity, shape)
-        mask &= self._view(shape).eligible
+        mask &= self._view(shape).feasible
         if not shape.constraints.required_node:
             mask &= self._schedulable[: len(self.rows)]
+        self._ask_hooks(mask, shape)
         return mask
 
     def available(self, names: Sequence[str]) -> NDArray[np.int64]:
@@ -533,7 +583,7 @@ class NodeTable:
         Reservations are not heeded: what they take is expected to be taken.
         """
         count = len(self.rows)
-        mask = self._schedulable[:count] & self._view(shape).eligible
+        mask = self._schedulable[:count] & self._view(shape).feasible
         now = mask.copy()
         for name, value in shape.resource.items():
             column = self._columns.get(name)
@@ -546,6 +596,7 @@ class NodeTable:
         open_rows = self._open_rows(shape) if mask.any() else None
         if open_rows is not None:
             mask &= open_rows
+        self._ask_hooks(mask, shape)
         return mask, now & mask
 
     def would_have(self, node: Node, shape: Shape) -> bool:
@@ -571,7 +622,7 @@ class NodeTable:
 
     def _usable(self, shape: Shape, *, reserved_too: bool) -> NDArray[np.bool_]:
         count = len(self.rows)
-        mask: NDArray[np.bool_] = self._view(shape).eligible.copy()
+        mask: NDArray[np.bool_] = self._view(shape).feasible.copy()
         if not shape.constraints.required_node:
             mask &= self._schedulable[:count]
         if not reserved_too or shape.constraints.required_node:
@@ -626,8 +677,9 @@ class NodeTable:
     def best_to_reserve(self, shape: Shape) -> Node | None:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""
         count = len(self.rows)
-        mask = self._schedulable[:count] & self._view(shape).eligible
+        mask = self._schedulable[:count] & self._view(shape).feasible
         mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
+        self._ask_hooks(mask, shape)
         rows = np.flatnonzero(mask)
         if not rows.size:
             return None
@@ -652,8 +704,6 @@ class NodeTable:
         count = len(self.rows)
         schedulable = self._schedulable[:count]
         matching = schedulable & self._view(shape).eligible
-        large = matching & self._fitting(self._capacity, shape)
-        room = matching & self._fitting(self._available, shape)
         wanted = f"requested {go_map(shape.resource)}"
         if not schedulable.any():
             return Refusal(Reason.NO_NODES, f"none of {count} nodes is schedulable")
@@ -663,6 +713,14 @@ class NodeTable:
                 f"0 of {int(schedulable.sum())} schedulable nodes match the selector, affinity "
                 "and tolerations",
             )
+        if self.hooks is not None:
+            why = self._why_closed(matching, shape)
+            if why:
+                return Refusal(Reason.PLUGIN, why)
+            matching &= self._view(shape).feasible
+            self._ask_hooks(matching, shape)
+        large = matching & self._fitting(self._capacity, shape)
+        room = matching & self._fitting(self._available, shape)
         if not large.any():
             return Refusal(
                 Reason.NODE_TOO_SMALL,
@@ -684,11 +742,23 @@ class NodeTable:
                 f"{int(room.sum())} nodes have the room, and affinity, spread or host ports of "
                 "pods leave none of them open",
             )
+        unreserved = room & ~self._reserved[: len(self.rows)]
+        if self.hooks is not None and unreserved.any():
+            return Refusal(Reason.PLUGIN, self._why_closed(unreserved, shape))
         return Refusal(
             Reason.RESERVED,
             f"{int(room.sum())} nodes have the room, and all are reserved for asks that have "
             "waited longer",
         )
+
+    def why_closed(self, node: Node, shape: Shape) -> str:
+        """Return which plugins close a node to a shape."""
+        return self.hooks.why_closed([node], shape) if self.hooks is not None else ""
+
+    def _why_closed(self, mask: NDArray[np.bool_], shape: Shape) -> str:
+        """Return which plugins close all rows of a mask, "" where they leave one open."""
+        nodes = [self.rows[row] for row in np.flatnonzero(mask)]
+        return self.hooks.why_closed(nodes, shape) if self.hooks is not None else ""
 
     def _fitting(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.bool_]:
         """Return the rows of a matrix that have at least what a shape asks for."""
@@ -706,19 +776,22 @@ class NodeTable:
         if shape.view is not None and shape.view[0] == self._version:
             view = shape.view[1]
         else:
-            view = self._view_of(shape.constraints.of_nodes)
+            view = self._view_of(shape)
             shape.view = (self._version, view)
         if view.made < len(self.rows):
             view.extend(self.rows)
         return view
 
-    def _view_of(self, constraints: Constraints) -> NodeView:
-        view = self._views.get(constraints)
+    def _view_of(self, shape: Shape) -> NodeView:
+        key: object = shape.constraints.of_nodes
+        if self.hooks is not None:
+            key = (key, tuple(sorted(shape.resource.items())))
+        view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_CONSTRAINTS:
                 self._views.clear()
                 self._version += 1
-            view = self._views[constraints] = NodeView(constraints)
+            view = self._views[key] = NodeView(shape, self.hooks)
         return view
 
     def _grow_rows(self) -> None:

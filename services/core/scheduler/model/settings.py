@@ -46,9 +46,10 @@ class Settings:
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
     mixture; ``actions`` which are tried, in their order. Consolidation and stale gang eviction take
-    nothing from a queue and may be named under either; reclaim is ``kai``'s. ``staleness_grace_ns``
-    is how long a gang may run below its minimum; negative is for ever. ``refused`` says which
-    values do not hold, a sentence each.
+    nothing from a queue and may be named under either; reclaim is ``kai``'s. ``plugins`` are asked
+    under either, in their order; one that is installed and not named does nothing.
+    ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
+    ``refused`` says which values do not hold, a sentence each.
     """
 
     gang_admission: str = QUEUE_GANG
@@ -61,6 +62,7 @@ class Settings:
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
+    plugins: tuple[str, ...] = ()
     staleness_grace_ns: int = STALENESS_GRACE_NS
     refused: tuple[str, ...] = ()
 
@@ -76,7 +78,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     policy = KAI if values.get("policy") == KAI else YUNIKORN
-    named = [name.strip() for name in values.get("actions", "").split(",") if name.strip()]
+    named = _names(values.get("actions", ""))
     return Settings(
         gang_admission=_GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG),
         gang_patience_ns=GANG_PATIENCE_NS if patience_ns is None else patience_ns,
@@ -88,9 +90,15 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=policy,
         actions=_actions(policy, named),
+        plugins=tuple(dict.fromkeys(_names(values.get("plugins", "")))),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
         refused=refused_actions(policy, named),
     )
+
+
+def _names(text: str) -> list[str]:
+    """Return the names of a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _reserved_nodes(text: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.constraints.node_view import NodeView
     from services.core.scheduler.constraints.pod_topology import PodPlan
     from services.core.scheduler.model.application import Application
-    from services.core.scheduler.model.gates import Gate
+    from services.core.scheduler.model.gates import Gate, PluginGate
     from services.core.scheduler.model.preemptors import Preemptors
     from services.core.scheduler.model.queues import Queue
     from services.core.scheduler.model.reservations import Reservation
@@ -120,6 +120,7 @@ class AskGroup:
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
+    refused: "tuple[Refusal, PluginGate] | None" = None  # by a plugin's capacity hook
     untold: deque[str] = field(default_factory=deque)  # may name asks that have gone
     told: int = 0  # asks that wait and were told of
     preemptors: "Preemptors | None" = None  # from the first look for victims on

@@ -254,11 +254,12 @@ def preempt_for(partition: Partition, application: Application, ask: Ask, refuse
 def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
     """Return what asks have in common of which all find victims, or none does.
 
-    One with a node of its own may preempt there, others may not; and of a pair of applications
-    that is held neither may take from the other.
+    One with a node of its own may preempt there, others may not; of a pair of applications that
+    is held neither may take from the other; and plugins judge every application for itself.
     """
     own = ask if ask.key in application.reservations else None
-    held = application if partition.evictions.held_until_ns else None
+    judged = bool(partition.evictions.held_until_ns) or partition.hooks is not None
+    held = application if judged else None
     return (application.queue, ask.shape, ask.request.priority, held, own)
 
 
@@ -266,13 +267,18 @@ def _find(
     partition: Partition, application: Application, ask: Ask
 ) -> tuple[Node, list[Victim]] | str:
     """Return the node and the victims for an ask, or what its allocation log is to say."""
+    if partition.no_capacity(application, ask.shape.resource) is not None:
+        return ""
     leaf = application.queue
     spared = partition.evictions.spared(application.id, partition.now_ns)
     victims = eligible(partition, leaf, ask, spared)
     if not _guarantees_hold(partition, leaf, ask, victims):
         return allocation_log.GUARANTEES
     found = choose_victims(partition, leaf, ask, victims)
-    return _TEXTS[found] if isinstance(found, NoChoice) else found
+    if isinstance(found, NoChoice):
+        return _TEXTS[found]
+    taken = [victim.allocation for victim in found[1]]
+    return found if partition.agree(PREEMPT, taken, application) else ""
 
 
 def _take(

@@ -21,9 +21,11 @@ import numpy as np
 from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.actions.victims import is_open_without, room_to_come
 from services.core.scheduler.constraints.guarantees import falls_short, used
+from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation
+from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.model.victim_index import Kind, Victim
@@ -165,6 +167,9 @@ class _Choice:
         self._found: tuple[Harm, Node, list[Victim]] | None = None
         self._why_not = NoChoice.NO_NODE
         self._tried_without_own = False
+        self._preemptor: Application | None = None  # where plugins are asked who may go for it
+        if partition.hooks is not None and partition.hooks.judge_victims:
+            self._preemptor = partition.applications[ask.request.application_id]
 
     # --- which node -----------------------------------------------------------------------------
 
@@ -242,6 +247,7 @@ class _Choice:
         if (
             self.asks_about_pods
             or self._is_less_than_known
+            or self._preemptor is not None
             or not fits_room(kind.amount, self.wanted)
         ):
             return False
@@ -297,13 +303,17 @@ class _Choice:
     def among(self, victims: list[Victim]) -> list[Victim]:
         """Return those of a node's victims that may be taken."""
         kinds, spared, gone = self._kinds, self._victims.spared, self.supposed.gone
-        return [
+        found = [
             victim
             for victim in victims
             if victim.kind in kinds
             and victim.allocation.application_id not in spared
             and victim.key not in gone
         ]
+        if self._preemptor is None:
+            return found
+        may_take, preemptor = self.partition.may_take, self._preemptor
+        return [victim for victim in found if may_take(PREEMPT, victim.allocation, preemptor)]
 
     def elsewhere(self, node: Node) -> Iterator[Victim]:
         """Yield the victims on other nodes, in order."""

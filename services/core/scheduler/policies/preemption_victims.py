@@ -12,6 +12,7 @@ from services.core.scheduler.actions.victims import have_type_in_common
 from services.core.scheduler.constraints.guarantees import left
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.queues import HIGHEST_PRIORITY, Queue
+from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.victim_index import Kind, Victim
 from services.core.scheduler.statement.partition import Partition
@@ -31,15 +32,16 @@ class Eligible:
 
 
 def eligible_victims(partition: Partition, leaf: Queue, ask: Ask) -> list[Victim]:
-    """Return every allocation that the laws allow an ask to take, node by node."""
+    """Return every allocation that the laws, and plugins, allow an ask to take, node by node."""
     partition.victims.start(partition.applications.values())
     kinds = set(eligible(partition, leaf, ask).kinds)
+    preemptor = partition.applications[ask.request.application_id]
     nodes = partition.nodes.nodes.values()
     return [
         victim
         for node in nodes
         for victim in partition.victims.on(node).order
-        if victim.kind in kinds
+        if victim.kind in kinds and partition.may_take(PREEMPT, victim.allocation, preemptor)
     ]
 
 

@@ -12,6 +12,11 @@ from services.core.scheduler.statement.partition import Partition
 
 def add(partition: Partition, application: Application) -> None:
     """Take an application into its queue; its id must be new."""
+    hooks = partition.hooks
+    if hooks is not None and hooks.order:
+        application.keys_before = hooks.order_of
+        application.keys_follow_use = hooks.order_moves
+        application.reorder()
     partition.applications[application.id] = application
     application.queue.applications[application.id] = application
     partition.users.link(application)

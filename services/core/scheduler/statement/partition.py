@@ -13,6 +13,8 @@ from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.covers import Cover
 from services.core.scheduler.model.evictions import EvictionWatch
+from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.nodes import Node, NodeTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queues import Queue
@@ -68,6 +70,7 @@ class Partition:
     epoch: int = 0
     now_ns: int = 0
     settings: Settings = field(default_factory=Settings)
+    hooks: Hooks | None = None  # of plugins
     nodes: NodeTable = field(default_factory=NodeTable)
     root: Queue = field(default_factory=lambda: Queue(ROOT, is_leaf=False))
     queues: dict[str, Queue] = field(default_factory=dict)
@@ -115,6 +118,24 @@ class Partition:
             assert hasattr(row, name), name
             setattr(row, name, value)
         self.journal.record(RowSet(row))
+
+    def use(self, hooks: Hooks | None) -> None:
+        """Have the hooks of plugins asked from now on; nothing is known yet."""
+        self.hooks = self.nodes.hooks = hooks
+
+    def may_take(self, action: str, victim: Allocation, preemptor: Application) -> bool:
+        """Return whether plugins let an action take an allocation for an application."""
+        return self.hooks is None or self.hooks.may_take(action, victim, preemptor)
+
+    def agree(self, action: str, victims: list[Allocation], preemptor: Application) -> bool:
+        """Return whether plugins let an action take all of some allocations for an application."""
+        return self.hooks is None or self.hooks.agree(action, victims, preemptor)
+
+    def no_capacity(
+        self, application: Application, amount: ResourceView
+    ) -> tuple[Refusal, Gate] | None:
+        """Return why plugins let an application take no such amount, and where it then waits."""
+        return None if self.hooks is None else self.hooks.no_capacity(application, amount)
 
     def next_sequence(self) -> int:
         """Return a number larger than any before it: the order of arrival."""

@@ -51,7 +51,11 @@ def partition_state(partition: "Partition") -> PartitionState:
         config_checksum=partition.config_checksum,
         config_error=partition.config_error,
         state_time_ns=partition.config_time_ns,
-        config_warnings=(*partition.config_warnings, *partition.settings.refused),
+        config_warnings=(
+            *partition.config_warnings,
+            *partition.settings.refused,
+            *(partition.hooks.warnings() if partition.hooks is not None else ()),
+        ),
         quota_preemption_enabled=partition.quota_preemption_enabled,
         eviction_cycles=partition.evictions.cycles,
         placement_rules=tuple(
@@ -246,6 +250,8 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
         hold = application.hold(group)
         if hold is not None:
             name = group.task_group_name or "real"
+            if group.refused is not None:
+                name = bucket_name(*group.bucket.key)
             held[name] = Waiting(name, hold.reason, hold.message, 0)
     return tuple(held.values())
 

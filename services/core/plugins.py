@@ -1,0 +1,40 @@
+"""Plugins that are installed: the entry points of the group ``muster.plugins``.
+
+None is imported before it is named. A distribution that is installed is found when the core starts
+anew; what has been imported stays as it is.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
+
+from services.core.scheduler.model.hooks import PluginError
+from services.core.scheduler.model.policy import Register
+
+GROUP = "muster.plugins"
+
+
+def installed() -> list[str]:
+    """Return the names of the plugins that are installed."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def find_plugin(name: str) -> Register:
+    """Import a plugin and return what registers it. Raises PluginError."""
+    found = list(dict.fromkeys(entry_points(group=GROUP, name=name)))
+    if not found:
+        there_are = ", ".join(installed()) or "none"
+        raise PluginError(f"no plugin of this name is installed; there are: {there_are}")
+    if len(found) > 1:
+        raise PluginError(f"it is installed more than once: {', '.join(map(_source, found))}")
+    try:
+        register = found[0].load()
+    except Exception as error:
+        why = f"{_source(found[0])} cannot be imported: {type(error).__name__}: {error}"
+        raise PluginError(why) from error
+    if not callable(register):
+        raise PluginError(f"{_source(found[0])} is no function that registers hooks")
+    return register  # type: ignore[no-any-return]
+
+
+def _source(entry: EntryPoint) -> str:
+    made_by = f" of {entry.dist.name} {entry.dist.version}" if entry.dist is not None else ""
+    return f"{entry.value}{made_by}"

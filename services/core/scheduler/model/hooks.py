@@ -1,0 +1,301 @@
+"""The hooks of the plugins in use: asked, watched, and waited for.
+
+Rule 1: all hooks of a kind are asked, in the order of registration, until one says no.
+Rule 2: a hook that raises, or answers what it may not, has said no, and the refusal names its
+        plugin; in an order it says that the application comes last. Every such error is counted,
+        the first of each hook reported. What it could not be told it was not told.
+Rule 3: whoever a hook has refused is let try again when what the hook says it reads has changed; if
+        it says nothing, at every cycle, and again at the end of one that has placed anything.
+        Answers that rest on what nodes are, and no more, are kept until that changes.
+Source: docs/adr/0037.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.gates import Gate, PluginGate
+from services.core.scheduler.model.policy import Policy, Reads, Register, reads
+from shared.messages.interface import Allocation
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import ResourceView
+
+if TYPE_CHECKING:
+    from services.core.scheduler.model.application import Application
+    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.shapes import Shape
+
+LAST = 2**63  # the order of an application for which a hook raised
+MAX_SENTENCE = 500  # characters of what a plugin says
+KINDS = tuple(Policy.__dataclass_fields__)
+Find = Callable[[str], Register]
+Report = Callable[[str], None]
+
+
+class PluginError(ValueError):
+    """A plugin that is named cannot be used; the message says why."""
+
+
+@dataclass(slots=True, eq=False)
+class Hook:
+    """One hook of a plugin. ``seen`` is how things stood when it was last asked again."""
+
+    plugin: str
+    kind: str
+    call: Callable[..., Any]
+    reads: Reads | None
+    gate: PluginGate = field(default_factory=PluginGate)
+    seen: int = -1
+    errors: int = 0
+    error: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether its answer stands until a node is another."""
+        return self.reads is not None and self.reads in Reads.NODES
+
+
+class Hooks:
+    """All hooks that are registered, a list a kind."""
+
+    def __init__(
+        self,
+        policies: Iterable[tuple[str, Policy]],
+        report: Report,
+        applications: "Mapping[str, Application]",
+    ) -> None:
+        self.facts = 0  # counted up when a node comes, goes, or is another
+        self.moves = 0  # and when a pod does, or what is allocated changes otherwise
+        self.refused: list[str] = []  # of plugins that are named and cannot be used
+        self._report = report
+        self._applications = applications
+        found: dict[str, list[Hook]] = {kind: [] for kind in KINDS}
+        for plugin, policy in policies:
+            for kind in KINDS:
+                found[kind] += [
+                    Hook(plugin, kind, call, getattr(call, "reads", None))
+                    for call in getattr(policy, kind)
+                ]
+        self._by_kind = found
+        self.order, self.capacity = found["order"], found["capacity"]
+        self._victim, self._scenario = found["victim"], found["scenario"]
+        self._on_allocate, self._on_deallocate = found["on_allocate"], found["on_deallocate"]
+        self.fixed = [hook for hook in found["feasible"] if hook.is_fixed]
+        self.moving = [hook for hook in found["feasible"] if not hook.is_fixed]
+        self.score = found["score"]
+
+    def _all(self) -> Iterator[Hook]:
+        for hooks in self._by_kind.values():
+            yield from hooks
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def _ask(self, hook: Hook, read: Callable[[Any], Any], *about: object) -> Any:
+        """Return a hook's answer as it is to be read, None where there is none."""
+        try:
+            return read(hook.call(*about))
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code, and the core goes on
+            hook.errors += 1
+            if not hook.error:
+                hook.error = f"{type(error).__name__}: {error}"[:MAX_SENTENCE]
+                self._report(f"plugin {hook.plugin}: {hook.kind} raised {hook.error}")
+            return None
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return a sentence for every plugin that cannot be used, and every hook that raised."""
+        raised = [
+            f"plugin {hook.plugin}: {hook.kind} raised {hook.error} ({hook.errors} times)"
+            for hook in self._all()
+            if hook.errors
+        ]
+        return (*self.refused, *raised)
+
+    def order_of(self, application: "Application") -> tuple[int, ...]:
+        """Return the keys that come before the leaf's own order."""
+        keys = (self._ask(hook, index, application) for hook in self.order)
+        return tuple(LAST if key is None else key for key in keys)
+
+    def no_capacity(
+        self, application: "Application", amount: ResourceView
+    ) -> tuple[Refusal, Gate] | None:
+        """Return why an application may not take an amount, and where it waits; None if it may."""
+        for hook in self.capacity:
+            why = self._ask(hook, _sentence, application, amount)
+            if why is None:
+                why = f"{hook.kind} raised {hook.error}"
+            if why:
+                return Refusal(Reason.PLUGIN, f"plugin {hook.plugin}: {why}"), hook.gate
+        return None
+
+    @property
+    def judge_victims(self) -> bool:
+        """Return whether any hook is asked of every victim."""
+        return bool(self._victim)
+
+    def may_take(self, action: str, victim: Allocation, preemptor: "Application") -> bool:
+        """Return whether an action may take an allocation for an application."""
+        return all(self._ask(hook, _truth, action, victim, preemptor) for hook in self._victim)
+
+    def agree(self, action: str, victims: Sequence[Allocation], preemptor: "Application") -> bool:
+        """Return whether all that an action would take for an application may go."""
+        return all(self._ask(hook, _truth, action, victims, preemptor) for hook in self._scenario)
+
+    @property
+    def order_moves(self) -> bool:
+        """Return whether the place of an application may change by what others do, or it has."""
+        return any(hook.reads != Reads.NOTHING for hook in self.order)
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    @property
+    def needs_scan(self) -> bool:
+        """Return whether nodes have another order than their own, or one that no index follows."""
+        return bool(self.score or self.moving)
+
+    def admits(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether every hook lets a node take a shape now."""
+        return all(self._ask(hook, _truth, node, shape) for hook in (*self.fixed, *self.moving))
+
+    def admits_as_it_is(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether those hooks do that only look at what the node is."""
+        return all(self._ask(hook, _truth, node, shape) for hook in self.fixed)
+
+    def scores_as_it_is(self, node: "Node", shape: "Shape") -> list[float]:
+        """Return, hook by hook, the scores that rest on what the node is, NaN for the others."""
+        return [self._scored(hook, node, shape) if hook.is_fixed else np.nan for hook in self.score]
+
+    def _scored(self, hook: Hook, node: "Node", shape: "Shape") -> float:
+        value = self._ask(hook, _number, node, shape)
+        return np.inf if value is None else value
+
+    def narrow(self, mask: NDArray[np.bool_], rows: "Sequence[Node]", shape: "Shape") -> None:
+        """Close the rows of a mask that a hook refuses which looks at more than the node."""
+        for row in np.flatnonzero(mask).tolist() if self.moving else ():
+            mask[row] = all(self._ask(hook, _truth, rows[row], shape) for hook in self.moving)
+
+    def first(
+        self,
+        among: NDArray[np.int64],
+        rows: "Sequence[Node]",
+        shape: "Shape",
+        fixed: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        """Return those of some rows that come first, hook after hook, with ``fixed`` scores known.
+
+        A row for which a hook raised is none of them.
+        """
+        for at, hook in enumerate(self.score):
+            if hook.is_fixed:
+                scores = fixed[at, among]
+            else:
+                found = [self._scored(hook, rows[row], shape) for row in among.tolist()]
+                scores = np.array(found, dtype=np.float64)
+            among = among[(scores == scores.min(initial=np.inf)) & (scores < np.inf)]
+        return among
+
+    def why_closed(self, nodes: "Sequence[Node]", shape: "Shape") -> str:
+        """Return which plugins leave none of some nodes open, "" where they leave one."""
+        hooks = [*self.fixed, *self.moving]
+        closing: dict[str, None] = {}
+        for node in nodes:
+            closed = [h for h in hooks if not self._ask(h, _truth, node, shape)]
+            closed = closed or [h for h in self.score if self._scored(h, node, shape) == np.inf]
+            if not closed:
+                return ""
+            for hook in closed:
+                raised = f" ({hook.kind} raised {hook.error})" if hook.errors else ""
+                closing[f"plugin {hook.plugin}{raised}"] = None
+        return f"{', '.join(closing)}: none of {len(nodes)} matching nodes may be taken"
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def came(self, allocation: Allocation) -> None:
+        """Tell of an allocation that is on a node from now on."""
+        for hook in self._on_allocate:
+            self._ask(hook, _anything, self._applications[allocation.application_id], allocation)
+
+    def went(self, allocation: Allocation) -> None:
+        """Tell of an allocation that was on a node until now."""
+        for hook in self._on_deallocate:
+            self._ask(hook, _anything, self._applications[allocation.application_id], allocation)
+
+    # --- asking again -----------------------------------------------------------------------------
+
+    def is_due(self, hook: Hook) -> bool:
+        """Return whether a hook's answers may be others now; until something changes only once."""
+        if hook.reads is None:
+            return True
+        read = self.facts if Reads.NODES in hook.reads else 0
+        read += self.moves if hook.reads & (Reads.PODS | Reads.LEDGERS) else 0
+        is_other = read != hook.seen
+        hook.seen = read
+        return is_other
+
+    def are_due(self, hooks: Iterable[Hook]) -> bool:
+        """Return whether the answers of any of some hooks may be others now."""
+        return sum(map(self.is_due, hooks)) > 0
+
+
+def _truth(answer: Any) -> bool:
+    if answer is None:
+        raise TypeError("the answer is None, not True or False")
+    return bool(answer)
+
+
+def _number(answer: Any) -> float:
+    value = float(answer)
+    if not isfinite(value):
+        raise ValueError(f"the answer is {value}, no number")
+    return value
+
+
+def _sentence(answer: Any) -> str:
+    if not isinstance(answer, str):
+        raise TypeError(f"the answer is a {type(answer).__name__}, not a sentence")
+    return answer[:MAX_SENTENCE]
+
+
+def _anything(_: Any) -> None:
+    """Read no answer."""
+
+
+def registered(
+    names: Sequence[str], find: Find, report: Report, applications: "Mapping[str, Application]"
+) -> Hooks | None:
+    """Return the hooks of the plugins that are named, in their order; None if none is named.
+
+    In the place of a plugin that cannot be used nothing may be taken: the rule that it holds is not
+    broken because it is missing.
+    """
+    if not names:
+        return None
+    policies: list[tuple[str, Policy]] = []
+    refused: list[str] = []
+    for name in dict.fromkeys(names):
+        policy = Policy()
+        try:
+            find(name)(policy)
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code, and the core goes on
+            is_found = not isinstance(error, PluginError)
+            why = f"register raised {type(error).__name__}: {error}" if is_found else str(error)
+            why = why[:MAX_SENTENCE]
+            refused.append(f"plugins: {name}: {why}; nothing is started without it")
+            report(f"plugin {name}: {why}")
+            policy = Policy(capacity=[_closed(why)])
+        policies.append((name, policy))
+    hooks = Hooks(policies, report, applications)
+    hooks.refused = refused
+    return hooks
+
+
+def _closed(why: str) -> Callable[["Application", ResourceView], str]:
+    @reads(Reads.NOTHING)
+    def capacity(_: "Application", __: ResourceView) -> str:
+        return why
+
+    return capacity
