@@ -86,6 +86,7 @@ def configuration(model: Model) -> dict[str, Any]:
         "since": partition.state_time_ns,
         "error": partition.config_error,
         "warnings": list(partition.config_warnings),
+        "plugins": list(partition.plugins),
     }
 
 

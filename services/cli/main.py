@@ -48,11 +48,16 @@ def up(
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Look after this cluster's pods, not after simulated ones.")
     ] = None,
+    plugins: Annotated[
+        str, typer.Option(help="Plugins that a new cluster is scheduled with: NAME,NAME.")
+    ] = "",
 ) -> None:
     """Run all four services in this process, with a simulated cluster or over a real one."""
     from services.cli.up import UpOptions, run_up
 
-    options = UpOptions(bus, demo, once, config, nodes, port, state_dir, prefix, kubeconfig)
+    options = UpOptions(
+        bus, demo, once, config, nodes, port, state_dir, prefix, kubeconfig, plugins
+    )
     raise typer.Exit(run_up(options))
 
 

@@ -151,7 +151,9 @@ def _held_back(queue: dict[str, Any]) -> str:
 
 
 def configuration_lines(out: Console, config: dict[str, Any]) -> None:
-    """Print what was wrong with the last configuration, and what the present one warns of."""
+    """Print which plugins are in use, what was wrong with the last configuration, what is now."""
+    if config["plugins"]:
+        out.print(f"plugins: {', '.join(config['plugins'])}")
     for warning in config["warnings"]:
         out.print(Text(f"warning: {warning}", style="yellow"))
     if config["error"]:

@@ -21,6 +21,9 @@ from services.api.server import serve
 from services.cli import render
 from services.cli.launcher import LocalCluster
 from services.core.configuration import parse_configuration
+from services.core.plugins import find_plugin
+from services.core.scheduler.model.hooks import PluginError
+from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
 from services.shim_adapter.backends.kubernetes.service import KubernetesService
@@ -57,6 +60,7 @@ class UpOptions:
     state_dir: Path | None
     prefix: str
     kubeconfig: Path | None = None
+    plugins: str = ""
 
 
 def run_up(options: UpOptions) -> int:
@@ -69,7 +73,7 @@ def run_up(options: UpOptions) -> int:
         simulated = ShimOptions(
             state_dir=options.state_dir,
             config=config,
-            scheduler_settings=DEMO_SETTINGS if options.demo else None,
+            scheduler_settings=_scheduler_settings(options),
             start_delay_ns=milliseconds(_START_DELAY_MS),
             confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
             default_run_ns=seconds(10),
@@ -80,7 +84,7 @@ def run_up(options: UpOptions) -> int:
         cluster = LocalCluster(make_bus, SystemClock(), simulated, kubernetes=kubernetes)
         return asyncio.run(_run(cluster, options))
     except (
-        OSError, UnknownBusError, ConfigurationError, BusUnavailableError, AccessError,
+        OSError, UnknownBusError, ConfigurationError, BusUnavailableError, AccessError, PluginError,
     ) as error:  # fmt: skip
         print(f"muster up: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
@@ -90,12 +94,20 @@ def _kubernetes(options: UpOptions) -> KubernetesService | None:
     """Return what looks after a Kubernetes cluster's pods, where one is named."""
     if options.kubeconfig is None:
         return None
-    if options.demo or options.config or options.state_dir:
+    if options.demo or options.config or options.state_dir or options.plugins:
         raise AccessError(
-            "--kubeconfig goes without --demo, --config and --state-dir: the cluster has its own "
-            "pods, and its ConfigMap yunikorn-configs has the queues"
+            "--kubeconfig goes without --demo, --config, --state-dir and --plugins: the cluster "
+            "has its own pods, and its ConfigMap yunikorn-configs has the queues and the settings"
         )
     return KubernetesService(find_access(options.kubeconfig), instance=f"muster-up-{os.getpid()}")
+
+
+def _scheduler_settings(options: UpOptions) -> dict[str, str]:
+    """Return the scheduler settings of a new cluster. Raises PluginError."""
+    chosen = settings_from([("plugins", options.plugins)]).plugins
+    for name in chosen:
+        find_plugin(name)
+    return {**(DEMO_SETTINGS if options.demo else {}), "plugins": ",".join(chosen)}
 
 
 def _config(options: UpOptions) -> str:

@@ -22,16 +22,18 @@ def find_plugin(name: str) -> Register:
     found = list(dict.fromkeys(entry_points(group=GROUP, name=name)))
     if not found:
         there_are = ", ".join(installed()) or "none"
-        raise PluginError(f"no plugin of this name is installed; there are: {there_are}")
+        raise PluginError(name, f"it is not installed; there are: {there_are}")
     if len(found) > 1:
-        raise PluginError(f"it is installed more than once: {', '.join(map(_source, found))}")
+        raise PluginError(
+            name, f"installed more than once: {', '.join(sorted(map(_source, found)))}"
+        )
     try:
         register = found[0].load()
     except Exception as error:
         why = f"{_source(found[0])} cannot be imported: {type(error).__name__}: {error}"
-        raise PluginError(why) from error
+        raise PluginError(name, why) from error
     if not callable(register):
-        raise PluginError(f"{_source(found[0])} is no function that registers hooks")
+        raise PluginError(name, f"{_source(found[0])} is no function that registers hooks")
     return register  # type: ignore[no-any-return]
 
 

@@ -46,6 +46,7 @@ class PartitionState:
     config_error: str
     state_time_ns: int
     config_warnings: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     quota_preemption_enabled: bool = False
     eviction_cycles: int = 0  # pairs of applications that evicted each other by turns
     placement_rules: tuple["PlacementRuleState", ...] = ()
@@ -55,8 +56,9 @@ class PartitionState:
 class Waiting:
     """Why asks are not allocated: those of one shape in a queue, or some of an application.
 
-    ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real`` or
-    the name of a task group. An application's own reason comes before its queue's.
+    ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real``, the
+    name of a task group, or a shape's where only that is held back. An application's own reason
+    comes before its queue's.
     """
 
     asks: str

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import refused_actions
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
@@ -292,6 +293,14 @@ class SchedulerSettings(_Strict):
     actions: list[
         Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
     ] = []
+    plugins: list[str] = []
+
+    @field_validator("plugins")
+    @classmethod
+    def _installed(cls, names: list[str]) -> list[str]:
+        for name in names:
+            find_plugin(name)
+        return names
 
     @field_validator("gangPatience", mode="before")
     @classmethod
@@ -316,7 +325,8 @@ class SchedulerSettings(_Strict):
     def pairs(self) -> dict[str, str]:
         """Return the settings as the resource manager tells them."""
         values = {name: str(value) for name, value in self.model_dump().items()}
-        return {**values, "actions": ",".join(self.actions)}
+        lists = {"actions": ",".join(self.actions), "plugins": ",".join(self.plugins)}
+        return {**values, **lists}
 
 
 class Scenario(_Strict):

@@ -79,7 +79,7 @@ class ConfigurationError(ValueError):
 
 
 def _no_plugin(name: str) -> Register:
-    raise PluginError(f"there is no plugin {name!r}")
+    raise PluginError(name, "there are none")
 
 
 class Scheduler:

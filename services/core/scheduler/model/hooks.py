@@ -38,7 +38,11 @@ Report = Callable[[str], None]
 
 
 class PluginError(ValueError):
-    """A plugin that is named cannot be used; the message says why."""
+    """A plugin that is named cannot be used; ``why`` is a sentence."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"plugin {name}: {why}")
+        self.why = why
 
 
 @dataclass(slots=True, eq=False)
@@ -281,10 +285,9 @@ def registered(
         try:
             find(name)(policy)
         except Exception as error:  # noqa: BLE001 - it is somebody else's code, and the core goes on
-            is_found = not isinstance(error, PluginError)
-            why = f"register raised {type(error).__name__}: {error}" if is_found else str(error)
-            why = why[:MAX_SENTENCE]
-            refused.append(f"plugins: {name}: {why}; nothing is started without it")
+            raised = f"register raised {type(error).__name__}: {error}"
+            why = (error.why if isinstance(error, PluginError) else raised)[:MAX_SENTENCE]
+            refused.append(f"plugin {name}: {why}; nothing is started without it")
             report(f"plugin {name}: {why}")
             policy = Policy(capacity=[_closed(why)])
         policies.append((name, policy))

@@ -56,6 +56,7 @@ def partition_state(partition: "Partition") -> PartitionState:
             *partition.settings.refused,
             *(partition.hooks.warnings() if partition.hooks is not None else ()),
         ),
+        plugins=partition.settings.plugins,
         quota_preemption_enabled=partition.quota_preemption_enabled,
         eviction_cycles=partition.evictions.cycles,
         placement_rules=tuple(
