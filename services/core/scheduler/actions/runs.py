@@ -10,7 +10,8 @@ Rule 3: a leaf's lane is its first group, until another one of the leaf comes be
         before a decision that does more than place an ask: the last of a priority or of a gang's
         placeholders, one that people were told about, one with a reservation.
 Rule 4: a run takes asks of which other pods know nothing, in leaves whose order does not follow
-        what applications use. All others are placed by the cycle, one at a time.
+        what applications use, where no plugin minds each decision. All others are placed by the
+        cycle, one at a time.
 Limit: what the cycle may still decide, and the headroom of every group that takes part.
 """
 
@@ -164,7 +165,8 @@ class _Run:
         """Return whether all that placing an ask of a group takes is to place it."""
         partition, application, shape = self._partition, group.application, group.bucket.shape
         if (
-            partition.nodes.pods.label_keys
+            (partition.hooks is not None and partition.hooks.minds_each)
+            or partition.nodes.pods.label_keys
             or shape.constraints.asks_about_pods
             or shape.constraints.required_node
             or group.is_covered

@@ -154,6 +154,12 @@ class Hooks:
         """Return whether the place of an application may change by what others do, or it has."""
         return any(hook.reads != Reads.NOTHING for hook in self.order)
 
+    @property
+    def minds_each(self) -> bool:
+        """Return whether any hook has to be asked or told between two decisions."""
+        tells = self._on_allocate or self._on_deallocate
+        return bool(self.capacity or tells or self.needs_scan or self.order_moves)
+
     # --- nodes ------------------------------------------------------------------------------------
 
     @property

@@ -250,8 +250,6 @@ class NodeTable:
         self._take(node, allocation.resource_per_alloc, change)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
-        if self.hooks is not None:
-            self.hooks.moves += 1
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
         """Take an amount from what a node has available, so many times."""
@@ -268,6 +266,8 @@ class NodeTable:
                 left = saturated(left)
             self._available[row, columns[name]] = left
         self._note(node)
+        if self.hooks is not None:
+            self.hooks.moves += 1
 
     def refresh(self, node: Node) -> None:
         """Bring a node's row up to date with its ledgers."""
