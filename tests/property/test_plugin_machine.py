@@ -14,6 +14,7 @@ from tests.builders import Core
 from tests.property.test_scheduler_machine import SchedulerMachine
 
 MOST_ON_A_NODE, MOST_OF_A_USER = 3, 6000
+LARGE = 2000  # of vcore
 
 
 class Counts:
@@ -91,3 +92,59 @@ class PluginMachine(SchedulerMachine):
 
 
 TestPlugins = PluginMachine.TestCase
+
+
+def may_take(node, amount) -> bool:
+    """Return whether a node may take an amount: those of the zone y take small ones only."""
+    return node.labels.get("zone") != "y" or amount.get("vcore", 0) < LARGE
+
+
+def by_zone(policy) -> None:
+    policy.feasible.append(reads(Reads.NODES)(lambda node, shape: may_take(node, shape.resource)))
+    policy.order.append(reads(Reads.NOTHING)(lambda application: -len(application.id)))
+
+
+class FixedPluginMachine(SchedulerMachine):
+    """With hooks that look at what nodes are: the index and the runs serve them."""
+
+    def make_core(self, config, epoch=1, settings=()):
+        plugins = {"zones": by_zone}
+        self.settings = (*settings, ("plugins", ",".join(plugins)))
+        return Core(config, epoch, self.settings, plugins)
+
+    def hear(self, responses):
+        for response in responses:
+            for allocation in response.new_allocations:
+                node = self.core.partition.nodes.nodes.get(allocation.node_id)
+                assert node is None or may_take(node, allocation.resource_per_alloc)
+        super().hear(responses)
+
+    @invariant()
+    def the_index_finds_what_a_look_at_all_nodes_finds(self):
+        if not hasattr(self, "core"):
+            return
+        partition = self.core.partition
+        nodes = partition.nodes
+        for shape in {
+            group.bucket.shape
+            for app in partition.applications.values()
+            for group in app.groups.values()
+        }:
+            if shape.constraints.required_node or shape.constraints.asks_about_pods:
+                continue
+            open_to_it = [
+                node
+                for node in nodes.rows
+                if not node.reservations
+                and nodes.takes(node, shape)
+                and may_take(node, shape.resource)
+            ]
+            first = min(open_to_it, key=lambda node: (node.score, node.node_id), default=None)
+            found = nodes.best(shape)
+            if shape.constraints.preferred_nodes:
+                assert (found is None) is (first is None)
+            else:
+                assert found is first
+
+
+TestFixedPlugins = FixedPluginMachine.TestCase
