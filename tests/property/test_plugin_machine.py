@@ -46,7 +46,7 @@ def judges(policy) -> None:
     """Order applications and nodes, and spare some victims, without saying what is read."""
     policy.order.append(lambda application: len(application.allocations))
     policy.score.append(lambda node, shape: len(node.allocations))
-    policy.victim.append(lambda action, victim, preemptor: not victim.allocation_key.endswith("1"))
+    policy.victim.append(lambda action, victim, preemptor: victim.allocation.priority == 0)
 
 
 class PluginMachine(SchedulerMachine):

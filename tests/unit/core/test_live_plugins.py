@@ -636,7 +636,7 @@ def test_a_victim_filter_spares_whom_it_will(settings):
     def spares(policy):
         def victim(action, victim, preemptor):
             asked.add((action, preemptor.id))
-            return victim.application_id != "old"
+            return victim.application.id != "old"
 
         policy.victim.append(victim)
 
@@ -648,7 +648,7 @@ def test_a_victim_filter_spares_whom_it_will(settings):
 
 def test_of_one_application_a_pod_may_be_spared():
     def spares(policy):
-        policy.victim.append(lambda action, victim, _: victim.allocation_key != "old-1")
+        policy.victim.append(lambda action, victim, _: victim.allocation.allocation_key != "old-1")
 
     assert preempted(full_core(spares=spares)) == ["old-0"]
 
@@ -659,7 +659,9 @@ def test_a_scenario_check_has_the_last_word(settings):
 
     def refuses(policy):
         def scenario(action, victims, preemptor):
-            seen.append((preemptor.id, sorted(victim.allocation_key for victim in victims)))
+            seen.append(
+                (preemptor.id, sorted(victim.allocation.allocation_key for victim in victims))
+            )
             return False
 
         policy.scenario.append(scenario)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.model.gates import Gate, PluginGate
-from services.core.scheduler.model.policy import Policy, Reads, Register, reads
+from services.core.scheduler.model.policy import Policy, Reads, Register, Victim, reads
 from shared.messages.interface import Allocation
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import ResourceView
@@ -143,11 +143,16 @@ class Hooks:
 
     def may_take(self, action: str, victim: Allocation, preemptor: "Application") -> bool:
         """Return whether an action may take an allocation for an application."""
-        return all(self._ask(hook, _truth, action, victim, preemptor) for hook in self._victim)
+        about = (action, self._victim_of(victim), preemptor)
+        return all(self._ask(hook, _truth, *about) for hook in self._victim)
 
     def agree(self, action: str, victims: Sequence[Allocation], preemptor: "Application") -> bool:
         """Return whether all that an action would take for an application may go."""
-        return all(self._ask(hook, _truth, action, victims, preemptor) for hook in self._scenario)
+        about = (action, [self._victim_of(victim) for victim in victims], preemptor)
+        return all(self._ask(hook, _truth, *about) for hook in self._scenario)
+
+    def _victim_of(self, allocation: Allocation) -> Victim:
+        return Victim(self._applications[allocation.application_id], allocation)
 
     @property
     def order_moves(self) -> bool:

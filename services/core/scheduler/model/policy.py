@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView
@@ -25,11 +25,18 @@ OrderKey = Callable[["Application"], int]
 Feasible = Callable[["Node", "Shape"], bool]
 NodeScore = Callable[["Node", "Shape"], float]
 Capacity = Callable[["Application", ResourceView], str]
-VictimFilter = Callable[[str, Allocation, "Application"], bool]
-ScenarioCheck = Callable[[str, Sequence[Allocation], "Application"], bool]
+VictimFilter = Callable[[str, "Victim", "Application"], bool]
+ScenarioCheck = Callable[[str, Sequence["Victim"], "Application"], bool]
 Moved = Callable[["Application", Allocation], None]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+class Victim(NamedTuple):
+    """An allocation that may be taken for another application, and whose it is."""
+
+    application: "Application"
+    allocation: Allocation
 
 
 class Reads(Flag):
@@ -60,7 +67,7 @@ class Policy:
     ``feasible``: whether a node may take asks of a shape. ``score``: keys that come before the
     node's own score, ``node.score``, the smaller first. ``capacity``: why an application may not
     take an amount now, "" if it may; for a gang it is asked about the whole, then about each.
-    ``victim``: whether an action may take an allocation for an application; ``scenario``: whether
+    ``victim``: whether an action may take a victim for an application; ``scenario``: whether
     all that it would take may go. ``on_allocate`` and ``on_deallocate`` are told of every
     allocation that comes to a node or leaves it, those of a trial and of its end like any other.
 
