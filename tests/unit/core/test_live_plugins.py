@@ -699,3 +699,19 @@ def test_a_pod_of_a_daemon_set_takes_nobody_who_is_spared():
         node(core, "m", vcore=2000)
         core.asks("new", ["daemon"], {"vcore": 1000}, constraints=Constraints(required_node="n"))
         assert len(core.partition.applications["old"].released) == gone
+
+
+def test_a_gang_that_is_owed_its_room_is_let_start_only_if_a_plugin_lets_it():
+    def small(policy):
+        policy.capacity.append(lambda app, amount: "no" if amount.get("vcore", 0) > 1000 else "")
+
+    above = "{name: p, resources: {max: {vcore: 2}}, queues: [%s]}" % ", ".join(LEAVES)
+    for plugins, gone in (({}, ["old-0", "old-1"]), ({"small": small}, [])):
+        core = core_with(config=config_of(above), **plugins)
+        node(core, "n", vcore=2000)
+        core.application("old", queue="root.p.over")
+        for at in range(2):
+            core.asks("old", [f"old-{at}"], {"vcore": 1000})
+        core.gang("new", 2, {"vcore": 1000}, queue="root.p.owed")
+        assert why(core, "new").reason is Reason.GANG_HEADROOM
+        assert preempted(core) == gone

@@ -186,7 +186,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
         due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
             partition.look_for_preemption_at(due_ns)
-        elif _is_owed(leaf, application.outstanding()):
+        elif _may_be_let_start(partition, application):
             alike = _needs(application)
             if alike not in are_whole:
                 are_whole[alike] = would_be_whole(partition, application)
@@ -196,6 +196,12 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
                 application.unpark()
             else:
                 partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+
+
+def _may_be_let_start(partition: Partition, application: Application) -> bool:
+    """Return whether a gang's queue is owed all of it, and no plugin minds."""
+    gang = application.outstanding()
+    return _is_owed(application.queue, gang) and partition.no_capacity(application, gang) is None
 
 
 def _needs(application: Application) -> object:
