@@ -14,7 +14,6 @@ from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.policies import kai
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.plugins import registered
 from services.core.scheduler.statement.trial import Trial, TrialSettings
 from shared.messages.interface import AddApplicationRequest, Allocation, AllocationAsk
 from shared.model.resources import multiply
@@ -115,7 +114,7 @@ def main() -> None:
         for size in sizes:
             partition, actions, holds = make(size)
             start = time.perf_counter()
-            trial = Trial(partition, Terms(partition), registered(live_actions.DEFAULT_PLUGINS))
+            trial = Trial(partition, Terms(partition))
             live_actions.decide(trial, actions, kai)
             found = trial.statement.commit()
             carry_out(partition, found)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from services.core.scheduler.actions import live_actions
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.policy import Policy
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.settings import ACTIONS
 from services.core.scheduler.policies import kai
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.plugins import registered
 from services.core.scheduler.statement.task_trees import Group, Topology
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
@@ -63,14 +64,15 @@ class World:
             for at, task in enumerate(job["tasks"]):
                 self.state[task_name(job, at)] = (task["state"], task.get("node") or "")
 
-    def trial(self, plugins=live_actions.DEFAULT_PLUGINS) -> Trial:
+    def trial(self, policy: Policy | None = None) -> Trial:
         """Return a trial on a partition in the present state."""
-        partition = self.partition()
-        return Trial(partition, TableTerms(self.row), registered(plugins))
+        return Trial(self.partition(policy), TableTerms(self.row))
 
-    def partition(self) -> Partition:
-        """Return a partition in the present state."""
+    def partition(self, policy: Policy | None = None) -> Partition:
+        """Return a partition in the present state, where a plugin may have its say."""
         partition = Partition()
+        if policy is not None:
+            partition.use(Hooks([("test", policy)], print, partition.applications))
         for name, node in self.row["nodes"].items():
             labels = {"kai.scheduler/type": name, **node.get("labels", {})} | self.matching(name)
             capacity = node_capacity(node)
@@ -91,6 +93,8 @@ class World:
         application = Application(request, queue, partition.next_sequence(), 0)
         application.state = ApplicationState.ACCEPTED
         partition.users.link(application)
+        if partition.hooks is not None and partition.hooks.order:
+            application.keys_before = partition.hooks.order_of
         partition.applications[spec["name"]] = queue.applications[spec["name"]] = application
         for at, task in enumerate(spec["tasks"]):
             ask = ask_of(spec, at, task)
@@ -392,15 +396,15 @@ def too_many(row: dict, decisions) -> list[tuple[str, str]]:
     ]
 
 
-def run(world: World, actions, plugins=live_actions.DEFAULT_PLUGINS):
+def run(world: World, actions, policy: Policy | None = None):
     """Run actions; return what is wrong then, what every task is doing, and what is decided.
 
     However it ends, the partition is what it was: what is decided has yet to be carried out.
     """
-    trial = world.trial(plugins)
+    trial = world.trial(policy)
     trial.statement.discard()
     before = dump(trial.partition)
-    trial = Trial(trial.partition, trial.terms, trial.plugins)
+    trial = Trial(trial.partition, trial.terms)
     live_actions.decide(trial, actions, kai)
     shown = world.shown(trial)
     bad = wrong(world.row, trial.partition, shown)

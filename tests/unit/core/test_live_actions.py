@@ -1,7 +1,6 @@
 """The policy kai on the live partition: what the actions must not overlook."""
 
-from services.core.scheduler.actions.live_actions import DEFAULT_PLUGINS, LiveTerms
-from services.core.scheduler.statement.plugins import registered
+from services.core.scheduler.actions.live_actions import LiveTerms
 from services.core.scheduler.statement.statement import Decision, Statement
 from services.core.scheduler.statement.trial import Trial
 from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
@@ -96,7 +95,7 @@ def test_those_that_may_not_be_preempted_are_no_victims():
 def test_a_trial_reads_what_the_partition_has():
     core = cluster()
     want(core, "o1", vcore=100, **{GPU: 1})
-    trial = Trial(core.partition, LiveTerms(core.partition), registered(DEFAULT_PLUGINS))
+    trial = Trial(core.partition, LiveTerms(core.partition))
     at = trial.names.index(GPU)
     assert int(trial.room()[:, at].sum()) == 0
     shares = {share.name: share for share in trial.shares.values()}

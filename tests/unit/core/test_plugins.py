@@ -1,10 +1,9 @@
-"""Plugins of the actions framework: what each callback decides, and what it is told."""
+"""Plugins in the actions of the policy kai: what each hook decides, and what it is told."""
 
 from collections import Counter
 
-import numpy as np
-
-from services.core.scheduler.actions.live_actions import DEFAULT_PLUGINS, decide
+from services.core.scheduler.actions.live_actions import decide
+from services.core.scheduler.model.policy import Policy, Reads, reads
 from services.core.scheduler.policies import kai as laws
 from tests.conformance import kai
 
@@ -26,8 +25,9 @@ ROW = {
 }
 
 
-def evicted(*plugins) -> list[str]:
-    _, _, decisions = kai.run(kai.World(ROW), ["reclaim"], (*DEFAULT_PLUGINS, *plugins))
+def evicted(**hooks) -> list[str]:
+    policy = Policy(**{kind: [hook] for kind, hook in hooks.items()})
+    _, _, decisions = kai.run(kai.World(ROW), ["reclaim"], policy)
     return [decision.key for decision in decisions if decision.evicts]
 
 
@@ -36,35 +36,32 @@ def test_without_any_the_youngest_goes():
 
 
 def test_a_victim_filter_spares_a_job():
-    def spares(plugins):
-        plugins.victim.append(lambda action, victim, job: victim.name != "run1")
-
-    assert evicted(spares) == ["run0-0"]
+    assert evicted(victim=lambda action, victim, job: victim.application.id != "run1") == ["run0-0"]
 
 
 def test_a_scenario_validator_has_the_last_word():
     seen = []
 
-    def refuses(plugins):
-        def agree(action, job, units):
-            seen.append((action, job.name, [task.name for _, tasks in units for task in tasks]))
-            return False
+    def agree(action, victims, job):
+        seen.append((action, job.id, [victim.allocation.allocation_key for victim in victims]))
+        return False
 
-        plugins.scenario.append(agree)
-
-    assert evicted(refuses) == []
+    assert evicted(scenario=agree) == []
     assert ("reclaim", "wait", ["run1-0"]) in seen
 
 
 def test_feasibility_and_capacity_keep_a_job_out():
-    def only_n0(plugins):
-        plugins.feasible.append(lambda trial, task: np.array([True, False]))
+    assert evicted(feasible=lambda node, shape: node.node_id == "n0") == ["run0-0"]
+    assert evicted(feasible=reads(Reads.NODES)(lambda node, _: node.node_id == "n0")) == ["run0-0"]
+    assert evicted(capacity=lambda application, amount: "closed for today") == []
 
-    def closed(plugins):
-        plugins.capacity.append(lambda job, amount: "closed for today")
 
-    assert evicted(only_n0) == ["run0-0"]
-    assert evicted(closed) == []
+def test_a_score_decides_among_nodes_that_are_free():
+    row = {**ROW, "jobs": [job("wait", "two")]}
+    for first in ("n0", "n1"):
+        policy = Policy(score=[lambda node, _, first=first: node.node_id != first])
+        _, shown, _ = kai.run(kai.World(row), ["allocate"], policy)
+        assert shown["wait-0"][1] == first
 
 
 def test_job_order_comes_before_priority():
@@ -73,24 +70,20 @@ def test_job_order_comes_before_priority():
         "nodes": {"n0": {"gpus": 1}},
         "jobs": [job("first", "one", priority=50), job("second", "one", priority=49)],
     }
-
-    def backwards(plugins):
-        plugins.job_order.append(lambda job: -job.number)
-
-    _, _, found = kai.run(kai.World(row), ["allocate"], (*DEFAULT_PLUGINS, backwards))
+    backwards = Policy(order=[lambda application: -application.sequence])
+    _, _, found = kai.run(kai.World(row), ["allocate"], backwards)
     assert [decision.key for decision in found] == ["second-0"]
 
 
-def test_every_move_is_told_and_a_simulation_tells_both_ways():
+def test_every_trial_is_told_and_its_end():
     balance: Counter = Counter()
-    then: Counter = Counter()
-
-    def watch(plugins):
-        plugins.moved.append(lambda task, change: balance.update({task.name: change}))
-
-    trial = kai.World(ROW).trial((*DEFAULT_PLUGINS, watch))
-    decide(trial, ["reclaim"], laws)
-    then.update({name: count for name, count in balance.items() if count})
-    assert then == {"run1-0": -1, "wait-0": 1}
+    row = {**ROW, "jobs": [job("wait", "two")]}
+    watch = Policy(
+        on_allocate=[lambda _, held: balance.update({held.allocation_key: 1})],
+        on_deallocate=[lambda _, held: balance.update({held.allocation_key: -1})],
+    )
+    trial = kai.World(row).trial(watch)
+    decide(trial, ["allocate"], laws)
+    assert balance == {"wait-0": 1}
     trial.statement.discard()
     assert not any(balance.values())

@@ -17,14 +17,13 @@ nodes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.solver import Search, solve
 from services.core.scheduler.actions.victims import carry_out
-from services.core.scheduler.constraints.capacity import may_take, over_capacity
+from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
@@ -36,12 +35,10 @@ from services.core.scheduler.model.settings import (
     PREEMPT,
     RECLAIM,
     STALE,
-    YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.ordering.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.plugins import Plugin, Plugins, registered
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Job,
@@ -73,23 +70,12 @@ class Laws(Protocol):
         """Return a search inside the job's own queue."""
 
 
-def queue_capacity(plugins: Plugins) -> None:
-    """Limits of queues for everybody, quotas for what may not be preempted."""
-    plugins.capacity.append(over_capacity)
-
-
-DEFAULT_PLUGINS: tuple[Plugin, ...] = (queue_capacity,)
-
-
 def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     """Run actions over the partition and carry out what they decide; return how many decisions."""
     wanted = [name for name in actions if name != ALLOCATE]
     if not wanted or not partition.nodes.nodes:
         return 0
-    plugins = DEFAULT_PLUGINS
-    if partition.settings.policy == YUNIKORN:
-        plugins = (*plugins, lambda registry: registry.victim.append(partial(_may_move, partition)))
-    trial = Trial(partition, LiveTerms(partition), registered(plugins))
+    trial = Trial(partition, LiveTerms(partition))
     decide(trial, wanted, laws)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
@@ -180,16 +166,6 @@ def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
     return grace_s >= 0 and stale_for_s >= grace_s
 
 
-def _may_move(partition: Partition, _: str, victim: Job, job: Job) -> bool:
-    """Return whether YuniKorn's own switches let a job be moved for another."""
-    leaf = partition.applications[victim.name].queue
-    if leaf.settings.preemption_policy == DISABLED:
-        return False
-    asking = partition.applications[job.name].queue
-    fence = next((q for q in asking.lineage() if q.settings.preemption_policy == FENCE), None)
-    return fence is None or fence in leaf.lineage()
-
-
 class LiveTerms(Terms):
     """What queues and applications are to the actions on the live partition."""
 
@@ -250,9 +226,21 @@ class LiveTerms(Terms):
             and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
         )
 
+    def may_take_from(self, victim: Application, application: Application) -> bool:
+        """Return whether YuniKorn's own switches, where its laws hold, let one be moved."""
+        return self._is_kai or _may_move(victim.queue, application.queue)
+
     def may_ask(self, ask: Ask) -> bool:
         """Return whether an ask may have others make way: it may, and has not done so."""
         return (self._is_kai or ask.request.allow_preempt_other) and not ask.has_preempted
+
+
+def _may_move(leaf: Queue, asking: Queue) -> bool:
+    """Return whether what is in a leaf may be moved for another: no fence is between them."""
+    if leaf.settings.preemption_policy == DISABLED:
+        return False
+    fence = next((q for q in asking.lineage() if q.settings.preemption_policy == FENCE), None)
+    return fence is None or fence in leaf.lineage()
 
 
 def _waits_for_room(application: Application) -> bool:

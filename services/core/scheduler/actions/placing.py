@@ -99,11 +99,9 @@ def best_node(trial: Trial, task: Task, where: Domain) -> tuple[Node, bool] | No
     """Return the node of a domain for a task, and whether it has idle room; or None."""
     fits, now = trial.nodes.rows_for(trial.shape_of(task))
     fits &= where.rows
-    for feasible in trial.plugins.feasible:
-        open_rows = feasible(trial, task)
-        if open_rows is not None:
-            fits &= open_rows
     rows = np.flatnonzero(fits)
+    if rows.size and trial.nodes.has_plugin_scores:
+        rows = _first_by_plugins(trial, task, rows, where, now)
     if not rows.size:
         return None
     idle = now[rows]
@@ -111,6 +109,15 @@ def best_node(trial: Trial, task: Task, where: Domain) -> tuple[Node, bool] | No
     scores += where.marks[rows] * _TOPOLOGY_MARKS
     at = int(np.argmax(scores))
     return trial.nodes.rows[int(rows[at])], bool(idle[at])
+
+
+def _first_by_plugins(
+    trial: Trial, task: Task, rows: NDArray[np.int64], where: Domain, now: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Return the rows that plugins put first, of the best domain and with idle room if any has."""
+    rows = rows[where.marks[rows] == where.marks[rows].max()]
+    idle = rows[now[rows]]
+    return trial.nodes.first_by_plugins(idle if idle.size else rows, trial.shape_of(task))
 
 
 def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -102,7 +102,7 @@ def _victims(trial: Trial, job: Job, search: Search) -> Iterator[Job]:
         for other in trial.jobs_in(share):
             if (
                 search.is_victim(other)
-                and trial.plugins.may_take_from(search.action, other, job)
+                and trial.may_take_from(search.action, other, job)
                 and evictions.may_evict(other.name, job.name, now_ns)
             ):
                 yield other
@@ -316,7 +316,8 @@ def _simulate(
             attempt.evict(task, search.reason)
     if _place_again(attempt, job, wanted, units):
         left = _still_evicted(units)
-        if search.agrees(left) and trial.plugins.agree(search.action, job, left):
+        going = [task for _, tasks in left for task in tasks]
+        if search.agrees(left) and trial.agree(search.action, going, job):
             return attempt
     attempt.discard()
     return None

@@ -17,8 +17,9 @@ from services.core.scheduler.statement.trial import (
 
 
 def may_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
-    """Return whether nothing but room keeps a job from taking tasks."""
-    return bool(tasks) and not trial.plugins.refusal(job, request_of(tasks, trial.width))
+    """Return whether nothing but room keeps a job from taking tasks: neither queues nor plugins."""
+    request = request_of(tasks, trial.width)
+    return bool(tasks) and not over_capacity(job, request) and trial.has_capacity(job, request)
 
 
 def over_capacity(job: Job, request: Amount) -> str:

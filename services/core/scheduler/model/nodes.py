@@ -425,8 +425,8 @@ class NodeTable:
         The scores of plugins come before the node's own; None where they leave no row.
         """
         rows = self._most_preferred(rows, shape)
-        if self.hooks is not None and self.hooks.score:
-            rows = self.hooks.first(rows, self.rows, shape, self._view(shape).scores)
+        if self.has_plugin_scores:
+            rows = self.first_by_plugins(rows, shape)
             if not rows.size:
                 return None
         scores = self._score[rows]
@@ -434,6 +434,17 @@ class NodeTable:
         if ties.size > 1:
             ties = ties[[int(np.argmin(self._ranks.of(ties)))]]
         return self.rows[int(ties[0])]
+
+    @property
+    def has_plugin_scores(self) -> bool:
+        """Return whether plugins have a say in the order of nodes."""
+        return self.hooks is not None and bool(self.hooks.score)
+
+    def first_by_plugins(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return those of some rows that plugins put first; none where they score no row."""
+        if self.hooks is None:
+            return rows
+        return self.hooks.first(rows, self.rows, shape, self._view(shape).scores)
 
     def _most_preferred(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
         """Return the rows that an ask would rather have, all of them where it does not mind.

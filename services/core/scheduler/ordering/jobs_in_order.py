@@ -148,8 +148,8 @@ class JobOrder(_QueueOrder):
         heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
 
     def _key(self, job: Job) -> JobKey:
-        first = [key(job) for key in self._trial.plugins.job_order]
-        return (*first, *job.order)
+        keys = job.application.keys_before
+        return job.order if keys is None else (*keys(job.application), *job.order)
 
     def pop(self) -> Job | None:
         """Take the next job, or None when there is none."""

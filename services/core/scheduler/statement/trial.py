@@ -22,9 +22,9 @@ from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.plugins import Plugins
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
+from shared.messages.interface import Allocation
 from shared.model.resources import PODS, ResourceView
 
 UNLIMITED = -1
@@ -331,6 +331,10 @@ class Terms:
         """Return whether a group of asks waits for room."""
         return True
 
+    def may_take_from(self, victim: Application, application: Application) -> bool:  # noqa: ARG002
+        """Return whether an application may have another make way, plugins aside."""
+        return True
+
     def may_ask(self, ask: Ask) -> bool:
         """Return whether one of its asks does: it has not got any yet."""
         return not ask.has_preempted
@@ -339,11 +343,10 @@ class Terms:
 class Trial:
     """Everything that actions work on."""
 
-    def __init__(self, partition: Partition, terms: Terms, plugins: Plugins) -> None:
+    def __init__(self, partition: Partition, terms: Terms) -> None:
         self.partition = partition
         self.nodes = partition.nodes
         self.terms = terms
-        self.plugins = plugins
         self.settings = terms.settings
         self.names = tuple(sorted(name for name in self.nodes.total if name != PODS))
         self.width = len(self.names)
@@ -448,9 +451,29 @@ class Trial:
         change = (task.status in ACTIVE) - (was in ACTIVE)
         if change and self._fixed is not None and not task.job.preemptible:
             self._fix(task.job.queue, task.request, change)
-        if change:
-            for moved in self.plugins.moved:
-                moved(task, change)
+
+    # --- what plugins say -----------------------------------------------------------------------
+
+    def may_take_from(self, action: str, victim: Job, job: Job) -> bool:
+        """Return whether an action may take from a victim for a job: all that the victim has."""
+        partition, application = self.partition, job.application
+        return self.terms.may_take_from(victim.application, application) and (
+            partition.hooks is None
+            or all(
+                partition.may_take(action, held, application)
+                for held in victim.application.allocations.values()
+            )
+        )
+
+    def agree(self, action: str, victims: Iterable[Task], job: Job) -> bool:
+        """Return whether all that an action would evict for a job may go."""
+        going = [task.pod for task in victims if isinstance(task.pod, Allocation)]
+        return self.partition.agree(action, going, job.application)
+
+    def has_capacity(self, job: Job, request: Amount) -> bool:
+        """Return whether plugins let a job take an amount."""
+        wanted = {name: value for name, value in zip(self.names, request, strict=True) if value}
+        return self.partition.no_capacity(job.application, wanted) is None
 
     def fixed(self, share: Share) -> list[int]:
         """Return what a queue uses by jobs that may not be preempted; summed up once asked for."""
