@@ -15,6 +15,7 @@ from services.core.scheduler.model.covers import Cover
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.hooks import Hooks
+from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.nodes import Node, NodeTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queues import Queue
@@ -81,7 +82,7 @@ class Partition:
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
-    blocked_shapes: dict[Shape, None] = field(default_factory=dict)
+    blocked_shapes: NeedTable[Shape] = field(default_factory=NeedTable)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
@@ -236,7 +237,7 @@ class Partition:
 
     def _let_go(self, shape: Shape, times: int = 1) -> None:
         if self.shapes.let_go(shape, times):
-            self.blocked_shapes.pop(shape, None)
+            self.blocked_shapes.discard(shape)
             self.nodes.pods.waiting.remove(shape)
             self.shapes_to_reserve.pop(shape, None)
 
@@ -374,7 +375,7 @@ class Partition:
         for reservation in node.reservations.values():
             reservation.retry()
         if not node.reservations or self.settings.backfill:
-            for shape in list(self.blocked_shapes):
+            for shape in self.blocked_shapes.fitting(node.available):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
         if self.waiting_gangs:
@@ -404,7 +405,7 @@ class Partition:
 
     def open_shape(self, shape: Shape) -> None:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
-        self.blocked_shapes.pop(shape, None)
+        self.blocked_shapes.discard(shape)
         self.nodes.pods.waiting.remove(shape)
         for reservation in shape.reservations:
             reservation.retry()
@@ -432,7 +433,7 @@ class Partition:
         """Set a bucket aside because no node takes its shape; its asks may get reservations."""
         shape = bucket.shape
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
-        self.blocked_shapes[shape] = None
+        self.blocked_shapes.add(shape, shape.resource)
         self.nodes.pods.waiting.add(shape)
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
@@ -440,7 +441,7 @@ class Partition:
 
     def look_for_reservations(self) -> None:
         """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
-        self.shapes_to_reserve.update(self.blocked_shapes)
+        self.shapes_to_reserve.update(dict.fromkeys(self.blocked_shapes))
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""

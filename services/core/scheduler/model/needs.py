@@ -1,0 +1,93 @@
+"""Needs side by side: which of many amounts fit a room is one comparison of a matrix with a row.
+
+A table holds keys and what each needs, in the order in which they came. It answers which of them
+fit a room; it knows nothing of what keys or rooms are. Amounts beyond int64 count as the number
+nearest to them, which can only name a key too many: who asks compares the few that are named by
+the ledgers.
+"""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.model.numbers import INT64_MIN, saturated
+from shared.model.resources import ResourceView
+
+K = TypeVar("K")
+_SMALL = 32  # rows; a table is made anew when more than half of its rows, and so many, are empty
+
+
+class NeedTable(Generic[K]):
+    """Keys by what they need. Cost: O(1) a change on average; a question is O(rows) in numpy."""
+
+    def __init__(self) -> None:
+        self._rows: dict[K, int] = {}  # in order: a key that comes later has a later row
+        self._keys: list[K | None] = []
+        self._columns: dict[str, int] = {}
+        self._needs: NDArray[np.int64] = np.full((_SMALL, 4), INT64_MIN, dtype=np.int64)
+
+    def add(self, key: K, need: ResourceView) -> None:
+        """Enter a key at the end; one that is there stays as it is."""
+        if key in self._rows:
+            return
+        row = len(self._keys)
+        if row == self._needs.shape[0]:
+            self._needs = np.pad(self._needs, ((0, row), (0, 0)), constant_values=INT64_MIN)
+        for name, value in need.items():
+            if value > 0:
+                column = self._column(name)
+                self._needs[row, column] = saturated(value)
+        self._rows[key] = row
+        self._keys.append(key)
+
+    def discard(self, key: K) -> None:
+        """Take a key out, if it is there."""
+        row = self._rows.pop(key, None)
+        if row is None:
+            return
+        self._keys[row] = None
+        self._needs[row] = INT64_MIN
+        if len(self._keys) > _SMALL + 2 * len(self._rows):
+            self._close_ranks()
+
+    def fitting(self, room: ResourceView, unnamed: int = 0) -> list[K]:
+        """Return the keys whose need is within a room, in the order in which they came.
+
+        ``unnamed`` is what there is of a type that the room does not name.
+        """
+        if not self._rows:
+            return []
+        least = np.zeros(len(self._columns), dtype=np.int64)
+        for name, column in self._columns.items():
+            least[column] = saturated(room.get(name, unnamed))
+        needs = self._needs[: len(self._keys), : len(self._columns)]
+        rows = np.flatnonzero((needs <= least).all(axis=1))
+        return [key for row in rows.tolist() if (key := self._keys[row]) is not None]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _column(self, name: str) -> int:
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = len(self._columns)
+            if column == self._needs.shape[1]:
+                wider = ((0, 0), (0, column))
+                self._needs = np.pad(self._needs, wider, constant_values=INT64_MIN)
+        return column
+
+    def _close_ranks(self) -> None:
+        kept = list(self._rows.values())
+        needs = np.full((max(_SMALL, 2 * len(kept)), self._needs.shape[1]), INT64_MIN)
+        needs[: len(kept)] = self._needs[kept]
+        self._needs = needs
+        self._keys = list(self._rows)
+        self._rows = {key: row for row, key in enumerate(self._rows)}
