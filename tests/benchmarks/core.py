@@ -344,6 +344,39 @@ def beside_waiting_gangs(waiting: int) -> float:
     return statistics.median(took)
 
 
+def beside_gangs_without_places(waiting: int) -> float:
+    """Return the ms until one of the gangs that wait for places has those that come free."""
+    driver = Driver(config_of(1), (("gangAdmission", "cluster"),))
+    driver.nodes(20)
+    driver.applications([("running", "root.team.leaf0")])
+    ends = [f"run-{at}" for at in range(400)]
+    large = {"vcore": 3_200, "memory": 2 * GIB, "pods": 1}
+    driver.update(asks=tuple(AllocationAsk(key, "running", large) for key in ends))
+    driver.applications(
+        [(f"gang-{at}", "root.team.leaf0") for at in range(waiting)],
+        placeholder_ask=multiply(large, 20),
+    )
+    made = [
+        AllocationAsk(f"g-{at}-{n}", f"gang-{at}", large, task_group_name="tg", placeholder=True)
+        for at in range(waiting)
+        for n in range(20)
+    ]
+    for batch in batches(made):
+        driver.update(asks=tuple(batch))
+    took = []
+    for turn in range(10):
+        driver.cpu = 0.0
+        driver.update(
+            releases=tuple(
+                AllocationRelease("running", key, TerminationType.STOPPED_BY_RM)
+                for key in ends[20 * turn : 20 * turn + 20]
+            )
+        )
+        took.append(driver.cpu * 1000)
+    assert len(driver.allocated) == 400 + 20 * min(10, waiting)
+    return statistics.median(took)
+
+
 def _full_of_victims(nodes: int) -> Driver:
     text = (
         "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: ["
@@ -525,6 +558,16 @@ def rows(scale: Callable[[int], int]) -> dict[str, Callable[[], tuple[str, float
         "10 ends and starts beside 4,000 gangs": lambda: (
             "ms",
             beside_waiting_gangs(n(4_000)),
+            0,
+        ),
+        "places for one gang beside 11 that wait": lambda: (
+            "ms",
+            beside_gangs_without_places(11),
+            0,
+        ),
+        "places for one gang beside 4,000 that wait": lambda: (
+            "ms",
+            beside_gangs_without_places(n(4_000)),
             0,
         ),
         "preempt one, 50 nodes": lambda: ("ms", preempt(50, 1) * 1000, 0),

@@ -67,6 +67,8 @@ def run(partition: Partition) -> int:
             if leaf is not None:
                 most = MAX_DECISIONS - decisions
                 decisions += runs.place(partition, leaf, most) or _place_from(partition, leaf)
+            elif partition.root.trying:  # one that is not considered keeps nobody asleep
+                next(iter(partition.root.trying)).was_tried()
             elif partition.shapes_to_reserve:
                 reservations.reserve_for_the_old(partition)
             elif partition.hooks is not None and decisions > looked:
@@ -140,6 +142,7 @@ def _may_start(partition: Partition, application: Application) -> bool:
     elif is_behind:
         application.unpark()
         partition.journal.record(ApplicationChanged(application))
+    application.was_tried()
     return kept_out is None and not is_behind and not is_to_admit
 
 

@@ -10,12 +10,12 @@ Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets
 Source: contract sections 3.1, 3.3 and 6.3.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.gates import EquivalenceClass, Gate, class_key
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue
 from services.core.scheduler.model.resource_history import History
@@ -112,7 +112,8 @@ class Application:
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask key
     parked_refusal: Refusal | None = None
     parked_since_ns: int = 0
-    parked_at: Gate | None = None
+    waits_in: EquivalenceClass | None = None  # with those who are refused alike
+    trying_for: EquivalenceClass | None = None  # those for whom it is to be considered
     patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
     backoff_until_ns: int = 0
     cannot_run: tuple[str, ...] = ()  # by whom people were told that it may not start yet
@@ -186,6 +187,12 @@ class Application:
     def waits_as_a_whole(self) -> bool:
         """Return whether its queue or the nodes lack room for the whole gang: no user's limit."""
         return self.waits_for_its_queue or self.is_parked_for(Reason.GANG_PLACES)
+
+    @property
+    def parked_at(self) -> Gate | None:
+        """Return the gate at which the whole application waits, or None."""
+        home = self.waits_in.home if self.waits_in is not None else None
+        return home if isinstance(home, Gate) else None
 
     @property
     def waits_for_its_queue(self) -> bool:
@@ -405,8 +412,18 @@ class Application:
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
         self.order = (*first, self.sequence)
+        if self.order != before:
+            self._find_place_in_class()
         if self.queue.overdue_gang is self and self.order != before:
             self.queue.open(self.queue.behind)
+
+    def _find_place_in_class(self) -> None:
+        """Have the first of those who are refused alike be the one that is tried for them."""
+        if self.waits_in is not None:
+            self.waits_in.add(self)
+        for waiting in (self.waits_in, self.trying_for):
+            if waiting is not None and waiting.tried is not None:
+                waiting.requeue()
 
     def _usage_shares(self) -> tuple[float, ...]:
         """Return usage over the queue's guaranteed, largest first; raw where there is none."""
@@ -445,12 +462,29 @@ class Application:
             (self._is_refused_as_a_whole and not self.awaits_admission)
             or (self.is_parked_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang)
             or (self.waiting_among is not None and not self._lacks_the_same_places())
+            or (self.waits_in is not None and not self._is_like_others(self.waits_in.key))
         ):
             self._forget_refusal()
 
     @property
     def _is_refused_as_a_whole(self) -> bool:
         return self.is_parked_for(Reason.GANG_HEADROOM) or self.is_parked_for(Reason.PLUGIN)
+
+    def _is_like_others(self, key: Hashable) -> bool:
+        """Return whether whoever is tried for a class is still tried for this application."""
+        return self.parked_refusal is not None and key == class_key(self, self.parked_refusal)
+
+    def needs_of_the_whole(self) -> Hashable:
+        """Return all that decides over the gang's admission, in the order in which it is tried."""
+        announced = tuple(sorted(self.outstanding().items()))
+        if not self.starts_placed:
+            return announced
+        groups = tuple(
+            (group.bucket.shape, len(group.asks))
+            for group in self.groups.values()
+            if group.placeholder and group.asks
+        )
+        return announced, self.needs_places, groups
 
     def _lacks_the_same_places(self) -> bool:
         """Return whether a gang that the nodes have refused still asks for what they refused."""
@@ -512,15 +546,23 @@ class Application:
         return None
 
     def park(self, refusal: Refusal, now_ns: int, at: Gate | None) -> None:
-        """Take the application out of its buckets until a gate opens.
+        """Take the application out of its buckets until a gate opens, or nodes have places.
 
-        Without one it waits for a time to come, or for a gang that is ahead of it.
+        Without either it waits for a time to come, or for a gang that is ahead of it. One that was
+        tried for those like it and is refused again waits since it did before.
         """
+        self._leave_class()
         self.parked_refusal = refusal
         self.parked_since_ns = now_ns
-        self.parked_at = at
         if at is not None:
-            at.applications[self.id] = self
+            self.waits_in = at.class_of(self, refusal)
+        elif self.waiting_among is not None:
+            self.waits_in = self.waiting_among.class_of(self, refusal)
+        if self.waits_in is not None:
+            self.waits_in.add(self)
+            if self.waits_in is self.trying_for:
+                self.parked_since_ns = self.trying_for.tried_since_ns
+        self.was_tried()
         self.enter()
 
     def unpark(self) -> None:
@@ -528,10 +570,23 @@ class Application:
         self._forget_refusal()
         self.enter()
 
+    def was_tried(self) -> None:
+        """Let those for whom the application was considered sleep, if it is back, or be next."""
+        if self.trying_for is not None:
+            self.trying_for.was_tried()
+
+    def wait_no_more(self) -> None:
+        """Leave those who wait: the application ends."""
+        self._leave_class()
+        self.was_tried()
+
+    def _leave_class(self) -> None:
+        waiting, self.waits_in = self.waits_in, None
+        if waiting is not None:
+            waiting.remove(self)
+
     def _forget_refusal(self) -> None:
-        if self.parked_at is not None:
-            self.parked_at.applications.pop(self.id, None)
-            self.parked_at = None
+        self._leave_class()
         self.parked_refusal = None
         if self.waiting_among is not None:
             self.waiting_among.remove(self)
@@ -671,10 +726,15 @@ class Application:
         counts.min_resource = dict(resource)
 
     def usage_changed(self) -> None:
-        """Note what was used at most, and find the place that the present use gives."""
+        """Note what was used at most, and find the place that the present use gives.
+
+        What it has decides whether it may start: one that waits is not like others any more.
+        """
         for name, value in self.allocated.items():
             if value > self.max_allocated.get(name, 0):
                 self.max_allocated[name] = value
         if self.queue.settings.sort_policy == FAIR or self.keys_follow_use:
             self.reorder()
             self.enter()
+        if self.waits_in is not None:
+            self.unpark()

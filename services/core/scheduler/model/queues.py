@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.model.access import NOBODY, Access
-from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.gates import EquivalenceClass, Gate
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
 from services.core.scheduler.model.shapes import (
     ANY_SHAPE,
@@ -112,6 +112,7 @@ class Queue:
     turn: OrderKey | None = None  # its own among its siblings, None while that is not known
     promised_by_type: Resource = field(default_factory=dict)  # of which its share is taken
     gate: Gate = field(default_factory=Gate)
+    trying: dict[EquivalenceClass, None] = field(default_factory=dict)  # at the root: all
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
     quota_due_ns: int = 0  # when it is made to; 0: never
     starter: "Application | None" = None  # the one that is let start, where one at a time is
@@ -129,6 +130,11 @@ class Queue:
     def lineage(self) -> tuple["Queue", ...]:
         """Return this queue and every one above it, the root last."""
         return self._lineage
+
+    @property
+    def root(self) -> "Queue":
+        """Return the queue above all."""
+        return self._lineage[-1]
 
     # --- limits and ledgers ---------------------------------------------------------------------
 

@@ -139,6 +139,10 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
+    for application in partition.applications.values():
+        if application.waits_in is not None:
+            application.unpark()
+        application.was_tried()  # nobody waits with those who were refused alike
     for queue in partition.queues.values():
         partition.journal.record(QueueChanged(queue))
         queue.forget_order()

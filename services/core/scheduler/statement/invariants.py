@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
 from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.gates import class_key
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue, depth_first
-from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.statement.partition import Partition
 from shared.model.reasons import Reason
 from shared.model.resources import (
@@ -38,6 +39,7 @@ def violations(partition: Partition) -> list[str]:
     found += _overlooked(partition)
     if partition.root.max_resource is not None:  # without a node nobody is considered
         found += _gangs_overlooked(partition)
+        found += _starts_overlooked(partition)
     found += _nodes(partition)
     found += _keys(partition)
     found += _releasing(partition)
@@ -300,6 +302,24 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
         and gang_places.are_there(partition.nodes, application, backfill=backfill)
     ):
         yield f"gang {application.id} waits for places on the nodes, which are there"
+
+
+def _starts_overlooked(partition: Partition) -> Iterator[str]:
+    """See that who waits for others to end may not start, and waits with those like it."""
+    for application in partition.applications.values():
+        if application.is_parked_for(Reason.MAX_APPLICATIONS) and not (
+            application.queue.first_over_applications(application.id) or first_full(application)
+        ):
+            yield f"application {application.id} waits to run and may"
+        waiting, refusal = application.waits_in, application.parked_refusal
+        if waiting is not None and (
+            refusal is None
+            or application not in waiting.members
+            or waiting.key != class_key(application, refusal)
+        ):
+            yield f"application {application.id} is not in the class in which it waits"
+        if application.trying_for is not None:
+            yield f"application {application.id} was to be considered for others and was not"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

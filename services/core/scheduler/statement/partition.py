@@ -378,10 +378,7 @@ class Partition:
             for shape in self.blocked_shapes.fitting(node.available):
                 if self.nodes.fits(node, shape):
                     self.open_shape(shape)
-        if self.waiting_gangs:
-            backfill = self.settings.backfill
-            for gang in self.waiting_gangs.on_node(self.nodes, node, backfill=backfill):
-                gang.unpark()
+        self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()
 
     def look_for_replacements(self, application: Application) -> None:
@@ -420,8 +417,7 @@ class Partition:
         if not self.nodes.pods_changed:
             return
         self.nodes.pods_changed = False
-        for gang in self.waiting_gangs.on_pods(self.nodes, backfill=self.settings.backfill):
-            gang.unpark()
+        self.waiting_gangs.requeue_for_pods(self.nodes, backfill=self.settings.backfill)
 
     def heed_domains(self) -> None:
         """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
@@ -737,6 +733,8 @@ class Partition:
         if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
             for gate in application.gates():
                 gate.open()
+            if application.waits_in is not None:
+                application.unpark()  # what kept it may not concern it in its new state
         application.keep_promise()
         self._time(application, before)
         self.journal.record(StateChanged(application, after, message or event.value))
