@@ -11,6 +11,7 @@ from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AllocationAsk,
     AllocationAskRelease,
+    AllocationRelease,
     NodeAction,
     NodeInfo,
     TerminationType,
@@ -317,3 +318,24 @@ def test_an_ask_preempts_on_a_node_of_another_only_after_long_and_from_above(
     core.fire_own("preemption")
     core.check()
     assert reserved_for(core) == (["owed-0"] if preempts else ["waiting-0"])
+
+
+def test_a_reservation_that_has_ended_is_not_tried_when_the_queue_that_refused_it_has_room():
+    core = full_of_fillers(3, "{name: a}", "{name: b, resources: {max: {vcore: 9}}}")
+    core.application("big", "root.b")
+    core.asks("big", ["big-0"], LARGE)
+    grow_old(core)
+    assert reserved_for(core) == ["big-0"]
+    core.update(nodes=(NodeInfo("other", NodeAction.CREATE, {"vcore": 2_000, "pods": 9}),))
+    core.application("small", "root.b")
+    core.asks("small", ["small-0", "small-1"], SMALL)
+    held = core.partition.applications["big"].reservations["big-0"]
+    held.retry()
+    core.asks("small", [], SMALL)
+    assert held.waits_at is core.partition.queues["root.b"].gate
+    core.update(
+        nodes=(NodeInfo(held.node.node_id, NodeAction.UPDATE, NODE),),
+        ask_releases=(AllocationAskRelease("big", "big-0", TerminationType.STOPPED_BY_RM),),
+        releases=(AllocationRelease("small", "small-0", TerminationType.STOPPED_BY_RM),),
+    )
+    core.check()

@@ -40,8 +40,10 @@ class Reservation:
         return not (self.is_required or self.has_preempted)
 
     def retry(self) -> None:
-        """Have the reservation tried in the next cycle."""
-        self.waits_at = None
+        """Have the reservation tried in the next cycle; it waits at no gate any more."""
+        if self.waits_at is not None:
+            self.waits_at.reservations.pop(self, None)
+            self.waits_at = None
         self.to_try[self] = None
 
 
