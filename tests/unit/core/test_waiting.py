@@ -3,6 +3,7 @@
 import pytest
 
 from services.core.scheduler.actions import gang
+from services.core.scheduler.queues.dynamic_queues import apply_quota_tags
 from shared.messages.interface import (
     AllocationAskRelease,
     AllocationRelease,
@@ -11,6 +12,7 @@ from shared.messages.interface import (
 )
 from tests.builders import Core, config_of
 
+QUOTA_TAG = '{"resources": {"vcore": {"value": 1}}}'
 STOPPED = TerminationType.STOPPED_BY_RM
 LEAF = "{name: a, resources: {max: {vcore: 8m}}}"
 
@@ -59,10 +61,9 @@ def test_like_gangs_sleep_until_one_fits_and_the_first_is_tried(monkeypatch, gan
     core.now_ns += 1_000
     core.free("f0")
     core.free("f1", "f2")
-    assert core.considered == ["g0", "g0"]
-    assert set(core.told()) == {"filler", "g0"}
+    assert core.considered == []
+    assert set(core.told()) == {"filler"}
     assert core.partition.applications["g0"].parked_since_ns == since_ns
-    core.considered.clear()
     core.free("f3")
     assert core.started() == ["g0"]
     assert list(dict.fromkeys(core.considered)) == ["g0", "g1"]
@@ -104,3 +105,39 @@ def test_like_gangs_that_wait_to_run_start_one_by_one(monkeypatch):
     assert core.started() == ["g0"]
     assert core.considered.count("g2") == 0
     core.check()
+
+
+GUARANTEED = "{name: a, resources: {max: {vcore: 8m}, guaranteed: {vcore: 1m}}}"
+
+
+def test_where_somebody_may_preempt_the_first_of_the_class_is_tried_at_every_chance(monkeypatch):
+    core = Waiting(monkeypatch, 5, leaf=GUARANTEED)
+    since_ns = core.partition.applications["g0"].parked_since_ns
+    core.now_ns += 1_000
+    core.free("f0")
+    core.free("f1")
+    assert core.considered == ["g0", "g0"]
+    assert set(core.told()) == {"filler", "g0"}
+    assert core.partition.applications["g0"].parked_since_ns == since_ns
+
+
+def test_asks_sleep_until_their_shape_fits_what_their_queue_has_left(monkeypatch):
+    core = Waiting(monkeypatch, 0)
+    for size in (2, 3, 4):
+        core.asks("filler", [f"w{size}"], {"vcore": size})
+    buckets = core.partition.queues["root.a"].buckets
+    refusals = [bucket.refusal for bucket in buckets.values()]
+    core.free("f0")
+    assert [bucket.refusal for bucket in buckets.values()] == refusals
+    core.free("f1")
+    assert sorted(core.partition.applications["filler"].group_of) == ["w3", "w4"]
+
+
+def test_a_dynamic_queues_new_guarantee_wakes_who_may_preempt_from_now_on(monkeypatch):
+    core = Waiting(monkeypatch, 3)
+    leaf = core.partition.queues["root.a"]
+    leaf.is_managed = False
+    apply_quota_tags(leaf, {"namespace.resourceguaranteed": QUOTA_TAG})
+    core.asks("filler", ["more"], {"vcore": 1})
+    assert core.considered.count("g0") == 1
+    assert core.considered.count("g1") == 0

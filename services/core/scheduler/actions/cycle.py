@@ -25,6 +25,7 @@ from services.core.scheduler.model.gates import Gate, PluginGate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation
+from services.core.scheduler.model.settings import CONSOLIDATION, KAI
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.ordering import turns
@@ -58,26 +59,34 @@ def run(partition: Partition) -> int:
     asked_again.look(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
     while decisions < MAX_DECISIONS:
-        if partition.reserved_to_try:
-            decisions += _try_reserved(partition, next(iter(partition.reserved_to_try)))
-        elif partition.replaceable:
-            decisions += replacement.replace_placeholders(partition, MAX_DECISIONS - decisions)
+        made = _decide(partition, MAX_DECISIONS - decisions)
+        if made is not None:
+            decisions += made
+        elif partition.hooks is not None and decisions > looked:
+            looked = decisions
+            asked_again.look(partition)
         else:
-            leaf = turns.next_leaf(partition.root)
-            if leaf is not None:
-                most = MAX_DECISIONS - decisions
-                decisions += runs.place(partition, leaf, most) or _place_from(partition, leaf)
-            elif partition.root.trying:  # one that is not considered keeps nobody asleep
-                next(iter(partition.root.trying)).was_tried()
-            elif partition.shapes_to_reserve:
-                reservations.reserve_for_the_old(partition)
-            elif partition.hooks is not None and decisions > looked:
-                looked = decisions
-                asked_again.look(partition)
-            else:
-                unschedulable.mark(partition)
-                return decisions
+            unschedulable.mark(partition)
+            break
     return decisions
+
+
+def _decide(partition: Partition, most: int) -> int | None:
+    """Make the next decisions, ``most`` of them; return how many, None where there are none."""
+    if partition.reserved_to_try:
+        return _try_reserved(partition, next(iter(partition.reserved_to_try)))
+    if partition.replaceable:
+        return replacement.replace_placeholders(partition, most)
+    leaf = turns.next_leaf(partition.root)
+    if leaf is not None:
+        return runs.place(partition, leaf, most) or _place_from(partition, leaf)
+    if partition.root.trying:  # one that is not considered keeps nobody asleep
+        next(iter(partition.root.trying)).was_tried()
+    elif partition.shapes_to_reserve:
+        reservations.reserve_for_the_old(partition)
+    else:
+        return None
+    return 0
 
 
 def _place_from(partition: Partition, leaf: Queue) -> int:
@@ -117,7 +126,8 @@ def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, ga
         gate.hold(group, refusal)
         partition.journal.record(ApplicationChanged(group.application))
         return
-    leaf.block(group.bucket, refusal, gate, partition.now_ns)
+    by_need = _may_wait_by_need(partition, leaf)
+    leaf.block(group.bucket, refusal, gate, partition.now_ns, by_need=by_need)
     if gate is partition.root.gate:
         partition.unplaced[group.bucket] = None
     if refusal.reason is Reason.QUEUE_QUOTA:
@@ -157,10 +167,18 @@ def _park(
             return
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
-    application.park(refusal, partition.now_ns, gate)
+    by_need = _may_wait_by_need(partition, application.queue)
+    application.park(refusal, partition.now_ns, gate, by_need=by_need)
     patience.watch(partition, application)
     preemption.look_later_for_gang(partition, application)
     partition.journal.record(ApplicationChanged(application))
+
+
+def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
+    """Return whether nothing but room helps those of a leaf: nobody makes room for them."""
+    settings = partition.settings
+    is_yunikorn = settings.policy != KAI and CONSOLIDATION not in settings.actions
+    return is_yunikorn and not preemption.has_guarantee(leaf)
 
 
 def _no_headroom(

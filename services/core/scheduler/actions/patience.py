@@ -67,6 +67,8 @@ def look(partition: Partition) -> None:
             application.patience_due_ns = 0
         if _is_live(partition, application) and application.waits_as_a_whole:
             watch(partition, application)
+            if application.queue.overdue_gang is application:
+                application.unpark()  # it may be something else by now that keeps it
 
 
 def judge_anew(partition: Partition) -> None:
@@ -106,6 +108,8 @@ def _become_overdue(application: Application) -> None:
     """Let a gang be waited for, unless one that is ahead of it already is."""
     leaf = application.queue
     waited_for = leaf.overdue_gang
+    if application.waits_in is not None and application.parked_at is not None:
+        application.parked_at.try_always(application.waits_in)
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:

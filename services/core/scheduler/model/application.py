@@ -545,17 +545,20 @@ class Application:
             )
         return None
 
-    def park(self, refusal: Refusal, now_ns: int, at: Gate | None) -> None:
+    def park(
+        self, refusal: Refusal, now_ns: int, at: Gate | None, *, by_need: bool = False
+    ) -> None:
         """Take the application out of its buckets until a gate opens, or nodes have places.
 
         Without either it waits for a time to come, or for a gang that is ahead of it. One that was
-        tried for those like it and is refused again waits since it did before.
+        tried for those like it and is refused again waits since it did before. ``by_need`` leaves a
+        gang aside until all of it fits what the gate's queue has left.
         """
         self._leave_class()
         self.parked_refusal = refusal
         self.parked_since_ns = now_ns
         if at is not None:
-            self.waits_in = at.class_of(self, refusal)
+            self.waits_in = at.class_of(self, refusal, by_need=by_need)
         elif self.waiting_among is not None:
             self.waits_in = self.waiting_among.class_of(self, refusal)
         if self.waits_in is not None:

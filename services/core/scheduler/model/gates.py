@@ -3,7 +3,9 @@
 A queue, a user and a group have a waiting list each. When their room grows, the list is requeued,
 and only those who waited on it are looked at again.
 
-Rule 1: buckets and reservations that wait are each tried again.
+Rule 1: buckets and reservations that wait are each tried again. Who is refused by the own max of a
+        queue is not, as long as its need is more than that leaves, found for all in one comparison;
+        but only where nobody preempts: there each refusal sets the moment of the next look.
 Rule 2: applications that wait are classed. Who is in one class is refused alike: whatever refuses
         one of them refuses all, as long as nothing is placed in between (``class_key``). Of a
         class only the first in the order of its leaf is tried. Refused as before, it goes back,
@@ -15,12 +17,15 @@ Rule 3: an application whose key is no longer that of its class leaves it and is
 Source: ADR 30.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from services.core.scheduler.model.needs import NeedTable
+from shared.model.numbers import INT64_MAX
 from shared.model.reasons import Reason, Refusal
+from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.application import Application
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import AskGroup, Bucket
     from shared.model.reasons import Refusal
 
+K = TypeVar("K")
 _SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 _AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
 
@@ -120,12 +126,6 @@ class EquivalenceClass:
             self.requeue()
         self._forget_if_over()
 
-    def disband(self) -> None:
-        """Let every member be considered: what made them alike may not hold any more."""
-        for application in list(self.members):
-            application.unpark()
-        self.was_tried()
-
     def _head(self) -> "Application | None":
         while self._heap:
             if self._is_valid(self._heap[0]):
@@ -141,43 +141,105 @@ class EquivalenceClass:
             self.home.forget(self)
 
 
+class Waiters(Generic[K]):
+    """Who waits on one list: those of whom it is known how much room they need, and others."""
+
+    def __init__(self) -> None:
+        self._by_need: NeedTable[K] = NeedTable()
+        self._others: dict[K, None] = {}
+
+    def add(self, key: K, need: ResourceView | None) -> None:
+        """Let one wait for so much room; None: for any."""
+        self.discard(key)
+        if need is None:
+            self._others[key] = None
+        else:
+            self._by_need.add(key, need)
+
+    def discard(self, key: K) -> None:
+        """Let one wait no more, if it does."""
+        self._by_need.discard(key)
+        self._others.pop(key, None)
+
+    def to_try(self, room: ResourceView) -> list[K]:
+        """Return whom a room might be enough for; it has any amount of a type it does not name."""
+        return [*self._others, *self._by_need.fitting(room, unnamed=INT64_MAX)]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._others
+        yield from self._by_need
+
+    def __len__(self) -> int:
+        return len(self._others) + len(self._by_need)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Gate:
-    """Who waits for more room: buckets, classes of applications, reservations."""
+    """Who waits for more room: buckets, classes of applications, reservations.
 
-    buckets: dict["Bucket", None] = field(default_factory=dict)
-    classes: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
+    ``queue`` is whose room it is, where a need can be compared with it: not a user's, and not the
+    root's, of which the size is what the nodes are told of.
+    """
+
+    queue: "Queue | None" = None
+    buckets: Waiters["Bucket"] = field(default_factory=Waiters)
+    classes: Waiters[EquivalenceClass] = field(default_factory=Waiters)
     reservations: dict["Reservation", None] = field(default_factory=dict)
+    _by_key: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
 
-    def class_of(self, application: "Application", refusal: Refusal) -> EquivalenceClass:
+    def block(self, bucket: "Bucket", *, by_need: bool) -> None:
+        """Let a bucket wait; ``by_need``: until its shape fits, not for every chance."""
+        self.buckets.add(bucket, bucket.shape.resource if by_need and self.queue else None)
+
+    def class_of(
+        self, application: "Application", refusal: Refusal, *, by_need: bool
+    ) -> EquivalenceClass:
         """Return the class of applications that are refused like this one."""
         key = class_key(application, refusal)
-        found = self.classes.get(key)
+        found = self._by_key.get(key)
         if found is None:
-            found = self.classes[key] = EquivalenceClass(self, key, application.queue)
+            found = self._by_key[key] = EquivalenceClass(self, key, application.queue)
+            is_by_need = (
+                by_need
+                and self.queue is not None
+                and refusal.reason is Reason.GANG_HEADROOM
+                and application.owner is None
+                and not application.queue.settings.state_aware
+            )
+            self.classes.add(found, application.outstanding() if is_by_need else None)
         return found
+
+    def try_always(self, waiting: EquivalenceClass) -> None:
+        """Have a class tried at every chance: others wait for one of it, if it is room it lacks."""
+        self.classes.add(waiting, None)
 
     def forget(self, waiting: EquivalenceClass) -> None:
         """Forget a class in which nobody is left."""
-        self.classes.pop(waiting.key, None)
+        self._by_key.pop(waiting.key, None)
+        self.classes.discard(waiting)
 
     def open(self) -> None:
         """Let those who wait here be considered again, of like applications the first."""
         if self.buckets:
-            for bucket in list(self.buckets):
+            room = self.queue.own_room() if self.queue is not None else {}
+            for bucket in self.buckets.to_try(room):
                 bucket.leaf.open(bucket)
         if self.classes:
-            for waiting in list(self.classes.values()):
+            room = self.queue.own_room(for_gangs=True) if self.queue is not None else {}
+            for waiting in self.classes.to_try(room):
                 waiting.requeue()
         if self.reservations:
             reservations, self.reservations = self.reservations, {}
             for reservation in reservations:
                 reservation.retry()
 
-    def disband(self) -> None:
-        """Let every application be considered: what made some alike may not hold any more."""
-        for waiting in list(self.classes.values()):
-            waiting.disband()
+    def open_for_all(self) -> None:
+        """Let those be considered too whose need is more than there is: all may be different."""
+        for bucket in list(self.buckets):
+            bucket.leaf.open(bucket)
+        for waiting in list(self.classes):
+            waiting.requeue()
+        self.open()
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -124,6 +124,7 @@ class Queue:
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
         self.tree = Tree() if self.parent is None else self.parent.tree
         self.forget_turns()
+        self.gate.queue = self if self.parent is not None else None
         self.to_admit = Bucket(self, ANY_SHAPE)
         self.behind = Bucket(self, ANY_SHAPE)
 
@@ -212,6 +213,17 @@ class Queue:
             if short:
                 return queue, short
         return None
+
+    def own_room(self, *, for_gangs: bool = False) -> Resource:
+        """Return what this queue's own max leaves, at most, for the types that it names.
+
+        ``for_gangs`` takes off what is promised and what is kept.
+        """
+        room = dict(self.max_resource or {})
+        for used in (self.allocated, self.promised, self.kept) if for_gangs else (self.allocated,):
+            for name in room:
+                room[name] -= used.get(name, 0)
+        return room
 
     def _shortage(self, used: ResourceView, amount: ResourceView) -> str:
         """Return in a sentence of which type the queue's own max has too little, or ""."""
@@ -420,14 +432,25 @@ class Queue:
         """Return the group whose head ask is this leaf's next, or None."""
         return self.open_buckets.first()
 
-    def block(self, bucket: Bucket, refusal: Refusal, at: Gate | None, now_ns: int) -> None:
-        """Set a bucket aside: a gate refuses it, or (None) no node has the room."""
+    def block(
+        self,
+        bucket: Bucket,
+        refusal: Refusal,
+        at: Gate | None,
+        now_ns: int,
+        *,
+        by_need: bool = False,
+    ) -> None:
+        """Set a bucket aside: a gate refuses it, or (None) no node has the room.
+
+        ``by_need`` leaves it aside until its shape fits what the gate's queue has left.
+        """
         self.open_buckets.withdraw(bucket)
         bucket.refusal = refusal
         bucket.refused_since_ns = now_ns
         bucket.blocked_at = at
         if at is not None:
-            at.buckets[bucket] = None
+            at.block(bucket, by_need=by_need)
         else:
             bucket.shape.blocked_buckets[bucket] = None
 

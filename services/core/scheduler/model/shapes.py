@@ -220,7 +220,7 @@ class Bucket:
         self.refusal = None
         self.shape.blocked_buckets.pop(self, None)
         if self.blocked_at is not None:
-            self.blocked_at.buckets.pop(self, None)
+            self.blocked_at.buckets.discard(self)
             self.blocked_at = None
 
     def withdraw(self, group: AskGroup) -> None:

@@ -75,9 +75,11 @@ def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
     applications = parse_uint64(tags.get("namespace.resourcemaxapps", ""))
     if limit is not None:
         queue.set_max(limit)
-    if guaranteed is not None:
+    if guaranteed is not None and guaranteed != queue.guaranteed_resource:
         queue.guaranteed_resource = guaranteed
         queue.forget_turns()
+        for level in queue.lineage():
+            level.gate.open_for_all()  # who waits for it may preempt from now on
     if applications is not None and applications <= INT64_MAX:
         queue.max_applications = applications
         queue.gate.open()

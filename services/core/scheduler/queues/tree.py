@@ -139,10 +139,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
-    for application in partition.applications.values():
-        if application.waits_in is not None:
-            application.unpark()
-        application.was_tried()  # nobody waits with those who were refused alike
+    _consider_all(partition)
     for queue in partition.queues.values():
         partition.journal.record(QueueChanged(queue))
         queue.forget_order()
@@ -154,10 +151,18 @@ def _order_anew(partition: Partition) -> None:
         else:
             application.enter()
     for queue in partition.queues.values():
-        queue.gate.open()
+        queue.gate.open_for_all()
     for tracker in partition.users.all():
         tracker.gate.open()
         partition.journal.record(UsageChanged(tracker))
     partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
         partition.open_shape(shape)
+
+
+def _consider_all(partition: Partition) -> None:
+    """Let nobody wait any more with those who were refused alike."""
+    for application in partition.applications.values():
+        if application.waits_in is not None:
+            application.unpark()
+        application.was_tried()
