@@ -189,6 +189,8 @@ def plain_room_to_come(partition: Partition, node: Node) -> Resource:
     room: Resource = dict(node.available)
     for allocation in plain_going(partition, node):
         add_into(room, allocation.resource_per_alloc)
+    for real in plain_taking_over(partition, node):
+        subtract_into(room, real.resource_per_alloc)
     return room
 
 
@@ -199,6 +201,15 @@ def plain_going(partition: Partition, node: Node) -> list[Allocation]:
         if owner is not None and key in owner.released and key not in owner.covering:
             found.append(allocation)
     return found
+
+
+def plain_taking_over(partition: Partition, node: Node) -> list[Allocation]:
+    return [
+        swap.allocation
+        for application in partition.applications.values()
+        for key, swap in application.replacing.items()
+        if not swap.is_placed and application.allocations[key].node_id == node.node_id
+    ]
 
 
 def guarantees_hold(leaf: Queue, ask: Ask, victims: "list[PlainVictim]") -> bool:
@@ -355,6 +366,7 @@ class _Attempt:
             for held in self._node.reservations.values()
             if held.has_preempted
         ]
+        coming += plain_taking_over(self._partition, self._node)
         return self._partition.nodes.would_be_open(self._node, self._ask.shape, gone, coming)
 
     def _covers(self, chosen: list[PlainVictim]) -> bool:

@@ -39,6 +39,7 @@ from tests.property.material import (
     USERS,
 )
 from tests.property.others import Others
+from tests.property.test_victims import check_choices
 from tests.property.timers import FiresTimers
 
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
@@ -462,6 +463,11 @@ class PreemptionMachine(SchedulerMachine):
         if "preemption" in self.core.partition.timers:
             self.core.now_ns += 31_000_000_000
             self.heard(self.core.fire_own("preemption"))
+
+    @invariant()
+    def victims_are_those_of_the_laws(self):
+        if hasattr(self, "core"):
+            check_choices(self.core.partition)
 
 
 TestScheduler = SchedulerMachine.TestCase

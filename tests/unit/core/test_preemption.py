@@ -726,3 +726,23 @@ def test_a_daemon_takes_nobody_where_its_anti_affinity_forbids_the_node():
     core.node("n3", vcore=10)
     core.run("leaf2", "daemon", 5, priority=5, constraints=forbidden)
     assert list(core.partition.applications["leaf1"].released) == ["v-n1"]
+
+
+def test_room_that_a_real_pod_takes_over_from_its_placeholder_is_nobodys():
+    """With it the ask would fit: its victim would go, and the room would not be enough."""
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 10), "{name: leaf3}", nodes={"n1": 10})
+    core.gang("gang", 1, {"vcore": 5}, queue="root.parent.leaf3")
+    core.run("leaf1", "v", 5)
+    core.asks("gang", ["real"], {"vcore": 5}, task_group_name="tg")
+    assert list(core.partition.applications["gang"].replacing) == ["gang-ph-0"]
+    core.run("leaf2", "wants", 10)
+    assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, NO_HELP: 1}
+
+
+def test_a_look_without_a_node_finds_nobody():
+    core = Cluster("{name: leaf1}", guaranteed("leaf2", 5), nodes={"n1": 5})
+    core.run("leaf1", "v", 5)
+    core.run("leaf2", "wants", 5)
+    core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
+    assert core.look() == []

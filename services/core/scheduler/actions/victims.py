@@ -10,7 +10,7 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Decision
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
-from shared.model.resources import Resource, ResourceView, add_into
+from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 
 def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
@@ -23,6 +23,8 @@ def room_to_come(partition: Partition, node: Node) -> Resource:
     room: Resource = dict(node.available)
     for allocation in _going(partition, node):
         add_into(room, allocation.resource_per_alloc)
+    for real in _taking_over(partition, node):
+        subtract_into(room, real.resource_per_alloc)
     return room
 
 
@@ -31,6 +33,15 @@ def _going(partition: Partition, node: Node) -> Iterator[Allocation]:
         owner = partition.applications.get(allocation.application_id)
         if owner is not None and key not in owner.covering:
             yield allocation
+
+
+def _taking_over(partition: Partition, node: Node) -> Iterator[Allocation]:
+    """Yield the real pods that take the places of placeholders which are being released."""
+    for placeholder in _going(partition, node):
+        replacing = partition.applications[placeholder.application_id].replacing
+        swap = replacing.get(placeholder.allocation_key)
+        if swap is not None and not swap.is_placed:
+            yield swap.allocation
 
 
 def is_open_without(
@@ -43,7 +54,7 @@ def is_open_without(
     """Return whether pods leave a node open to a shape, once all that is to happen has happened.
 
     Victims, and what is being released on the node, have gone by then; who has preempted there,
-    and ``more``, has come.
+    ``more``, and whose placeholder goes, has come.
     """
     gone = [*victims, *_going(partition, node)]
     coming = [
@@ -51,6 +62,7 @@ def is_open_without(
         for held in node.reservations.values()
         if held.has_preempted
     ]
+    coming += _taking_over(partition, node)
     return partition.nodes.would_be_open(node, shape, gone, [*coming, *more])
 
 

@@ -47,21 +47,17 @@ class NodeBounds:
         self._victims = victims
         self._names = names
         self._places = {kind: at for at, kind in enumerate(kinds)}
-        self._count = sum(kind.count for kind in kinds)
         self._amounts = [tuple(kind.amount.get(name, 0) for name in names) for kind in kinds]
         self._seen = -1
-        self._rows: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self._rows: Amounts = np.zeros((4 * len(names) + 3, 16), dtype=np.int64)
 
     def follow(self) -> None:
         """Bring every row up to date."""
         table = self._table
         nodes = table.changed_since(self._seen) if self._seen >= 0 else None
-        if len(table.rows) > self._rows.shape[1]:
-            width = 4 * len(self._names) + 3
-            grown = np.zeros((width, max(16, 2 * len(table.rows))), dtype=np.int64)
-            if self._rows.size:
-                grown[:, : self._rows.shape[1]] = self._rows
-            self._rows = grown
+        missing = len(table.rows) - self._rows.shape[1]
+        if missing > 0:
+            self._rows = np.pad(self._rows, ((0, 0), (0, missing + len(table.rows))))
         if nodes is None:
             self._fill()
         elif nodes:
@@ -71,31 +67,41 @@ class NodeBounds:
     def _fill(self) -> None:
         """Make the rows of all nodes; where sums may be large, one by one."""
         rows = self._table.rows
-        room = self._table.available(self._names)
+        room = self._rooms()
         most = max((max(amount, default=0) for amount in self._amounts), default=0)
-        if most * self._count > FAR or (room.size and np.abs(room).max() > FAR):
+        if (
+            most * sum(kind.count for kind in self._places) > FAR
+            or (abs(room // 2) > FAR // 2).any()
+        ):
             self._rows[:, : len(rows)] = np.array([*map(self._row, rows)]).T
             return
         give, largest = np.zeros_like(room), np.zeros_like(room)
         first: list[tuple[int, int, int]] = []
-        counts: dict[int, list[tuple[int, int]]] = {}
-        places = self._places
+        counts: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self._places}
         for row, node in enumerate(rows):
             here = self._victims.on(node)
             for kind, count in here.kinds.items():
-                counts.setdefault(places.get(kind, -1), []).append((row, count))
+                if kind in counts:
+                    counts[kind].append((row, count))
             first.append(self._first(here) if here.order else NO_VICTIM)
-            if here.releasing or node.reservations:
-                room[:, row] = self._room(node, here)
-        counts.pop(-1, None)
-        for place, pairs in counts.items():
-            at, times = np.array(pairs).T
-            amount = np.array(self._amounts[place], dtype=np.int64)[:, None]
-            give[:, at] += amount * times
-            largest[:, at] = np.maximum(largest[:, at], amount)
+        for kind, amounts in zip(self._places, self._amounts, strict=True):
+            if counts[kind]:
+                at, times = np.array(counts[kind]).T
+                amount = np.array(amounts, dtype=np.int64)[:, None]
+                give[:, at] += amount * times
+                largest[:, at] = np.maximum(largest[:, at], amount)
         self._rows[:, : len(rows)] = np.concatenate(
-            (room, room + give, give, largest, np.array(first).T.reshape(3, -1))
+            (room, room + give, give, largest, np.array(first, dtype=np.int64).reshape(-1, 3).T)
         )
+
+    def _rooms(self) -> Amounts:
+        """Return the room of every node, a row a type."""
+        room = self._table.available(self._names)
+        for row, node in enumerate(self._table.rows):
+            here = self._victims.on(node)
+            if here.releasing or node.reservations:
+                room[:, row] = [*map(saturated, self._room(node, here))]
+        return room
 
     def _row(self, node: "Node") -> list[int]:
         """Return what stands in a node's row."""
