@@ -413,6 +413,21 @@ def preempt(nodes: int, asks: int) -> float:
     return driver.cpu
 
 
+def preempt_no(nodes: int, looks: int = 20) -> float:
+    """Return the ms of a look that helps nobody: ten asks try, none of whom may take anything."""
+    driver = _full_of_victims(nodes)
+    made = [
+        AllocationAsk(f"owed-{at}", "owed", {"vcore": 4_000, "memory": GIB, "pods": 1}, priority=-5)
+        for at in range(1_000)
+    ]
+    driver.update(asks=tuple(made))
+    driver.cpu = 0.0
+    for _ in range(looks):
+        assert driver.fire_own(TimerKind.PREEMPTION)
+    assert not driver.released
+    return driver.cpu / looks * 1000
+
+
 def terms_row(asks: int, nodes: int, applications: int) -> float:
     """Place asks of applications that each keep their own pods apart by a term of their own."""
     driver = Driver(config_of(5, "fair"))
@@ -572,6 +587,8 @@ def rows(scale: Callable[[int], int]) -> dict[str, Callable[[], tuple[str, float
         ),
         "preempt one, 50 nodes": lambda: ("ms", preempt(50, 1) * 1000, 0),
         "preempt one, 1,000 nodes": lambda: ("ms", preempt(n(1_000), 1) * 1000, 0),
+        "preempt nobody, 50 nodes": lambda: ("ms", preempt_no(50), 0),
+        "preempt nobody, 1,000 nodes": lambda: ("ms", preempt_no(n(1_000)), 0),
         "preempt 20,000": lambda: ("s", preempt(n(1_000), n(20_000)), 0),
         "own terms, 10 applications": lambda: ("asks/s", terms_row(n(2_000), n(5_000), 10), 0),
         "own terms, 500 applications": lambda: ("asks/s", terms_row(n(2_000), n(5_000), n(500)), 0),
