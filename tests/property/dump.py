@@ -96,7 +96,7 @@ def _queue(queue) -> list:
         queue.path,
         *map(_sorted, ledgers),
         list(queue.active_children),
-        list(queue.gate.applications),
+        [[waiting.id for waiting in like.members] for like in queue.gate.classes],
         [bucket.shape.name for bucket in queue.gate.buckets],
         [(bucket.shape.name, bucket.refusal, bucket.queued) for bucket in queue.buckets.values()],
     ]
