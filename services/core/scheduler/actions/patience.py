@@ -66,9 +66,7 @@ def look(partition: Partition) -> None:
         if application.patience_due_ns == due_ns:
             application.patience_due_ns = 0
         if _is_live(partition, application) and application.waits_as_a_whole:
-            watch(partition, application)
-            if application.queue.overdue_gang is application:
-                application.unpark()  # it may be something else by now that keeps it
+            _watch_anew(partition, application)
 
 
 def judge_anew(partition: Partition) -> None:
@@ -84,7 +82,17 @@ def judge_anew(partition: Partition) -> None:
     waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
     for application in (*waited_for, *partition.too_large):
         if application.parked_refusal is not None:  # else it has its turn now
-            watch(partition, application)
+            _watch_anew(partition, application)
+
+
+def _watch_anew(partition: Partition, application: Application) -> None:
+    """Watch a gang that was refused some time ago; if others wait for it, it is tried again.
+
+    It may be something else that keeps it by now, for which nobody has to wait.
+    """
+    watch(partition, application)
+    if application.queue.overdue_gang is application:
+        application.unpark()
 
 
 def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
