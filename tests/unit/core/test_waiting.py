@@ -141,3 +141,11 @@ def test_a_dynamic_queues_new_guarantee_wakes_who_may_preempt_from_now_on(monkey
     core.asks("filler", ["more"], {"vcore": 1})
     assert core.considered.count("g0") == 1
     assert core.considered.count("g1") == 0
+
+
+def test_a_smaller_gang_does_not_sleep_behind_a_larger_one(monkeypatch):
+    core = Waiting(monkeypatch, 3, leaf=GUARANTEED)
+    core.now_ns += 1
+    core.gang("small", 2, {"vcore": 1}, queue="root.a")
+    core.free("f0", "f1")
+    assert core.started() == ["small"]
