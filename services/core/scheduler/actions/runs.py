@@ -3,9 +3,9 @@
 Rule 1: a run decides what placing one by one would decide, in the same order. Each decision asks
         the queues, the leaf and the nodes for the first; what is left out is work whose result
         nobody reads before the run ends.
-Rule 2: the sums of queues, by which they take turns, are kept at every decision. Those of the
-        application, its users and its group are counted once, when the group's turns end, and those
-        of the node when another one comes first.
+Rule 2: the sums of queues, by which they take turns, are kept at every decision. Those of a group
+        are counted once, when its turns end, those of its application and users when the run ends,
+        and those of the node when another one comes first.
 Rule 3: a leaf's lane is its first group, until another one of the leaf comes before it. It ends
         before a decision that does more than place an ask: the last of a priority or of a gang's
         placeholders, one that people were told about, one with a reservation.
@@ -25,6 +25,7 @@ from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
+from shared.model.resources import Resource
 from shared.model.states import ApplicationState
 
 
@@ -38,9 +39,9 @@ def place(partition: Partition, leaf: Queue, most: int) -> int:
 
 
 class _Lane:
-    """A group whose asks are being placed; ``placed`` of them are not in its sums yet."""
+    """A group whose asks are being placed; ``placed`` of them it counts as waiting still."""
 
-    __slots__ = ("amount", "application", "bound", "group", "head", "left", "placed", "taken")
+    __slots__ = ("amount", "application", "bound", "group", "head", "left", "placed")
 
     def __init__(self, group: AskGroup, head: Ask, left: int) -> None:
         self.group = group
@@ -49,7 +50,7 @@ class _Lane:
         self.head: Ask | None = head
         self.left = left
         self.bound: EntryKey | None = None  # what comes first of the leaf's other groups
-        self.taken = self.placed = 0
+        self.placed = 0
 
     def go_on(self) -> None:
         """Find the next head, None where this is no more the leaf's first group."""
@@ -58,7 +59,7 @@ class _Lane:
             self.head = None
             return
         group = self.group
-        if self.taken == 1:
+        if self.placed == 1:
             group.bucket.withdraw(group)
             other = group.bucket.leaf.first_group()
             self.bound = other[0] if other is not None else None
@@ -80,6 +81,7 @@ class _Run:
         self.left = most
         self._partition = partition
         self._lanes: dict[Queue, _Lane] = {}
+        self._uncounted: dict[tuple[Application, bool], Resource] = {}  # of placeholders, or not
         self._placed: list[tuple[Application, Ask, Allocation]] = []
         self._nodes: dict[Node, None] = {}
         self._node: Node | None = None
@@ -98,15 +100,12 @@ class _Run:
             self._lanes[leaf] = lane
         ask = lane.head
         assert ask is not None
-        if self._shape is not ask.shape or not self._room:
-            self._next_node(ask.shape)
-            if self._node is None:
-                return False
-        assert self._node is not None
-        self._room -= 1
+        node = self._node_for(ask.shape)
+        if node is None:
+            return False
         self._on_node += 1
         self.left -= 1
-        self._take(leaf, lane, ask, self._node)
+        self._take(leaf, lane, ask, node)
         return True
 
     def _take(self, leaf: Queue, lane: _Lane, ask: Ask, node: Node) -> None:
@@ -120,7 +119,6 @@ class _Run:
         node.allocations[key] = allocation
         leaf.place(lane.amount)
         self._placed.append((application, ask, allocation))
-        lane.taken += 1
         lane.placed += 1
         lane.go_on()
         if allocation.exec_timeout_milli_seconds > 0:
@@ -128,20 +126,25 @@ class _Run:
 
     # --- nodes ----------------------------------------------------------------------------------
 
-    def _next_node(self, shape: Shape) -> None:
-        """Find the node that comes first now for a shape, None where no node takes it."""
+    def _node_for(self, shape: Shape) -> Node | None:
+        """Return the node that comes first now for a shape, None where no node takes it."""
+        nodes, node = self._partition.nodes, self._node
+        if node is not None and self._shape is shape:
+            if self._on_node == 1:
+                self._room = nodes.run_length(node, shape)
+            if self._on_node < self._room:
+                return node
         self._count_node()
-        nodes = self._partition.nodes
         node = nodes.best(shape, backfill=self._partition.settings.backfill)
         self._node, self._shape = node, shape
         if node is not None:
-            self._room = nodes.run_length(node, shape)
             self._nodes[node] = None
+        return node
 
     def _count_node(self) -> None:
         if self._on_node and self._node is not None and self._shape is not None:
             self._partition.nodes.count_placed(self._node, self._shape.resource, self._on_node)
-        self._on_node = self._room = 0
+        self._on_node = 0
 
     # --- lanes ----------------------------------------------------------------------------------
 
@@ -154,6 +157,8 @@ class _Run:
         head = group.head()
         if head is None or leaf.settings.sort_policy == FAIR or not self._may_run(group):
             return None
+        if group.placeholder:
+            self._count_all()
         left = _turns_left(group, head)
         if left <= 0:
             return None
@@ -192,22 +197,32 @@ class _Run:
         application, amount = group.application, group.bucket.shape.resource
         room = application.queue.room_for(amount)
         if application.owner is not None:
-            for lane in self._lanes.values():
-                self._count_lane(lane)
+            self._count_all()
             rooms = [tracker.room_for(application.queue, amount) for tracker in application.owner]
             room = min(room, *rooms)
         return room
 
     def _count_lane(self, lane: _Lane) -> None:
-        """Count what was placed of a lane into the sums of its application and users."""
-        if not lane.placed:
+        """Count what was placed of a lane out of what waits in its group."""
+        group, times = lane.group, lane.placed
+        if not times:
             return
-        group, application, times = lane.group, lane.application, lane.placed
         lane.placed = 0
-        self._partition.count_run(application, group, times)
-        if group.placeholder:
-            application.keep_promise()
-            self._partition.look_for_replacements(application)
+        self._partition.group_placed(group, times)
+        total = self._uncounted.setdefault((lane.application, group.placeholder), {})
+        for name, value in lane.amount:
+            total[name] = total.get(name, 0) + times * value
+
+    def _count_all(self) -> None:
+        """Count what was placed into every sum but the node's."""
+        for lane in self._lanes.values():
+            self._count_lane(lane)
+        for (application, is_placeholder), total in self._uncounted.items():
+            self._partition.count_run(application, total, is_placeholder=is_placeholder)
+            if is_placeholder:
+                application.keep_promise()
+                self._partition.look_for_replacements(application)
+        self._uncounted = {}
 
     def _close(self, leaf: Queue, lane: _Lane) -> None:
         """End a lane: its group waits for its turn again, or has nobody left."""
@@ -218,6 +233,7 @@ class _Run:
     def finish(self) -> int:
         """Count all that is left to count; return how many were placed."""
         self._count_node()
+        self._count_all()
         if self._placed:
             self._partition.journal.record(RunPlaced(self._placed, list(self._nodes)))
         for leaf, lane in list(self._lanes.items()):

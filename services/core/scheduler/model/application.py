@@ -662,15 +662,15 @@ class Application:
             self.counts_of(allocation).held[key] = None
 
     def count_placed(self, group: AskGroup, times: int) -> None:
-        """Count so many asks of a group as allocated that waited; the queue's sums know them."""
-        total = multiply(group.bucket.shape.resource, times)
-        subtract_into(self.pending, total)
+        """Count so many asks of a group out that were placed; ``count_run`` knows the amounts."""
         if group.placeholder:
             self.pending_placeholders -= times
-            add_into(self.allocated_placeholder, total)
-        else:
-            add_into(self.allocated, total)
         self._count_priority(group.key[1], -times)
+
+    def count_run(self, total: ResourceView, *, is_placeholder: bool) -> None:
+        """Count as allocated what waited; the queue's sums know it."""
+        subtract_into(self.pending, total)
+        add_into(self.allocated_placeholder if is_placeholder else self.allocated, total)
         self.usage_changed()
 
     def count_size(self, allocation: Allocation, before: ResourceView) -> None:

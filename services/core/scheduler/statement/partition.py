@@ -54,7 +54,7 @@ from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, Ti
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
-from shared.model.resources import Resource, ResourceView, add_into, excess, multiply, subtract_into
+from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
@@ -268,13 +268,16 @@ class Partition:
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
 
-    def count_run(self, application: Application, group: AskGroup, times: int) -> None:
-        """Count asks of a group that a run placed, but on their nodes and in their queues."""
-        application.count_placed(group, times)
-        total = multiply(group.bucket.shape.resource, times)
+    def group_placed(self, group: AskGroup, times: int) -> None:
+        """Count asks of a group out that a run has placed."""
+        group.application.count_placed(group, times)
+        self._let_go(group.bucket.shape, times)
+
+    def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
+        """Count what a run placed into the sums of its application and users; nodes, queues not."""
+        application.count_run(total, is_placeholder=is_placeholder)
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, total)
-        self._let_go(group.bucket.shape, times)
 
     def remove(self, application: Application, key: str) -> Allocation | None:
         """Take an allocation out of every ledger, or return None when there is none."""
