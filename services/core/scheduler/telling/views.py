@@ -1,9 +1,17 @@
 """The scheduler's values as the state events carry them: what is a sum is bounded to an int64."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.placement_rules import FIXED, RECOVERY, TAG, Rule, chain
+from services.core.scheduler.model.placement_rules import (
+    FIXED,
+    RECOVERY,
+    TAG,
+    PlacementRules,
+    Rule,
+    chain,
+)
 from services.core.scheduler.model.queue_settings import Template
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.shapes import Ask, Shape
@@ -59,11 +67,13 @@ def partition_state(partition: "Partition") -> PartitionState:
         plugins=partition.settings.plugins,
         quota_preemption_enabled=partition.quota_preemption_enabled,
         eviction_cycles=partition.evictions.cycles,
-        placement_rules=tuple(
-            PlacementRuleState(tuple(map(_rule_state, chain(rule))))
-            for rule in partition.rules.all()
-        ),
+        placement_rules=_rules_state(partition.rules),
     )
+
+
+@lru_cache(maxsize=4)  # the rules change with the configuration, the partition with every node
+def _rules_state(rules: PlacementRules) -> tuple[PlacementRuleState, ...]:
+    return tuple(PlacementRuleState(tuple(map(_rule_state, chain(rule)))) for rule in rules.all())
 
 
 def _rule_state(rule: Rule) -> RuleState:
