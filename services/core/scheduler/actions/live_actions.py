@@ -194,6 +194,8 @@ class LiveTerms(Terms):
 
     def minimum(self, application: Application) -> int:
         """Return how many must start at once: a gang that does not run yet, all of it."""
+        if not application.request.placeholder_ask:
+            return 1
         is_reserving = application.is_gang and application.pending_placeholders > 0
         if not is_reserving:
             return gang_minimum(application) if application.stale_since_ns else 1

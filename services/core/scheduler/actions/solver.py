@@ -13,7 +13,7 @@ that have room or were promised some in this trial. Source: contract kai.md, 1.1
 Limit: MAX_SCENARIOS simulated for one job.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,11 +32,11 @@ from services.core.scheduler.ordering.jobs_in_order import (
 )
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
+    Amount,
     Job,
     Share,
     Task,
     Trial,
-    is_evictable,
     is_out,
     request_of,
 )
@@ -67,18 +67,23 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     Room is looked for step by step: for one task, then for 2, 4, 8 and so on. The victims of a step
     stay victims in the next, so that they go in their order, whatever node they are on.
     """
+    capacities = trial.nodes.capacities(trial.names)
+    alike = _alike(trial, job)
+    if alike is not None and not _could_fit(capacities, *alike):
+        return None
     tasks = tasks_to_allocate(job)
     if not may_take(trial, job, tasks):
         return None
-    if not _could_fit(trial.nodes.capacities(trial.names), tasks):
+    demand = request_of(tasks, trial.width)
+    if not _could_fit(capacities, demand, dict.fromkeys(task.request for task in tasks)):
         return None
-    victims = [other for other in _victims(trial, job, search) if other is not job]
-    if not victims:
+    leaves = [leaf for leaf in trial.leaves if search.in_leaf(leaf)]
+    free = summed(trial.room())
+    given = sum_of((leaf.allocated for leaf in leaves), trial.width)
+    if not np.all(free + given >= sums(demand)):
         return None
-    room = _Room(trial, victims)
-    if not room.could_ever_fit(tasks):
-        return None
-    tries = _Tries(trial, job, search, room, _Candidates(trial, victims, search))
+    candidates = _Candidates(VictimOrder(trial, leaves, _judge(trial, job, search)), search)
+    tries = _Tries(trial, job, search, capacities - trial.room(), candidates)
     carried: list[Unit] = []
     for size in _sizes(len(tasks)):
         found = tries.run(tasks[:size], carried)
@@ -93,19 +98,25 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     return found[0] if found is not None else None
 
 
-def _victims(trial: Trial, job: Job, search: Search) -> Iterator[Job]:
-    """Yield who may be a victim for a job."""
+def _alike(trial: Trial, job: Job) -> tuple[Amount, list[Amount]] | None:
+    """Return what a job asks for to have its minimum, where that is soon said: all are alike."""
+    groups = list(job.application.groups.values())
+    if not job.is_flat or job.active >= job.min_available or len(groups) != 1:
+        return None
+    one = trial.amounts(groups[0].bucket.shape.resource)
+    lacking = job.min_available - job.active
+    return tuple([lacking * value for value in one]), [one]
+
+
+def _judge(trial: Trial, job: Job, search: Search) -> Callable[[Job], bool]:
+    """Return what says of another job whether it may be a victim for a job."""
     evictions, now_ns = trial.partition.evictions, trial.partition.now_ns
-    for share in trial.leaves:
-        if not search.in_leaf(share):
-            continue
-        for other in trial.jobs_in(share):
-            if (
-                search.is_victim(other)
-                and trial.may_take_from(search.action, other, job)
-                and evictions.may_evict(other.name, job.name, now_ns)
-            ):
-                yield other
+    return lambda other: (
+        other is not job
+        and search.is_victim(other)
+        and trial.may_take_from(search.action, other, job)
+        and evictions.may_evict(other.name, job.name, now_ns)
+    )
 
 
 def _sizes(wanted: int) -> Iterator[int]:
@@ -121,12 +132,18 @@ class _Tries:
     """One job's tries, with more and more tasks; what was simulated is not simulated again."""
 
     def __init__(
-        self, trial: Trial, job: Job, search: Search, room: "_Room", candidates: "_Candidates"
+        self,
+        trial: Trial,
+        job: Job,
+        search: Search,
+        given: NDArray[np.int64],
+        candidates: "_Candidates",
     ) -> None:
+        """``given`` is what each node could give back at most."""
         self._trial = trial
         self._job = job
         self._search = search
-        self._room = room
+        self._given = given
         self._candidates = candidates
         self._left = MAX_SCENARIOS
 
@@ -150,7 +167,7 @@ class _Tries:
         freed = _Freed(self._trial, tasks, carried)
         if carried and freed.is_enough():
             yield carried
-        if self._room.could_fit_on_one(freed):
+        if freed.could_be_enough(self._given):
             for units in _of_one_node(freed, self._candidates.beside(carried)):
                 yield self._candidates.in_order([*carried, *units])
         freed = _Freed(self._trial, tasks, carried)
@@ -164,8 +181,8 @@ class _Tries:
 class _Candidates:
     """The victims of a search in their order, found as far as anybody asks."""
 
-    def __init__(self, trial: Trial, victims: list[Job], search: Search) -> None:
-        self._order = VictimOrder(trial, victims)
+    def __init__(self, order: VictimOrder, search: Search) -> None:
+        self._order = order
         self._most = search.max_victims
         self._units: list[Unit] = []
         self._places: dict[Task, int] = {}
@@ -195,41 +212,17 @@ class _Candidates:
         return self._units[at]
 
 
-def _could_fit(room: NDArray[np.int64], tasks: list[Task]) -> bool:
-    """Return whether tasks would fit by their sum, and each of them on some node."""
-    if not np.all(summed(room) >= sums(request_of(tasks, room.shape[1]))):
+def _could_fit(room: NDArray[np.int64], demand: Amount, requests: Iterable[Amount]) -> bool:
+    """Return whether a demand fits by its sum, and each request of it on some node."""
+    if not np.all(summed(room) >= sums(demand)):
         return False
-    return all(
-        bool(np.any(np.all(room >= np.array(request), axis=1)))
-        for request in dict.fromkeys(task.request for task in tasks)
-    )
+    return all(bool(np.any(np.all(room >= np.array(one), axis=1))) for one in requests)
 
 
 def _row(task: Task) -> int:
     """Return the row of the node that a task has room on."""
     assert task.node is not None
     return task.node.row
-
-
-class _Room:
-    """What there would be, node by node, if every victim went."""
-
-    def __init__(self, trial: Trial, victims: list[Job]) -> None:
-        self._free = trial.room()
-        self._given = np.zeros_like(self._free)
-        tasks = [task for job in victims for task in job.tasks if is_evictable(task)]
-        rows = [_row(task) for task in tasks]
-        requests = np.array([task.request for task in tasks], dtype=np.int64)
-        np.add.at(self._given, rows, requests)
-
-    def could_ever_fit(self, tasks: list[Task]) -> bool:
-        """Return whether tasks would fit by their sum, and each of them on some node."""
-        return _could_fit(self._free + self._given, tasks)
-
-    def could_fit_on_one(self, freed: "_Freed") -> bool:
-        """Return whether the victims of one node could be enough, beside those carried."""
-        lacking = np.clip(freed.demand - freed.free, -INT64_MAX, INT64_MAX).astype(np.int64)
-        return bool(np.any(np.all(self._given >= lacking, axis=1)))
 
 
 class _Freed:
@@ -267,6 +260,11 @@ class _Freed:
         """Return whether what some of the nodes give back, with all that is free, covers it."""
         freed = sum_of((self.by_node[node] for node in nodes), self.width)
         return bool((self.free + freed >= self.demand).all())
+
+    def could_be_enough(self, given: NDArray[np.int64]) -> bool:
+        """Return whether one node could give back enough, at most and with all that is free."""
+        lacking = np.clip(self.demand - self.free, -INT64_MAX, INT64_MAX).astype(np.int64)
+        return bool(np.any(np.all(given >= lacking, axis=1)))
 
     def takes_one(self, node: int) -> bool:
         """Return whether a node then has room for one of the tasks."""

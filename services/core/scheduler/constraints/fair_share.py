@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from services.core.scheduler.statement.trial import UNLIMITED, Share, Status, Trial, request_of
+from services.core.scheduler.statement.trial import UNLIMITED, Share, Trial
 
 Exact = int | Fraction
 
@@ -101,7 +101,7 @@ def set_fair_shares(trial: Trial) -> None:
     for share in trial.shares.values():
         share.requested = list(share.allocated)
     for job in trial.asking:
-        request = request_of((t for t in job.tasks if t.status is Status.PENDING), trial.width)
+        request = trial.waiting_request(job)
         for share in job.queue.lineage():
             for at, value in enumerate(request):
                 share.requested[at] += value

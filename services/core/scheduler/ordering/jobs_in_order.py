@@ -3,11 +3,13 @@
 Source: contract kai.md, 1.9.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.statement.task_trees import Group, Holds
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -176,19 +178,45 @@ class VictimOrder(_QueueOrder):
     """Victims, a unit at a time: the surplus task of an elastic job, else a whole job.
 
     The order is the reverse of the one in which jobs are served; what was taken already counts as
-    gone.
+    gone. A job is looked at when its turn comes, not before: ``leaves`` are those that may have
+    victims, ``may_go`` says of a job whether it is one.
     """
 
-    def __init__(self, trial: Trial, jobs: Iterable[Job]) -> None:
+    def __init__(
+        self, trial: Trial, leaves: Iterable[Share], may_go: Callable[[Job], bool]
+    ) -> None:
         super().__init__(trial)
+        self._may_go = may_go
         self._nothing = (0,) * trial.width
         self._left: dict[Job, dict[Task, None]] = {}
         self._popped: dict[Share, Amount] = {}
-        for job in jobs:
-            self._left[job] = dict.fromkeys(task for task in job.tasks if is_evictable(task))
-            self._waiting.setdefault(job.queue, []).append((self._key(job), job))
-        for waiting in self._waiting.values():
-            heapify(waiting)
+        self._touched = dict(trial.touched)
+        self._untouched: dict[Share, Iterator[tuple[JobKey, Application]]] = {}
+        self._heads: dict[Share, tuple[JobKey, Job]] = {}  # the next of those
+        for leaf in leaves:
+            self._untouched[leaf] = iter(_in_order(trial, leaf))
+            self._advance(leaf)
+        for job in self._touched.values():
+            if job.queue in self._untouched and self._enter(job):
+                heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
+
+    def _enter(self, job: Job) -> bool:
+        """Note what may be taken from a job; return whether anything."""
+        left = dict.fromkeys(task for task in job.tasks if is_evictable(task))
+        if left and self._may_go(job):
+            self._left[job] = left
+            return True
+        return False
+
+    def _advance(self, leaf: Share) -> None:
+        """Find the next job of a leaf that the trial has not touched."""
+        self._heads.pop(leaf, None)
+        for key, application in self._untouched[leaf]:
+            if application.id not in self._touched:
+                job = self._trial.job_of(application)
+                if self._enter(job):
+                    self._heads[leaf] = (key, job)
+                    return
 
     def pop(self) -> Unit | None:
         """Take the next unit, or None when there is none."""
@@ -199,20 +227,32 @@ class VictimOrder(_QueueOrder):
         tasks = job.group.surplus(left.__contains__) or list(left)
         for task in tasks:
             del left[task]
-        waiting = self._waiting[job.queue]
-        if left:
-            heapreplace(waiting, (self._key(job), job))
+        waiting = self._waiting.setdefault(job.queue, [])
+        if job is self._head_of(job.queue):
+            self._advance(job.queue)
         else:
             heappop(waiting)
+        if left:
+            heappush(waiting, (self._key(job), job))
         request = request_of(tasks, self._trial.width)
         for queue in job.queue.lineage():
             self._popped[queue] = plus(self._popped.get(queue, self._nothing), request)
         return job, tasks
 
+    def _next_in(self, queue: Share) -> Job | None:
+        if queue.children:
+            return self._next_of(queue.children)
+        head, waiting = self._heads.get(queue), self._waiting.get(queue)
+        if head is None or (waiting and waiting[0][0] < head[0]):
+            return waiting[0][1] if waiting else None
+        return head[1]
+
+    def _head_of(self, leaf: Share) -> Job | None:
+        head = self._heads.get(leaf)
+        return head[1] if head is not None else None
+
     def _key(self, job: Job) -> JobKey:
-        left = self._left[job].__contains__
-        is_satisfied = job.group.is_satisfied(left)
-        elasticity = bool(job.group.surplus(left)) if is_satisfied else -1
+        elasticity = _elasticity(job.group, self._left[job].__contains__)
         return (job.priority, -elasticity, -job.number)
 
     def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
@@ -223,3 +263,33 @@ class VictimOrder(_QueueOrder):
             return queue_key(self._trial, item[0], self._nothing, popped)
 
         return max(jobs, key=key)[1]
+
+
+def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:
+    """Return the applications of a leaf that have something, in the order in which they go.
+
+    It is that of before the trial, and sorted once: what the trial has touched is no more in it.
+    """
+    found = trial.orders.get(leaf)
+    if found is None:
+        found = trial.orders[leaf] = []
+        for application in leaf.queue.applications.values():
+            held = len(application.allocations) - len(application.released)
+            if held:
+                found.append((_key_of(trial, application, held), application))
+        found.sort()
+    return found
+
+
+def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
+    terms = trial.terms
+    if terms.is_flat(application):
+        minimum = terms.minimum(application)
+        elasticity = int(held > minimum) if held >= minimum else -1
+    else:
+        elasticity = _elasticity(trial.job_of(application).group, is_evictable)
+    return (terms.priority(application), -elasticity, -application.sequence)
+
+
+def _elasticity(group: Group, holds: Holds) -> int:
+    return int(bool(group.surplus(holds))) if group.is_satisfied(holds) else -1

@@ -118,15 +118,9 @@ class Job:
             self._count_asks()
 
     def _count_asks(self) -> None:
-        application = self.application
-        self.kept = len(_nodes_kept(application))
+        self.kept = len(_nodes_kept(self.application))
         self.counts[Status.PIPELINED] = self.kept
-        self.counts[Status.PENDING] = sum(
-            self.trial.terms.may_ask(ask)
-            for group in application.groups.values()
-            if self.trial.terms.may_start(application, group)
-            for ask in group.asks.values()
-        )
+        self.counts[Status.PENDING] = sum(count for _, count in self.trial.waiting(self))
 
     @property
     def name(self) -> str:
@@ -356,6 +350,8 @@ class Trial:
         self._tasks: dict[str, Task] = {}
         self._shapes: dict[tuple[object, ...], Shape] = {}
         self._fixed: dict[Share, list[int]] | None = None
+        self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
+        self.orders: dict[Share, list[Any]] = {}  # of victims, as they were before
         self.shares = self._share_out()
         self.asking = [
             job
@@ -405,6 +401,20 @@ class Trial:
         for application in share.queue.applications.values():
             yield self.job_of(application)
 
+    def waiting(self, job: Job) -> Iterator[tuple[AskGroup, int]]:
+        """Yield the groups of a job's asks that wait for room, with how many do."""
+        for group in job.application.groups.values():
+            if self.terms.may_start(job.application, group):
+                yield group, sum(map(self.terms.may_ask, group.asks.values()))
+
+    def waiting_request(self, job: Job) -> Amount:
+        """Return what the asks of a job that wait for room ask for."""
+        total = (0,) * self.width
+        for group, count in self.waiting(job):
+            one = self.amounts(group.bucket.shape.resource)
+            total = plus(total, [count * value for value in one])
+        return total
+
     def tasks_of(self, job: Job) -> Iterator[Task]:
         """Yield handles of a job's pods."""
         application = job.application
@@ -415,14 +425,12 @@ class Trial:
             resource, priority = allocation.resource_per_alloc, allocation.priority
             yield self._task(allocation, job, resource, at, priority, status, node)
         kept = _nodes_kept(application)
-        waiting = [
-            ask
-            for group in application.groups.values()
-            if kept or self.terms.may_start(application, group)
-            for ask in group.asks.values()
-            if ask.key in kept
-            or (self.terms.may_ask(ask) and self.terms.may_start(application, group))
-        ]
+        waiting = []
+        for group in application.groups.values():
+            may_start = self.terms.may_start(application, group)
+            for ask in group.asks.values():
+                waits = may_start and self.terms.may_ask(ask)
+                waiting += [ask] if waits or ask.key in kept else []
         waiting.sort(key=lambda ask: ask.sequence)
         for at, ask in enumerate(waiting, start=len(application.allocations)):
             node = kept.get(ask.key)
@@ -441,6 +449,7 @@ class Trial:
         """Bring a task to where the statement has its pod."""
         task = self._tasks[pod.key if isinstance(pod, Ask) else pod.allocation_key]
         was, counts = task.status, task.job.counts
+        self.touched[task.job.name] = task.job
         counts[was] -= 1
         if isinstance(pod, Ask):
             task.status, task.node = _OF_ASK[now.place], now.node
