@@ -21,7 +21,7 @@ from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.actions.solver import Search, solve
+from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
 from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
@@ -119,7 +119,7 @@ def _solve_each(
     """Let jobs look for victims, in order; those that succeed may ask for more."""
     order = JobOrder(trial, jobs)
     while (job := order.pop()) is not None:
-        search = search_of(trial, job)
+        search = search_of(trial, job) if could_ever_fit(trial, job) else None
         if search is not None and solve(trial, job, search) is not None and is_ready(job):
             order.push(job)
 
@@ -192,10 +192,12 @@ class LiveTerms(Terms):
         weight: list[float] = [1] * len(names)
         return Share(queue, names, at, above, KAI_PRIORITY, quota, limit, weight)
 
+    def simple_minimum(self, application: Application) -> int:
+        """Return the minimum; nobody has a tree here, and few are gangs."""
+        return self.minimum(application) if application.request.placeholder_ask else 1
+
     def minimum(self, application: Application) -> int:
         """Return how many must start at once: a gang that does not run yet, all of it."""
-        if not application.request.placeholder_ask:
-            return 1
         is_reserving = application.is_gang and application.pending_placeholders > 0
         if not is_reserving:
             return gang_minimum(application) if application.stale_since_ns else 1

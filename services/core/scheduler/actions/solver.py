@@ -68,9 +68,6 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     stay victims in the next, so that they go in their order, whatever node they are on.
     """
     capacities = trial.nodes.capacities(trial.names)
-    alike = _alike(trial, job)
-    if alike is not None and not _could_fit(capacities, *alike):
-        return None
     tasks = tasks_to_allocate(job)
     if not may_take(trial, job, tasks):
         return None
@@ -96,6 +93,15 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
         attempt.discard()
     found = tries.run(tasks, carried) if carried else None
     return found[0] if found is not None else None
+
+
+def could_ever_fit(trial: Trial, job: Job) -> bool:
+    """Return whether the nodes would have the room for a job if they were empty.
+
+    Only a job whose asks are all alike is judged here, without reading them.
+    """
+    alike = _alike(trial, job)
+    return alike is None or _could_fit(trial.nodes.capacities(trial.names), *alike)
 
 
 def _alike(trial: Trial, job: Job) -> tuple[Amount, list[Amount]] | None:

@@ -60,17 +60,17 @@ def _is_alive(task: Task) -> bool:
 
 def dominant_share(trial: Trial, queue: Share, allocated: Sequence[int]) -> Fraction:
     """Return the largest share of what a queue may have that an amount would be."""
-    largest = Fraction(0)
-    for at, value in enumerate(allocated):
-        allocatable = queue.all_allocatable[at]
+    most, of = 0, 1
+    for value, allocatable, total in zip(
+        allocated, queue.all_allocatable, trial.total, strict=True
+    ):
         if allocatable == UNLIMITED:
-            allocatable = trial.total[at]
+            allocatable = total  # noqa: PLW2901
         if allocatable == 0:
-            share = Fraction(value * NOTHING_PROMISED)
-        else:
-            share = Fraction(value, allocatable)
-        largest = max(largest, share)
-    return largest
+            value, allocatable = value * NOTHING_PROMISED, 1  # noqa: PLW2901
+        if value * of > most * allocatable:
+            most, of = value, allocatable
+    return Fraction(most, of)
 
 
 def queue_key(
@@ -283,11 +283,11 @@ def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:
 
 def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
     terms = trial.terms
-    if terms.is_flat(application):
-        minimum = terms.minimum(application)
-        elasticity = int(held > minimum) if held >= minimum else -1
-    else:
+    minimum = terms.simple_minimum(application)
+    if minimum is None:
         elasticity = _elasticity(trial.job_of(application).group, is_evictable)
+    else:
+        elasticity = int(held > minimum) if held >= minimum else -1
     return (terms.priority(application), -elasticity, -application.sequence)
 
 

@@ -293,9 +293,17 @@ class Terms:
         """Return whether an application has no such tree."""
         return True
 
+    def simple_minimum(self, application: Application) -> int | None:
+        """Return the minimum of an application that has no such tree, None of one that has."""
+        return self.minimum(application) if self.is_flat(application) else None
+
     def priority(self, application: Application) -> int:
         """Return the highest priority of what an application has and asks for."""
-        priorities = [item.priority for item in application.allocations.values()]
+        items = application.allocations.values()
+        if len(items) == 1 and not application.ask_priorities:
+            (only,) = items
+            return only.priority
+        priorities = [item.priority for item in items]
         return max([*priorities, *application.ask_priorities], default=0)
 
     def is_preemptible(self, application: Application) -> bool:
