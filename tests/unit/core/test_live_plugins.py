@@ -715,3 +715,20 @@ def test_a_gang_that_is_owed_its_room_is_let_start_only_if_a_plugin_lets_it():
         core.gang("new", 2, {"vcore": 1000}, queue="root.p.owed")
         assert why(core, "new").reason is Reason.GANG_HEADROOM
         assert preempted(core) == gone
+
+
+def test_of_gangs_that_are_alike_a_plugin_may_let_one_preempt():
+    def for_the_second(policy):
+        policy.victim.append(lambda action, victim, preemptor: preemptor.id == "second")
+
+    above = "{name: p, resources: {max: {vcore: 2}}, queues: [%s]}" % ", ".join(LEAVES)
+    core = core_with(config=config_of(above), second=for_the_second)
+    node(core, "n", vcore=2000)
+    core.application("old", queue="root.p.over")
+    for at in range(2):
+        core.asks("old", [f"old-{at}"], {"vcore": 1000})
+    for name in ("first", "second"):
+        core.gang(name, 2, {"vcore": 1000}, queue="root.p.owed")
+    assert preempted(core) == ["old-0", "old-1"]
+    first, second = (core.partition.applications[name] for name in ("first", "second"))
+    assert (first.gang_admitted, second.gang_admitted) == (False, True)

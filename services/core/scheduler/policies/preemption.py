@@ -187,7 +187,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
         if due_ns > partition.now_ns:
             partition.look_for_preemption_at(due_ns)
         elif _may_be_let_start(partition, application):
-            alike = _needs(application)
+            alike = _needs(partition, application)
             if alike not in are_whole:
                 are_whole[alike] = would_be_whole(partition, application)
             if are_whole[alike]:
@@ -204,9 +204,13 @@ def _may_be_let_start(partition: Partition, application: Application) -> bool:
     return _is_owed(application.queue, gang) and partition.no_capacity(application, gang) is None
 
 
-def _needs(application: Application) -> object:
-    """Return what gangs of a leaf have in common that have places all, or none has."""
-    return tuple(
+def _needs(partition: Partition, application: Application) -> object:
+    """Return what gangs of a leaf have in common that have places all, or none has.
+
+    Plugins judge every application for itself.
+    """
+    judged = application if partition.hooks is not None else None
+    return judged, *(
         (group.bucket.shape, len(group.asks), head.request.priority, may_ever(head))
         for group in members(application)
         if (head := group.head()) is not None
