@@ -43,6 +43,11 @@ def multiply(resource: ResourceView, times: int) -> Resource:
     return {name: value * times for name, value in resource.items() if value and times}
 
 
+def shared_types(amount: ResourceView, others: ResourceView) -> Resource:
+    """Return an amount's types of which there is anything in another, too."""
+    return {name: value for name, value in amount.items() if others.get(name, 0) > 0}
+
+
 def total_of(resources: Iterable[ResourceView]) -> Resource:
     """Return the sum of many amounts."""
     total: Resource = {}

@@ -1,7 +1,7 @@
 """What must hold of gangs from one step to the next, said without the scheduler's own words."""
 
 from services.core.scheduler.actions.gang_places import could_be_held
-from shared.model.resources import add_into, fits_limit
+from shared.model.resources import add, add_into, fits_limit, total_of
 
 RESERVING = ("New", "Accepted")
 
@@ -15,6 +15,7 @@ class GangWatch:
     def remember(self, core):
         partition = core.partition
         self.were_over = _over(partition)
+        self.had_parts = _with_parts_of(partition)
         self.partition = partition
         self.checksum = partition.config_checksum
         self.overdue = list(_overdue(partition))
@@ -30,7 +31,8 @@ class GangWatch:
         partition = core.partition
         is_same = partition is self.partition and partition.config_checksum == self.checksum
         if is_same and not _takes_room(partition):
-            assert set(_over(partition)) <= set(self.were_over)  # a reload may have lowered a max
+            assert set(_over(partition)) <= set(self.were_over)  # a reload may lower a max
+            assert set(_with_parts_of(partition)) <= set(self.had_parts)
         if is_same:
             self._nobody_passed(partition)
         self.remember(core)
@@ -129,10 +131,34 @@ def _over(partition):
     for queue in partition.queues.values():
         whole = {}
         for app in partition.applications.values():
-            is_whole = app.starts_whole and not app.is_gang_over and app.state in RESERVING
+            is_whole = not (app.starts_in_part or app.is_gang_over) and app.state in RESERVING
             if is_whole and app.gang_admitted and queue in app.queue.lineage():
                 add_into(whole, app.request.placeholder_ask)
         if queue.parent is not None and not fits_limit(queue.max_resource or {}, whole):
+            found.append(queue.path)
+    return found
+
+
+def _with_parts_of(partition):
+    """Return the queues of whose max several gangs hold a part each, and for want of them the rest.
+
+    Whatever else runs there ends by itself: each could be whole if the other gangs held nothing.
+    """
+    found = []
+    for queue in partition.queues.values():
+        gangs = [
+            app
+            for app in partition.applications.values()
+            if app.is_gang and not app.is_gang_over and app.state in RESERVING
+            and app.allocated_placeholder and queue in app.queue.lineage()
+        ]  # fmt: skip
+        held = total_of(app.allocated_placeholder for app in gangs)
+        stuck = [
+            app
+            for app in gangs
+            if not fits_limit(queue.max_resource or {}, add(held, app.outstanding()))
+        ]
+        if queue.parent is not None and len(stuck) > 1:
             found.append(queue.path)
     return found
 

@@ -12,10 +12,13 @@ from shared.messages.interface import (
     GangGivenUp,
     NodeAction,
     NodeInfo,
+    RemoveApplicationRequest,
     TerminationType,
+    UserGroupInformation,
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.model.states import ApplicationState
+from shared.model.units import seconds
 from tests.builders import Core, config_of, section
 
 ONE = {"vcore": 1000, "pods": 1}
@@ -474,3 +477,73 @@ def test_a_placeholder_of_no_task_group_is_an_ordinary_pod():
     assert (app.task_groups, app.allocated_placeholder, app.timers) == ({}, {}, {})
     assert not any(allocation.placeholder for allocation in app.allocations.values())
     core.check()
+
+
+# --- admission partial ------------------------------------------------------------------------------
+
+PARTIAL = (("gangAdmission", "partial"),)
+TWO_LEAVES = config_of("{name: p, resources: {max: {vcore: 4m}}, queues: [{name: a}, {name: b}]}")
+
+
+def parts(core: Core) -> dict[str, int]:
+    apps = core.partition.applications.items()
+    core.check()
+    return {name: app.allocated_placeholder.get("vcore", 0) for name, app in apps}
+
+
+@pytest.mark.parametrize("admission", ["queue", "cluster", "partial"])
+@pytest.mark.parametrize("leaves", ["ab", "aa"])
+def test_two_gangs_that_arrive_together_never_hold_a_part_each_of_a_queues_room(admission, leaves):
+    core = Core(TWO_LEAVES, settings=(("gangAdmission", admission),))
+    core.node("n", vcore=50)
+    names = ("x", "y")
+    for name, leaf in zip(names, leaves, strict=True):
+        core.application(name, f"root.p.{leaf}", placeholder_ask={"vcore": 3})
+    for at in range(3):
+        for name in names:
+            key = [f"{name}{at}"]
+            core.asks(name, key, {"vcore": 1}, placeholder=True, task_group_name="tg")
+            held = [value for value in parts(core).values() if 0 < value < 3]
+            assert len(held) <= 1
+    assert parts(core) == {"x": 3, "y": 1 if admission == "partial" else 0}
+    core.update(remove_applications=(RemoveApplicationRequest("x"),))
+    assert parts(core) == {"y": 3}
+
+
+def test_two_gangs_of_one_user_never_hold_a_part_each_of_what_the_user_may_have():
+    limited = "limits: [{users: [alice], maxresources: {vcore: 4m}}]"
+    core = Core(config_of("{name: a, %s}" % limited), settings=PARTIAL)
+    core.node("n", vcore=50)
+    alice = UserGroupInformation("alice")
+    for name in ("x", "y"):
+        wanted = {"vcore": 3}
+        core.application(name, "root.a", placeholder_ask=wanted, ugi=alice)
+    for at in range(3):
+        for name in ("x", "y"):
+            key = [f"{name}{at}"]
+            core.asks(name, key, {"vcore": 1}, placeholder=True, task_group_name="tg")
+            assert parts(core)["y"] == 0 or parts(core)["x"] == 3
+    assert parts(core) == {"x": 3, "y": 1}
+
+
+def test_with_partial_too_a_gang_of_which_no_member_fits_is_not_passed_for_ever():
+    core = Core(config_of("{name: a, resources: {max: {vcore: 4m}}}"), settings=PARTIAL)
+    core.node("n", vcore=50)
+
+    def started(name: str) -> bool:
+        core.now_ns += seconds(1)
+        core.application(name, "root.a")
+        core.asks(name, [name], {"vcore": 1})
+        core.check()
+        return name in core.partition.applications[name].allocations
+
+    core.application("filler", "root.a")
+    core.asks("filler", ["f"], {"vcore": 3})
+    core.gang("old", 2, {"vcore": 2}, queue="root.a")
+    assert core.partition.applications["old"].parked_refusal.reason == "GANG_HEADROOM"
+    assert started("young")
+    core.update(remove_applications=(RemoveApplicationRequest("young"),))
+    core.now_ns += seconds(300)
+    assert not started("late")
+    core.update(remove_applications=(RemoveApplicationRequest("filler"),))
+    assert parts(core) == {"old": 4, "late": 0}

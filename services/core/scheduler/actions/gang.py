@@ -5,7 +5,8 @@ Rule 1: a gang's placeholders start only when the whole gang fits what the maxim
         admitted gangs have yet to allocate. So two gangs never hold a part each of a queue's room
         and wait for the other; the older is asked first. The size of the cluster is no quota:
         placeholders start as nodes allow. With ``gangAdmission: cluster`` every member must have
-        a place on the nodes as well (``gang_places.py``).
+        a place on the nodes as well (``gang_places.py``). With ``partial`` a gang starts as soon
+        as any member fits, but for what another gang that has started has yet to get (ADR 38).
 Rule 2: real asks wait while placeholder asks of their application are pending; before the first
         of these as well if a gang was announced, for the placeholder timeout at most. A gang that
         is given up holds nobody.
@@ -19,8 +20,9 @@ from services.core.scheduler.lifecycle.endings import after_placeholders_changed
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.model.users import first_full, first_shortage
+from services.core.scheduler.model.users import Tracker, first_full, first_shortage
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
@@ -55,27 +57,45 @@ def _kept_as_a_whole(
     partition: Partition, application: Application
 ) -> tuple[Refusal, Gate | None] | None:
     """Admit a gang that waits, or return what has no room for the whole of it."""
-    if application.starts_placed and not application.needs_places:
+    in_part = application.starts_in_part
+    if (application.starts_placed or in_part) and not application.is_reserving:
         application.admit()  # it has run, or is over: its placeholders are asks like any other
         return None
     gang = application.outstanding()
-    short_user = first_shortage(application, gang, heed_promises=True)
+    short_user = first_shortage(application, gang, heed_promises=True, if_promised=in_part)
     if short_user is not None:
-        tracker, sentence = short_user
-        return Refusal(
-            Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"
-        ), tracker.gate
-    short = application.queue.first_without_quota(gang)
+        return _no_headroom("the whole gang does not fit", short_user)
+    short = application.queue.first_without_quota(gang, if_promised=in_part)
     if short is not None:
-        queue, sentence = short
-        return Refusal(Reason.GANG_HEADROOM, f"the whole gang does not fit: {sentence}"), queue.gate
+        return _no_headroom("the whole gang does not fit", short)
     refused = partition.no_capacity(application, gang)
     if refused is not None:
         return refused
     if application.needs_places:
         return _place_whole(partition, application)
-    application.admit()
-    return None
+    no_part = _without_a_part(application) if in_part else None
+    if no_part is None:
+        application.admit()
+    return no_part
+
+
+def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
+    """Return which limit has no room for any member of a gang, the cluster's aside, or None."""
+    refused: tuple[Refusal, Gate] | None = None
+    for group in gang_places.members(application):
+        amount = group.bucket.shape.resource
+        short: tuple[Tracker, str] | tuple[Queue, str] | None
+        short = first_shortage(application, amount)
+        short = short or application.queue.first_without_room(amount)
+        if short is None or (isinstance(short[0], Queue) and short[0].parent is None):
+            return None
+        refused = refused or _no_headroom("no member of the gang fits", short)
+    return refused
+
+
+def _no_headroom(what: str, short: tuple[Tracker, str] | tuple[Queue, str]) -> tuple[Refusal, Gate]:
+    by, sentence = short
+    return Refusal(Reason.GANG_HEADROOM, f"{what}: {sentence}"), by.gate
 
 
 def _over_applications(

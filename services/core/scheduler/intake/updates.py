@@ -14,7 +14,7 @@ from services.core.scheduler.lifecycle.endings import drop_ask
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.settings import CLUSTER_GANG, QUEUE_GANG
+from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.queues.dynamic_queues import (
     QueueCreationError,
@@ -100,7 +100,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         queue,
         partition.next_sequence(),
         request.submission_time_ns or partition.now_ns,
-        starts_whole=way in (QUEUE_GANG, CLUSTER_GANG),
+        starts_in_part=way == PARTIAL_GANG,
         starts_placed=way == CLUSTER_GANG,
         reservation_start_ns=request.reservation_start_ns,
         execution_start_ns=request.execution_start_ns,

@@ -99,8 +99,8 @@ class Application:
     pending: Resource = field(default_factory=dict)
     pending_placeholders: int = 0
     ask_priorities: dict[int, int] = field(default_factory=dict)
-    starts_whole: bool = False  # its placeholders wait until the whole gang is admitted
-    starts_placed: bool = False  # and until every one of them has a place on the nodes
+    starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
+    starts_placed: bool = False  # every one of them must have a place on the nodes
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
     waiting_among: "WaitingGangs | None" = None
     is_gang_over: bool = False  # given up: it goes on without
@@ -156,13 +156,8 @@ class Application:
 
     @property
     def awaits_admission(self) -> bool:
-        """Return whether placeholders are asked for that wait for the whole gang to fit."""
-        return (
-            self.starts_whole
-            and not self.gang_admitted
-            and self.pending_placeholders > 0
-            and self.is_gang
-        )
+        """Return whether placeholders are asked for that wait for the gang's admission."""
+        return not self.gang_admitted and self.pending_placeholders > 0 and self.is_gang
 
     @property
     def awaits_placeholders(self) -> bool:
@@ -174,14 +169,14 @@ class Application:
         )
 
     @property
+    def is_reserving(self) -> bool:
+        """Return whether it has not run yet, nor has its gang been given up."""
+        return not self.is_gang_over and self.state in _RESERVING_STATES
+
+    @property
     def needs_places(self) -> bool:
         """Return whether all placeholders that wait must have a place before any is allocated."""
-        return (
-            self.starts_placed
-            and self.awaits_admission
-            and not self.is_gang_over
-            and self.state in _RESERVING_STATES
-        )
+        return self.starts_placed and self.awaits_admission and self.is_reserving
 
     @property
     def waits_as_a_whole(self) -> bool:
@@ -477,7 +472,7 @@ class Application:
     def needs_of_the_whole(self) -> Hashable:
         """Return all that decides over the gang's admission, in the order in which it is tried."""
         announced = tuple(sorted(self.outstanding().items()))
-        if not self.starts_placed:
+        if not (self.starts_placed or self.starts_in_part):
             return announced
         groups = tuple(
             (group.bucket.shape, len(group.asks))

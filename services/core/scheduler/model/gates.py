@@ -203,6 +203,7 @@ class Gate:
                 by_need
                 and self.queue is not None
                 and refusal.reason is Reason.GANG_HEADROOM
+                and not application.starts_in_part
                 and application.owner is None
                 and not application.queue.settings.state_aware
             )

@@ -34,6 +34,7 @@ from shared.model.resources import (
     add,
     add_into,
     go_map,
+    shared_types,
     smaller_of,
     subtract_into,
 )
@@ -199,17 +200,21 @@ class Queue:
                 room = min(room, ((most or 0) - used) // value)
         return max(room, 0)
 
-    def first_without_quota(self, amount: ResourceView) -> tuple["Queue", str] | None:
+    def first_without_quota(
+        self, amount: ResourceView, *, if_promised: bool = False
+    ) -> tuple["Queue", str] | None:
         """Return the nearest queue whose configured max has no room for a whole gang.
 
         What admitted gangs have yet to allocate, and what is kept for those who have preempted,
         counts as allocated. The root has no quota: its max is what the nodes have today.
+        ``if_promised``: only types count that admitted gangs have yet to get there.
         """
         for queue in self.lineage():
             if queue.parent is None:
                 continue
             used = add(add(queue.allocated, queue.promised), queue.kept)
-            short = queue._shortage(used, amount)
+            wanted = shared_types(amount, queue.promised) if if_promised else amount
+            short = queue._shortage(used, wanted)
             if short:
                 return queue, short
         return None

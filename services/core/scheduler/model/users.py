@@ -22,6 +22,7 @@ from shared.model.resources import (
     ResourceView,
     add_into,
     go_map,
+    shared_types,
     smaller_of,
     subtract_into,
 )
@@ -68,15 +69,26 @@ class Tracker:
             if limit is not None:
                 yield level, limit
 
-    def shortage(self, queue: Queue, amount: ResourceView, *, heed_promises: bool) -> str:
-        """Return in a sentence which limit an amount does not fit, or ""."""
+    def shortage(
+        self,
+        queue: Queue,
+        amount: ResourceView,
+        *,
+        heed_promises: bool = False,
+        if_promised: bool = False,
+    ) -> str:
+        """Return in a sentence which limit an amount does not fit, or "".
+
+        ``if_promised``: only types count that admitted gangs have yet to get there.
+        """
         for level, limit in self.limits(queue):
             if limit.max_resource is None:
                 continue
             used = self.usage.get(level.path, {})
             promised = self.promised.get(level.path, {}) if heed_promises else {}
             kept = self.kept.get(level.path, {})
-            for name, value in amount.items():
+            wanted = shared_types(amount, promised) if if_promised else amount
+            for name, value in wanted.items():
                 most = limit.max_resource.get(name)
                 if most is None or value <= 0:
                     continue
@@ -249,11 +261,17 @@ def _group_of(application: "Application") -> str:
 
 
 def first_shortage(
-    application: "Application", amount: ResourceView, *, heed_promises: bool = False
+    application: "Application",
+    amount: ResourceView,
+    *,
+    heed_promises: bool = False,
+    if_promised: bool = False,
 ) -> tuple[Tracker, str] | None:
     """Return whose limit on the path an amount does not fit, with the sentence, or None."""
     for tracker in application.owner or ():
-        short = tracker.shortage(application.queue, amount, heed_promises=heed_promises)
+        short = tracker.shortage(
+            application.queue, amount, heed_promises=heed_promises, if_promised=if_promised
+        )
         if short:
             return tracker, short
     return None

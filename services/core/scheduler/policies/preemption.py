@@ -189,7 +189,8 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
         elif _may_be_let_start(partition, application):
             alike = _needs(partition, application)
             if alike not in are_whole:
-                are_whole[alike] = would_be_whole(partition, application)
+                in_part = application.starts_in_part
+                are_whole[alike] = in_part or would_be_whole(partition, application)
             if are_whole[alike]:
                 are_whole.clear()
                 application.admit()
@@ -199,8 +200,12 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
 
 
 def _may_be_let_start(partition: Partition, application: Application) -> bool:
-    """Return whether a gang's queue is owed all of it, and no plugin minds."""
-    gang = application.outstanding()
+    """Return whether a gang's queue is owed all of it, and no plugin minds.
+
+    One that starts in part must be owed a member.
+    """
+    groups = members(application) if application.starts_in_part else []
+    gang = groups[0].bucket.shape.resource if groups else application.outstanding()
     return _is_owed(application.queue, gang) and partition.no_capacity(application, gang) is None
 
 
