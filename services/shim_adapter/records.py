@@ -154,6 +154,7 @@ class ApplicationRecord:
     core_state: str = ""
     core_state_ns: int = 0
     reservation_start_ns: int = 0
+    refused_ns: int = 0  # when the nodes first had no room for a placeholder of it
     execution_start_ns: int = 0
     is_gang_over: bool = False
     message: str = ""

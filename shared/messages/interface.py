@@ -81,7 +81,8 @@ class AddApplicationRequest:
     manager that says only the latter means the former by it, as YuniKorn's does (contract 3.3).
 
     The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
-    allocated, so that the placeholder timeout keeps its first start (0: not yet), and
+    allocated, or the nodes first refused one, so that the placeholder timeout keeps its first
+    start (0: not yet), and
     ``execution_start_ns`` when the application ran first; ``state`` is the state that the resource
     manager was last told ("": none), ``state_since_ns`` since when.
 

@@ -59,7 +59,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         placeholder_timeout_milli_seconds=application.placeholder_timeout_ms,
         placeholder_ask=placeholder_ask(groups),
         gang_scheduling_style=application.style,
-        reservation_start_ns=application.reservation_start_ns,
+        reservation_start_ns=application.reservation_start_ns or application.refused_ns,
         submission_time_ns=application.created_ns,
         state=application.core_state,
         state_since_ns=application.core_state_ns,

@@ -251,6 +251,16 @@ class World:
         self.submissions += 1
         return self.submissions
 
+    def note_refusal(self, uid: str, now_ns: int) -> None:
+        """Remember since when a gang waits for room on the nodes, for a core that recovers."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.spec.placeholder:
+            return
+        application = self.applications.get(pod.spec.application_id)
+        if application is not None and not application.refused_ns:
+            application.refused_ns = now_ns
+            self.touch_application(application)
+
     def application_of(self, pod: PodRecord) -> ApplicationRecord:
         """Make the application that a pod announces: its first pod says what it is."""
         application = application_from_pod(pod.spec, self.next_submission(), pod.created_ns)

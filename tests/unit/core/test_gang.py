@@ -17,6 +17,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.model.resources import multiply
 from shared.model.states import ApplicationState
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
@@ -477,6 +478,22 @@ def test_a_placeholder_of_no_task_group_is_an_ordinary_pod():
     assert (app.task_groups, app.allocated_placeholder, app.timers) == ({}, {}, {})
     assert not any(allocation.placeholder for allocation in app.allocations.values())
     core.check()
+
+
+def test_a_gang_whose_placeholders_were_lost_before_a_restart_has_its_timeout_from_the_next_one_on():
+    core = Core()
+    core.epoch = 2
+    core.send(SyncBegin(""))
+    wanted = multiply(ONE, 2)
+    core.application("app", placeholder_ask=wanted, reservation_start_ns=77, state="Accepted")
+    core.asks("app", ["p1", "p2"], ONE, placeholder=True, task_group_name="tg")
+    core.send(SyncEnd(0, 0, 2))
+    core.now_ns += seconds(5)
+    core.node("n1", vcore=1000, pods=9)
+    app = core.partition.applications["app"]
+    assert (app.allocated_placeholder, app.reservation_start_ns) == (ONE, core.now_ns)
+    core.fire("app", "placeholder")
+    assert app.state is ApplicationState.RESUMING
 
 
 # --- admission partial ------------------------------------------------------------------------------

@@ -145,10 +145,15 @@ def _recover_reservation(partition: Partition, application: Application) -> None
 
 
 def recover_timer(partition: Partition, application: Application) -> None:
-    """Arm a recovered application's placeholder timeout from its first start."""
+    """Arm a recovered application's placeholder timeout from its first start.
+
+    Without placeholders it runs only for a gang that waits for places on the nodes.
+    """
     has_placeholders = any(counts.held for counts in application.task_groups.values()) or (
         application.needs_places and application.reservation_start_ns > 0
     )
+    if not has_placeholders:
+        application.reservation_start_ns = 0  # it runs from the first one that is allocated
     if not has_placeholders or application.state in _GIVEN_UP:
         if not application.awaits_placeholders:
             partition.cancel_timer(application, TimerKind.PLACEHOLDER)

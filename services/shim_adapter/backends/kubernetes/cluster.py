@@ -172,6 +172,7 @@ class KubernetesCluster:
             case TellPod():
                 self._notes.tell(pod, call.reason, call.message, is_warning=call.is_warning)
             case MarkUnschedulable():
+                self.world.note_refusal(pod.uid, now_ns)
                 self._notes.mark(pod, call.message)
         return []
 

@@ -195,8 +195,11 @@ class SimulatedCluster:
                     pod.reason, pod.message = call.reason, call.message
                     self._end(pod, PodPhase.FAILED)
                 return []
-            case TellPod() | MarkUnschedulable():
-                return []  # there is nobody to read it: the API has its own events
+            case MarkUnschedulable():
+                self.world.note_refusal(call.uid, now_ns)
+            case TellPod():
+                pass  # there is nobody to read it: the API has its own events
+        return []
 
     def _bind(self, call: BindPod, now_ns: int) -> list[News]:
         pod = self.world.pods.get(call.uid)
