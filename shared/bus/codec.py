@@ -55,6 +55,7 @@ _MOST_SHOWN = 300
 _ONLY_TEXTS = {str}
 _ONLY_NUMBERS = {int}
 _ONLY_MAPS = {dict}
+_ONLY_LISTS = {list}
 _MOST_TRIED = 16
 _AS_THEY_ARE = (str, bool, float)
 
@@ -341,10 +342,11 @@ def _reader_of(name: str, hint: Any) -> _Reader:
     nested = nested_class(hint)
     adapter = TypeAdapter[list[Any]](list[_strict(name, hint)])  # type: ignore[misc,arg-type]
     holds = _seen_to_hold(name, hint)
+    is_tuple = hint == tuple[str, ...]
 
     def read(where: str, values: list[Any]) -> list[Any]:
         if holds is not None and holds(values):
-            return values
+            return [*map(tuple, values)] if is_tuple else values
         if nested is not None:
             values = [_python_names(nested, value) for value in values]
         try:
@@ -358,7 +360,10 @@ def _reader_of(name: str, hint: Any) -> _Reader:
 
 
 def _seen_to_hold(name: str, hint: Any) -> Callable[[list[Any]], bool] | None:
-    """Return what sees at once that values are as pydantic would return them, where one can."""
+    """Return what sees at once that values are as pydantic would return them, where one can.
+
+    A list of texts it would return as a tuple.
+    """
     if hint is str:
         longest = _IDENTITIES.get(name)
         return _are_texts if longest is None else lambda values: _are_names(values, longest)
@@ -370,6 +375,10 @@ def _seen_to_hold(name: str, hint: Any) -> Callable[[list[Any]], bool] | None:
         return lambda values: _are_maps(values, _are_numbers)
     if hint == Mapping[str, str]:
         return lambda values: _are_maps(values, _are_texts)
+    if hint == Mapping[str, int] | None:
+        return _are_amounts_or_none
+    if hint == tuple[str, ...]:
+        return _are_lists_of_texts
     return None
 
 
@@ -393,6 +402,18 @@ def _are_maps(values: list[Any], are_right: Callable[[Collection[Any]], bool]) -
     return not names or (
         _are_texts(names) and are_right([*chain.from_iterable(map(dict.values, values))])
     )
+
+
+def _are_amounts_or_none(values: list[Any]) -> bool:
+    amounts = [value for value in values if value is not None]
+    return not amounts or _are_maps(amounts, _are_numbers)
+
+
+def _are_lists_of_texts(values: list[Any]) -> bool:
+    if set(map(type, values)) != _ONLY_LISTS:
+        return False
+    texts = [*chain.from_iterable(values)]
+    return not texts or _are_texts(texts)
 
 
 def nested_class(hint: Any) -> type[Any] | None:
