@@ -4,8 +4,8 @@ from itertools import count
 from typing import Any
 
 from services.core.configuration import parse_configuration
+from services.core.scheduler.invariants import violations
 from services.core.scheduler.scheduler import Scheduler
-from services.core.scheduler.statement.invariants import violations
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.interface import (
     AddApplicationRequest,

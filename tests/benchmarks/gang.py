@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from services.cli.launcher import LocalCluster
-from services.core.scheduler.statement.invariants import over_capacity, violations
+from services.core.scheduler.invariants import over_capacity, violations
 from services.shim_adapter.service import ShimOptions
 from shared.bus.base import Bus
 from shared.bus.memory import MemoryBroker, MemoryBus

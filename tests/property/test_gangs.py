@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.actions import gang_places
-from services.core.scheduler.statement.invariants import violations
+from services.core.scheduler.invariants import violations
 from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint
 from shared.messages.interface import (
     AddApplicationRequest,

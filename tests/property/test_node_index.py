@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from services.core.scheduler.constraints.node_view import leaves_enough
-from services.core.scheduler.model import nodes
-from services.core.scheduler.model.nodes import BINPACKING, FAIR, Node, NodeTable, matches
+from services.core.scheduler.model.nodes import Node, matches
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.ordering import node_index
-from services.core.scheduler.ordering.node_index import Ranks
+from services.core.scheduler.nodes import node_index, node_table
+from services.core.scheduler.nodes.node_index import Ranks
+from services.core.scheduler.nodes.node_table import BINPACKING, FAIR, NodeTable
+from services.core.scheduler.nodes.node_view import leaves_enough
 from shared.messages.constraints import (
     NO_CONSTRAINTS,
     Constraints,
@@ -125,7 +125,7 @@ class NodeIndexMachine(RuleBasedStateMachine):
         self.patches = ExitStack()
         for name, value in limits.items():
             self.patches.enter_context(patch.object(node_index, name, value))
-        self.patches.enter_context(patch.object(nodes, "MAX_CONSTRAINTS", 3))
+        self.patches.enter_context(patch.object(node_table, "MAX_CONSTRAINTS", 3))
         self.table = NodeTable()
         self.table.set_policy(FAIR if policy else BINPACKING, {})
         self.shapes = [

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.statement.invariants import over_capacity, violations
+from services.core.scheduler.invariants import over_capacity, violations
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.actions import victims
-from services.core.scheduler.constraints.pod_topology import PodIndex
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.statement.statement import Place, Statement
 from shared.messages.conversions import ask_of
 from shared.messages.interface import (

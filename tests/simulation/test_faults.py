@@ -11,7 +11,7 @@ import pytest
 from services.cli.launcher import SERVICES
 from services.cli.scenario.runner import ScenarioRunner
 from services.cli.scenario.schema import Scenario
-from services.core.scheduler.statement.invariants import over_capacity, violations
+from services.core.scheduler.invariants import over_capacity, violations
 from shared.bus.errors import BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.commands import ChangeNodes, NodeSpec, PodSpec, SubmitPods, TaskGroupSpec

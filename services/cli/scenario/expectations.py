@@ -8,7 +8,7 @@ from services.api.projection.model import ApplicationView, Model
 from services.api.ws_v1 import application_info, node_info, queue_info
 from services.api.ws_v1_usage import group_info, user_info
 from services.cli.launcher import LocalCluster
-from services.core.scheduler.statement.invariants import violations
+from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
 from shared.bus.codec import record_to_plain

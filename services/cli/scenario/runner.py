@@ -28,8 +28,8 @@ from services.cli.scenario.schema import (
     config_text,
 )
 from services.core.configuration import parse_configuration
+from services.core.scheduler.invariants import violations
 from services.core.scheduler.scheduler import ConfigurationError
-from services.core.scheduler.statement.invariants import violations
 from services.shim_adapter.service import ShimOptions
 from shared.bus.base import Bus
 from shared.bus.tracked import TrackedBus, Traffic

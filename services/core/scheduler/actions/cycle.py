@@ -14,6 +14,7 @@ from services.core.scheduler.actions import (
     backoff,
     gang,
     patience,
+    preemption_looks,
     replacement,
     required_nodes,
     reservations,
@@ -29,7 +30,6 @@ from services.core.scheduler.model.settings import CONSOLIDATION, KAI
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.ordering import turns
-from services.core.scheduler.policies import preemption
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
@@ -131,7 +131,7 @@ def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, ga
     if gate is partition.root.gate:
         partition.unplaced[group.bucket] = None
     if refusal.reason is Reason.QUEUE_QUOTA:
-        preemption.look_later(partition, group.application, ask)
+        preemption_looks.look_later(partition, group.application, ask)
     partition.journal.record(QueueChanged(leaf))
 
 
@@ -170,7 +170,7 @@ def _park(
     by_need = _may_wait_by_need(partition, application.queue)
     application.park(refusal, partition.now_ns, gate, by_need=by_need)
     patience.watch(partition, application)
-    preemption.look_later_for_gang(partition, application)
+    preemption_looks.look_later_for_gang(partition, application)
     partition.journal.record(ApplicationChanged(application))
 
 
@@ -178,7 +178,7 @@ def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
     """Return whether nothing but room helps those of a leaf: nobody makes room for them."""
     settings = partition.settings
     is_yunikorn = settings.policy != KAI and CONSOLIDATION not in settings.actions
-    return is_yunikorn and not preemption.has_guarantee(leaf)
+    return is_yunikorn and not preemption_looks.has_guarantee(leaf)
 
 
 def _no_headroom(
@@ -243,7 +243,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
     node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
     if node is None:
         partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
-        preemption.look_later(partition, application, ask)
+        preemption_looks.look_later(partition, application, ask)
         backoff.heed(partition, bucket)
     return node
 

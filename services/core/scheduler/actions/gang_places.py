@@ -16,16 +16,15 @@ Source: docs/adr/0032.
 Cost: a trial is one search of the nodes a member; the bound one comparison of the nodes a shape.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from services.core.scheduler.model.gates import EquivalenceClass, class_key
-from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.nodes import Node, NodeTable
+from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.conversions import allocation_of
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, add_into, fits_room, go_map, multiply
@@ -199,107 +198,3 @@ def _lack(nodes: NodeTable, shape: Shape) -> str:
         f"requested {go_map(shape.resource)}, the nearest node for one more, {node.node_id}, "
         f"lacks {go_map(lacking)}"
     )
-
-
-# --- waiting --------------------------------------------------------------------------------------
-
-
-class WaitingGangs:
-    """The gangs that have no place, by the shapes of which the nodes must have room for more.
-
-    A class of like gangs is tried when a node has changed that takes one of its shapes, and all
-    nodes together have the room for as many as it needs. So those that wait cost nothing, and what
-    frees a place costs one comparison of the nodes a shape, and then one trial for each class that
-    could be placed by it.
-    """
-
-    def __init__(self) -> None:
-        self._lacking: dict[Application, dict[Shape, int]] = {}
-        self._classes: dict[Hashable, EquivalenceClass] = {}
-        self._lacking_of: dict[EquivalenceClass, dict[Shape, int]] = {}
-        self._by_shape: dict[Shape, dict[int, dict[EquivalenceClass, None]]] = {}
-        self._needs: NeedTable[Shape] = NeedTable()  # of the same shapes
-
-    def __len__(self) -> int:
-        return len(self._lacking)
-
-    def add(self, application: "Application", lacking: dict[Shape, int]) -> None:
-        """Let a gang wait until one of some shapes has so many places; none: till it changes."""
-        application.waiting_among = self
-        application.refused_needs = application.placeholder_needs()
-        self._lacking[application] = lacking
-
-    def remove(self, application: "Application") -> None:
-        """Forget a gang; one that does not wait is no error."""
-        application.waiting_among = application.refused_needs = None
-        self._lacking.pop(application, None)
-
-    def class_of(self, application: "Application", refusal: Refusal) -> EquivalenceClass | None:
-        """Return the class of gangs that lack the same places; None if no node can help.
-
-        What it lacks is what was found last: then all of the class were refused for that.
-        """
-        lacking = self._lacking[application]
-        if not lacking:
-            return None
-        key = class_key(application, refusal)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = EquivalenceClass(self, key, application.queue)
-        if self._lacking_of.get(found) != lacking:
-            self._forget_lacking(found)
-            self._lacking_of[found] = lacking
-            for shape, count in lacking.items():
-                self._needs.add(shape, shape.resource)
-                self._by_shape.setdefault(shape, {}).setdefault(count, {})[found] = None
-        return found
-
-    def forget(self, waiting: EquivalenceClass) -> None:
-        """Forget a class in which nobody is left."""
-        self._classes.pop(waiting.key, None)
-        self._forget_lacking(waiting)
-
-    def _forget_lacking(self, waiting: EquivalenceClass) -> None:
-        for shape, count in self._lacking_of.pop(waiting, {}).items():
-            by_count = self._by_shape[shape]
-            del by_count[count][waiting]
-            if not by_count[count]:
-                del by_count[count]
-            if not by_count:
-                del self._by_shape[shape]
-                self._needs.discard(shape)
-
-    def all(self) -> list["Application"]:
-        """Return all gangs that wait."""
-        return list(self._lacking)
-
-    @property
-    def shapes(self) -> list[Shape]:
-        """Return the shapes that gangs lack places for."""
-        return list(self._by_shape)
-
-    def waiting_for(self, application: "Application") -> dict[Shape, int] | None:
-        """Return of which shapes a gang lacks how many places; None if it does not wait."""
-        return self._lacking.get(application)
-
-    def requeue_for_node(self, nodes: NodeTable, node: Node, *, backfill: bool) -> None:
-        """Have the gangs tried that a node which has improved could help."""
-        if not self._by_shape or (node.reservations and not backfill):
-            return
-        shapes = [s for s in self._needs.fitting(node.available) if nodes.fits(node, s)]
-        self._requeue(nodes, shapes, backfill=backfill)
-
-    def requeue_for_pods(self, nodes: NodeTable, *, backfill: bool) -> None:
-        """Have the gangs tried that a change of pods on any node could help."""
-        shapes = [s for s in self._by_shape if s.labels or s.constraints.asks_about_pods]
-        self._requeue(nodes, shapes, backfill=backfill)
-
-    def _requeue(self, nodes: NodeTable, shapes: list[Shape], *, backfill: bool) -> None:
-        found: dict[EquivalenceClass, None] = {}
-        for shape in shapes:
-            room = int(nodes.places(shape, backfill=backfill).sum())
-            for count, waiting in self._by_shape[shape].items():
-                if count <= room:
-                    found.update(waiting)
-        for like in found:
-            like.requeue()

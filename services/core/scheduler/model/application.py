@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from services.core.scheduler.model.gates import EquivalenceClass, Gate, class_key
+from services.core.scheduler.model.gates import EquivalenceClass, GangList, Gate, class_key
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue
 from services.core.scheduler.model.resource_history import History
@@ -44,7 +44,6 @@ from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI
 
 if TYPE_CHECKING:
-    from services.core.scheduler.actions.gang_places import WaitingGangs
     from services.core.scheduler.model.covers import Cover
     from services.core.scheduler.model.reservations import Reservation
 
@@ -102,7 +101,7 @@ class Application:
     starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
     starts_placed: bool = False  # every one of them must have a place on the nodes
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
-    waiting_among: "WaitingGangs | None" = None
+    waiting_among: GangList | None = None
     is_gang_over: bool = False  # given up: it goes on without
     is_placeholder_wait_over: bool = False  # real asks have waited long enough for the first one
     gang_admitted: bool = False

@@ -65,6 +65,16 @@ def class_key(application: "Application", refusal: Refusal) -> Hashable:
     return refusal.reason, leaf, application.owner, state, is_starting, what
 
 
+class GangList(Protocol):
+    """Where gangs wait for places on the nodes."""
+
+    def class_of(self, application: "Application", refusal: "Refusal") -> "EquivalenceClass | None":
+        """Return the class of gangs that lack the same places; None if no node can help."""
+
+    def remove(self, application: "Application") -> None:
+        """Forget a gang; one that does not wait is no error."""
+
+
 class Home(Protocol):
     """Where a class waits."""
 

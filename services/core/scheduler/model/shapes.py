@@ -21,15 +21,12 @@ from shared.messages.interface import AllocationAsk
 from shared.model.reasons import Refusal
 
 if TYPE_CHECKING:
-    from services.core.scheduler.constraints.node_view import NodeView
-    from services.core.scheduler.constraints.pod_topology import PodPlan
     from services.core.scheduler.model.application import Application
     from services.core.scheduler.model.gates import Gate, PluginGate
     from services.core.scheduler.model.preemptors import Preemptors
     from services.core.scheduler.model.queues import Queue
     from services.core.scheduler.model.reservations import Reservation
     from services.core.scheduler.model.users import Owner
-    from services.core.scheduler.ordering.node_index import Candidates
 
 Labels = tuple[tuple[str, str], ...]
 GroupKey = tuple["Shape", int, str, bool, bool]  # with priority, task group, kind of its asks
@@ -62,9 +59,10 @@ class Shape:
     labels: Labels = ()  # those that constraints of any pod ask about
     blocked_buckets: dict["Bucket", None] = field(default_factory=dict)  # no node has the room
     reservations: dict["Reservation", None] = field(default_factory=dict)
-    view: "tuple[int, NodeView] | None" = None  # what its constraints make of the nodes, and when
-    candidates: "Candidates | None" = None  # the first nodes in order that take it
-    plan: "PodPlan | None" = None  # and of other pods
+    # What the room ``nodes`` remembers of it: only that reads and writes these.
+    view: Any = None  # what its constraints make of the nodes, and when
+    candidates: Any = None  # the first nodes in order that take it
+    plan: Any = None  # what its constraints ask of other pods
 
 
 @dataclass(slots=True)

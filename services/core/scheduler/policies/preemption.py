@@ -22,6 +22,7 @@ from itertools import groupby
 
 from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.gang_places import members
+from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.application import Application
@@ -29,13 +30,12 @@ from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.preemptors import (
     CHECK_AGAIN_NS,
     Preemptors,
-    due_at,
     may_ever,
 )
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
-from services.core.scheduler.model.victim_index import Victim
+from services.core.scheduler.nodes.victim_index import Victim
 from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.gang_preemption import would_be_whole
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
@@ -45,9 +45,7 @@ from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
 from shared.model.resources import ResourceView, multiply
-from shared.model.units import seconds
 
-LOOK_NS = seconds(1)
 MAX_ATTEMPTS = 10
 _TEXTS = {
     NoChoice.NO_NODE: "",  # nothing is said of it
@@ -57,42 +55,6 @@ _TEXTS = {
 Alike = tuple[Queue, Shape, int, Application | None, Ask | None]
 Refused = dict[Alike, str]  # what asks of a look were told, by what they have in common
 REASON = "preempting allocations to free up resources to run ask: "
-
-
-def look_later(partition: Partition, application: Application, ask: Ask) -> None:
-    """Have a refused ask looked at when it may preempt, if its queues have guarantees.
-
-    That it may not yet, or never will, goes into its allocation log.
-    """
-    leaf = application.queue
-    _look_for_one_since(partition, leaf, ask.created_ns)
-    if not _preempts(partition):
-        return
-    if has_guarantee(leaf):
-        partition.victims.start(partition.applications.values())
-    if not may_ever(ask) or due_at(ask, leaf.settings.preemption_delay_ns) > partition.now_ns:
-        note(partition, application, ask, allocation_log.PRECONDITIONS)
-    elif not has_guarantee(leaf):
-        note(partition, application, ask, allocation_log.GUARANTEES)
-
-
-def look_later_for_gang(partition: Partition, application: Application) -> None:
-    """Have a gang that waits for headroom looked at, if its queues have guarantees."""
-    _look_for_one_since(partition, application.queue, partition.now_ns)
-
-
-def _preempts(partition: Partition) -> bool:
-    """Return whether asks preempt by YuniKorn's laws."""
-    settings = partition.settings
-    return partition.preemption_enabled and settings.policy != KAI and PREEMPT in settings.actions
-
-
-def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
-    settings = partition.settings
-    if settings.policy == KAI or CONSOLIDATION in settings.actions:
-        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
-    elif has_guarantee(leaf) and PREEMPT in settings.actions:
-        partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
 
 
 def look(partition: Partition) -> None:
@@ -120,11 +82,6 @@ def _preempt(partition: Partition) -> None:
     for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
         if has_guarantee(leaf):
             _look_in(partition, leaf, refused)
-
-
-def has_guarantee(leaf: Queue) -> bool:
-    """Return whether a leaf, or a queue above it, is guaranteed anything."""
-    return any(queue.guaranteed_resource for queue in leaf.lineage())
 
 
 def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:

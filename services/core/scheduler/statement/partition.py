@@ -7,8 +7,6 @@ node, application and queue in step and write the journal. Nothing here decides 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from services.core.scheduler.actions.gang_places import WaitingGangs
-from services.core.scheduler.constraints.pod_topology import has_label
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.covers import Cover
@@ -16,7 +14,7 @@ from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.nodes import Node, NodeTable
+from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation, ReservedNodes, rank_of
@@ -24,7 +22,10 @@ from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape, ShapeTable
 from services.core.scheduler.model.successors import WAIT_NS, Successor
 from services.core.scheduler.model.users import UserTable
-from services.core.scheduler.model.victim_index import VictimIndex
+from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.nodes.pod_topology import has_label
+from services.core.scheduler.nodes.victim_index import VictimIndex
+from services.core.scheduler.nodes.waiting_gangs import WaitingGangs
 from services.core.scheduler.statement.journal import (
     Allocated,
     AllocationChanged,

@@ -16,14 +16,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from services.core.scheduler.model.victim_bounds import BoundsTable, NodeBounds
+from services.core.scheduler.nodes.victim_bounds import BoundsTable, NodeBounds
 from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.application import Application
-    from services.core.scheduler.model.nodes import Node, NodeTable
+    from services.core.scheduler.model.nodes import Node
     from services.core.scheduler.model.queues import Queue
+    from services.core.scheduler.nodes.node_table import NodeTable
 
 KindKey = tuple["Queue", int, tuple[tuple[str, int], ...]]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from services.core.scheduler.constraints.pod_counts import (
+from services.core.scheduler.nodes.pod_counts import (
     Amounts,
     DomainCount,
     Domains,
@@ -29,7 +29,7 @@ from services.core.scheduler.constraints.pod_counts import (
     PodCount,
     SpreadCount,
 )
-from services.core.scheduler.constraints.pod_kinds import (
+from services.core.scheduler.nodes.pod_kinds import (
     NAMESPACE_KEY,
     KindTable,
     PodKind,
@@ -38,7 +38,7 @@ from services.core.scheduler.constraints.pod_kinds import (
     selection_of,
     selections_of,
 )
-from services.core.scheduler.constraints.pod_waiters import PodWaiters
+from services.core.scheduler.nodes.pod_waiters import PodWaiters
 from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation, AllocationAsk
 
@@ -333,7 +333,7 @@ class PodIndex:
     def _plan(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
         if self._is_stale or self._are_domains_stale:
             self._need(())
-        plan = shape.plan
+        plan: PodPlan | None = shape.plan
         if plan is not None and plan.version == self._version:
             return plan
         plan = self._plans.get((shape.constraints, shape.labels))

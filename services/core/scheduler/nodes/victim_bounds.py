@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 from shared.model.numbers import saturated
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node, NodeTable
-    from services.core.scheduler.model.victim_index import (
-        Kind,
-        NodeVictims,
-        VictimIndex,
-    )
+    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.nodes.node_table import NodeTable
+    from services.core.scheduler.nodes.victim_index import Kind, NodeVictims, VictimIndex
 
 MAX_BOUNDS = 16
 FAR = 2**61  # sums beyond it are made one by one, exactly

@@ -6,7 +6,7 @@ own anti-affinity kept away and those that want a port it had. Others are not lo
 
 from typing import TYPE_CHECKING
 
-from services.core.scheduler.constraints.pod_kinds import (
+from services.core.scheduler.nodes.pod_kinds import (
     KindTable,
     PodKind,
     Selection,

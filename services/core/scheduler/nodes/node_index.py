@@ -99,7 +99,7 @@ class NodeIndex:
 
     def first(self, shape: "Shape") -> "Node | None":
         """Return the first node in order that takes a shape and is not reserved, or None."""
-        found = shape.candidates
+        found: Candidates | None = shape.candidates
         if found is None or found not in self._recent:
             found = shape.candidates = self._candidates_of(shape)
         self._recent[found] = self._recent.pop(found, None)

@@ -14,9 +14,9 @@ from shared.messages.constraints import ALL_NAMESPACES, Constraints, PodTerm, Re
 from shared.messages.selectors import all_hold
 
 if TYPE_CHECKING:
-    from services.core.scheduler.constraints.pod_counts import PodCount
     from services.core.scheduler.model.nodes import Node
     from services.core.scheduler.model.shapes import Labels
+    from services.core.scheduler.nodes.pod_counts import PodCount
 
 NAMESPACE_KEY = ""  # stands for the namespace among a shape's labels
 Selection = tuple[tuple[Requirement, ...], tuple[str, ...]]  # selector, namespaces

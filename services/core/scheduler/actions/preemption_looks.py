@@ -1,0 +1,59 @@
+"""When a refused ask, or gang, is looked at for room that others would have to give up.
+
+Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``, where its queues
+      are guaranteed anything; with actions that move or reclaim, soon after it was refused.
+Source: contract section 6.9. Who makes way is the policy's to say (``policies``).
+"""
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.preemptors import due_at, may_ever
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.statement import allocation_log
+from services.core.scheduler.statement.allocation_log import note
+from services.core.scheduler.statement.partition import Partition
+from shared.model.units import seconds
+
+LOOK_NS = seconds(1)
+
+
+def look_later(partition: Partition, application: Application, ask: Ask) -> None:
+    """Have a refused ask looked at when it may preempt, if its queues have guarantees.
+
+    That it may not yet, or never will, goes into its allocation log.
+    """
+    leaf = application.queue
+    _look_for_one_since(partition, leaf, ask.created_ns)
+    if not _preempts(partition):
+        return
+    if has_guarantee(leaf):
+        partition.victims.start(partition.applications.values())
+    if not may_ever(ask) or due_at(ask, leaf.settings.preemption_delay_ns) > partition.now_ns:
+        note(partition, application, ask, allocation_log.PRECONDITIONS)
+    elif not has_guarantee(leaf):
+        note(partition, application, ask, allocation_log.GUARANTEES)
+
+
+def look_later_for_gang(partition: Partition, application: Application) -> None:
+    """Have a gang that waits for headroom looked at, if its queues have guarantees."""
+    _look_for_one_since(partition, application.queue, partition.now_ns)
+
+
+def _preempts(partition: Partition) -> bool:
+    """Return whether asks preempt by YuniKorn's laws."""
+    settings = partition.settings
+    return partition.preemption_enabled and settings.policy != KAI and PREEMPT in settings.actions
+
+
+def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
+    settings = partition.settings
+    if settings.policy == KAI or CONSOLIDATION in settings.actions:
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+    elif has_guarantee(leaf) and PREEMPT in settings.actions:
+        partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
+
+
+def has_guarantee(leaf: Queue) -> bool:
+    """Return whether a leaf, or a queue above it, is guaranteed anything."""
+    return any(queue.guaranteed_resource for queue in leaf.lineage())

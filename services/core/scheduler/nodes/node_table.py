@@ -1,0 +1,788 @@
+"""Nodes: their ledgers, and the choice of the best one for a shape.
+
+The ledgers are integer maps; beside them stands one int64 matrix of what is available (a row a
+node, a column a resource type), so that a shape is compared with all nodes in one step. What others
+placed may be more than int64 holds: there the matrix has its least number, and the ledger the sum.
+
+Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` scores the weighted
+share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.nodes import Node, matches
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
+from services.core.scheduler.nodes.node_view import NodeHooks, NodeView, leaves_enough, normalised
+from services.core.scheduler.nodes.pod_topology import PodIndex
+from shared.messages.constraints import Taint
+from shared.messages.interface import Allocation
+from shared.messages.selectors import SOFT_EFFECT
+from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    fits_room,
+    go_map,
+    multiply,
+    subtract_into,
+    without_zeros,
+)
+
+FAIR = "fair"
+BINPACKING = "binpacking"
+DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
+_LARGEST_WEIGHT = 1e100
+MANY = 2**31  # of what asks for nothing a node has so many places
+MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
+
+
+class NodeTable:
+    """All nodes of the partition, in rows that are kept dense."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.total: Resource = {}
+        self.policy = FAIR
+        self.weights: dict[str, float] = dict(DEFAULT_WEIGHTS)
+        self._scaled_weights = list(DEFAULT_WEIGHTS.items())  # so that their sums are numbers
+        self.rows: list[Node] = []
+        self._columns: dict[str, int] = {}
+        self._available: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._expected: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
+        self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
+        self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self.pods = PodIndex()
+        self.pods.watch(self.rows)
+        self.hooks: NodeHooks | None = None  # of plugins
+        self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
+        self._soft_taints = 0  # PreferNoSchedule taints, on all nodes
+        self._ranks = Ranks()
+        self._index = NodeIndex(self)
+        self._views: dict[object, NodeView] = {}
+        self._version = 0  # of the views: counted up when they are forgotten
+
+    def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
+        """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
+        self.policy = policy
+        self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
+        largest = max(self.weights.values())
+        scale = largest if largest > _LARGEST_WEIGHT else 1.0
+        self._scaled_weights = [
+            (name, weight / scale) for name, weight in self.weights.items() if weight
+        ]
+        for node in self.rows:
+            self.refresh(node)
+
+    def add(self, node: Node) -> None:
+        """Register a node; its id must be new."""
+        node.row = len(self.rows)
+        if node.row == self._score.shape[0]:
+            self._grow_rows()
+        self.rows.append(node)
+        self.nodes[node.node_id] = node
+        add_into(self.total, node.capacity)
+        self._soft_taints += _soft_taints(node)
+        self._ranks.added(node)
+        self.pods.joined()
+        self.pods.count_node(node, 1)
+        self._write_capacity(node)
+        self.refresh(node)
+        if self.hooks is not None:
+            self.hooks.facts += 1
+
+    def remove(self, node: Node) -> None:
+        """Forget a node; the last row takes its place."""
+        self.pods.count_node(node, -1)
+        last = self.rows.pop()
+        self._ranks.removed(node, len(self.rows))
+        self._index.removed(node)
+        if last is not node:
+            self.rows[node.row] = last
+            last.row = node.row
+            self._write_capacity(last)
+            self.refresh(last)
+        for view in self._views.values():
+            view.shorten(len(self.rows))
+            if last is not node:
+                view.renew(last)
+        del self.nodes[node.node_id]
+        subtract_into(self.total, node.capacity)
+        self._soft_taints -= _soft_taints(node)
+        self.pods.watch(self.rows)
+        if self.hooks is not None:
+            self.hooks.facts += 1
+            self.hooks.moves += 1
+            for allocation in node.allocations.values():
+                self.hooks.went(allocation)
+
+    def set_capacity(self, node: Node, capacity: ResourceView) -> None:
+        """Change what a node can hold; what it holds may then be more than that."""
+        subtract_into(self.total, node.capacity)
+        node.capacity = without_zeros(capacity)
+        add_into(self.total, node.capacity)
+        self._write_capacity(node)
+        if self.hooks is not None:
+            self._judge_anew(node)
+        self.refresh(node)
+
+    def relabel(self, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]) -> None:
+        """Change a node's labels and taints."""
+        self._soft_taints -= _soft_taints(node)
+        node.labels, node.taints = labels, taints
+        self._soft_taints += _soft_taints(node)
+        self._judge_anew(node)
+        self._index.changed(node)
+        self.pods.watch(self.rows)
+
+    def _judge_anew(self, node: Node) -> None:
+        """Compare every ask's constraints, and plugins, with what a node is now."""
+        for view in self._views.values():
+            view.renew(node)
+        if self.hooks is not None:
+            self.hooks.facts += 1
+
+    def place(self, node: Node, allocation: Allocation) -> None:
+        """Put an allocation on a node's ledger."""
+        node.allocations[allocation.allocation_key] = allocation
+        add_into(node.allocated, allocation.resource_per_alloc)
+        self._count(node, allocation, 1)
+        if self.hooks is not None:
+            self.hooks.came(allocation)
+
+    def count_placed(self, node: Node, amount: ResourceView, times: int) -> None:
+        """Count like allocations into a node's sums that stand on it already; no pod minds them."""
+        add_into(node.allocated, multiply(amount, times))
+        self._take(node, amount, times)
+
+    def run_length(self, node: Node, shape: Shape) -> int:
+        """Return how many asks of a shape the first node takes before another one comes first.
+
+        What is used of it grows, so that the fullest stays the first; else it is looked up anew.
+        """
+        if self.policy != BINPACKING or node.reservations or not self._has_own_order(shape):
+            return 1
+        if any(weight < 0 for weight in self.weights.values()):
+            return 1
+        wanted = shape.resource.items()
+        return min(
+            (node.available.get(name, 0) // value for name, value in wanted if value > 0),
+            default=MANY,
+        )
+
+    def free(self, node: Node, key: str) -> Allocation:
+        """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
+        allocation = node.allocations.pop(key)
+        subtract_into(node.allocated, allocation.resource_per_alloc)
+        self._count(node, allocation, -1)
+        if self.hooks is not None:
+            self.hooks.went(allocation)
+        return allocation
+
+    def occupy(self, node: Node, foreign: Allocation) -> None:
+        """Count what another scheduler placed on a node; it may be more than the node holds."""
+        node.foreign[foreign.allocation_key] = foreign
+        add_into(node.occupied, foreign.resource_per_alloc)
+        self._count(node, foreign, 1)
+
+    def vacate(self, node: Node, key: str) -> None:
+        """Count a foreign pod out of a node. Raises KeyError when it is not there."""
+        foreign = node.foreign.pop(key)
+        subtract_into(node.occupied, foreign.resource_per_alloc)
+        self._count(node, foreign, -1)
+
+    def _count(self, node: Node, allocation: Allocation, change: int) -> None:
+        self._take(node, allocation.resource_per_alloc, change)
+        if self.pods.placed(node, allocation, change):
+            self.pods_changed = True
+
+    def _take(self, node: Node, amount: ResourceView, times: int) -> None:
+        """Take an amount from what a node has available, so many times."""
+        available, columns, row = node.available, self._columns, node.row
+        for name, value in amount.items():
+            left = available.get(name, 0) - times * value
+            if left:
+                available[name] = left
+            else:
+                available.pop(name, None)
+            if name not in columns:
+                self._add_column(name)
+            if not INT64_MIN <= left <= INT64_MAX:
+                left = saturated(left)
+            self._available[row, columns[name]] = left
+        self._note(node)
+        if self.hooks is not None:
+            self.hooks.moves += 1
+
+    def refresh(self, node: Node) -> None:
+        """Bring a node's row up to date with its ledgers."""
+        available = dict(node.capacity)
+        for taken in (node.allocated, node.occupied, node.kept):
+            if taken:
+                subtract_into(available, taken)
+        node.available = available
+        row = node.row
+        self._know(available)
+        self._available[row] = 0
+        for name, value in available.items():
+            self._available[row, self._columns[name]] = saturated(value)
+        self._schedulable[row] = node.schedulable
+        self._reserved[row] = bool(node.reservations)
+        self._note(node)
+
+    def _note(self, node: Node) -> None:
+        """Give a node that changed its place in the order, and have the index look at it."""
+        node.score = self._score[node.row] = self.score(node)
+        self._index.changed(node)
+
+    def touch(self, node: Node) -> None:
+        """Have the indexes look at a node anew: of what it holds something is being released."""
+        self._index.changed(node)
+
+    @property
+    def changes(self) -> int:
+        """Return how many changes of nodes have been logged."""
+        return self._index.logged
+
+    def changed_since(self, seen: int) -> list[Node] | None:
+        """Return the nodes that are there and have changed since so many changes.
+
+        None where that is not known any more.
+        """
+        nodes = self._index.changed_since(seen)
+        return None if nodes is None else [node for node in nodes if node.changed >= 0]
+
+    def _write_capacity(self, node: Node) -> None:
+        self._know(node.capacity)
+        self._capacity[node.row] = 0
+        for name, value in node.capacity.items():
+            self._capacity[node.row, self._columns[name]] = value
+
+    def _know(self, amounts: ResourceView) -> None:
+        for name in amounts:
+            if name not in self._columns:
+                self._add_column(name)
+
+    def score(self, node: Node) -> float:
+        """Return a node's place in the order: smaller is better."""
+        used = weight_sum = 0.0
+        capacity, available = node.capacity, node.available
+        for name, scaled in self._scaled_weights:
+            total = capacity.get(name, 0)
+            if total > 0:
+                used += scaled * (1.0 - available.get(name, 0) / total)
+                weight_sum += scaled
+        usage = used / weight_sum if weight_sum else 0.0
+        return usage if self.policy == FAIR else 1.0 - usage
+
+    def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
+        """Return the first node, in order, that has the room and matches, or None.
+
+        Reserved nodes are left out; with ``backfill`` one is taken where the reservation does not
+        lack what the shape takes, if no other node will do.
+        """
+        if not self._has_own_order(shape):
+            return self._scan(shape, backfill=backfill)
+        node = self._index.first(shape)
+        if node is None and backfill and self._reserved[: len(self.rows)].any():
+            return self._scan(shape, backfill=True)
+        return node
+
+    def _has_own_order(self, shape: Shape) -> bool:
+        """Return whether the order of two nodes is the same whatever others may be had, or pods."""
+        return not (
+            self._soft_taints
+            or shape.constraints.preferred_nodes
+            or self.pods.concern(shape)
+            or (self.hooks is not None and self.hooks.needs_scan)
+        )
+
+    def _scan(self, shape: Shape, *, backfill: bool) -> Node | None:
+        """Find the first node by a look at all of them."""
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).feasible
+        if not self._keep_room(mask, shape):
+            return None
+        self._ask_hooks(mask, shape)
+        rows = np.flatnonzero(mask & ~self._reserved[:count])
+        if not rows.size and backfill:
+            rows = np.array([r for r in np.flatnonzero(mask) if leaves_enough(self.rows[r], shape)])
+        return self._first(rows, shape) if rows.size else None
+
+    def _ask_hooks(self, mask: NDArray[np.bool_], shape: Shape) -> None:
+        """Close the rows of a mask that a plugin refuses which looks at more than the node."""
+        if self.hooks is not None:
+            self.hooks.narrow(mask, self.rows, shape)
+
+    # --- what the index asks --------------------------------------------------------------------
+
+    def is_free(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node takes a shape now, pods aside, and is not reserved."""
+        if not node.schedulable or node.reservations:
+            return False
+        available = node.available
+        for name, value in shape.resource.items():
+            if value > 0 and value > available.get(name, 0):
+                return False
+        return bool(self._view(shape).feasible[node.row])
+
+    def free_rows(self, shape: Shape, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the rows that take a shape now, pods aside, and are not reserved.
+
+        With ``among`` only of those, in their order.
+        """
+        at = slice(len(self.rows)) if among is None else among
+        mask = self._schedulable[at] & self._view(shape).feasible[at]
+        mask &= ~self._reserved[at]
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0:
+                mask &= False if column is None else self._available[at, column] >= value
+        return np.flatnonzero(mask) if among is None else among[mask]
+
+    def first_rows(self, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
+        """Return the first of some rows by score and node id, in any order; there are more."""
+        scores = self._score[rows]
+        least = scores.min() if amount == 1 else np.partition(scores, amount - 1)[amount - 1]
+        before, ties = rows[scores < least], rows[scores == least]
+        missing = amount - before.size
+        if ties.size > missing:
+            ties = ties[np.argpartition(self._ranks.of(ties), missing - 1)[:missing]]
+        return np.concatenate((before, ties))
+
+    def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
+        """Narrow rows to those with the room, and that pods leave open; return whether any is."""
+        mask &= self._fitting(self._available, shape)
+        if not mask.any():
+            return False
+        open_rows = self._open_rows(shape)
+        if open_rows is not None:
+            mask &= open_rows
+        return bool(mask.any())
+
+    def _open_rows(self, shape: Shape) -> NDArray[np.bool_] | None:
+        view = self._view(shape)
+        return self.pods.mask(shape, view.eligible, view.selected)
+
+    def _first(self, rows: NDArray[np.int64], shape: Shape) -> Node | None:
+        """Return the first of some rows: the most preferred, then by score, then by node id.
+
+        The scores of plugins come before the node's own; None where they leave no row.
+        """
+        rows = self._most_preferred(rows, shape)
+        if self.has_plugin_scores:
+            rows = self.first_by_plugins(rows, shape)
+            if not rows.size:
+                return None
+        scores = self._score[rows]
+        ties = rows[scores == scores.min()]
+        if ties.size > 1:
+            ties = ties[[int(np.argmin(self._ranks.of(ties)))]]
+        return self.rows[int(ties[0])]
+
+    @property
+    def has_plugin_scores(self) -> bool:
+        """Return whether plugins have a say in the order of nodes."""
+        return self.hooks is not None and bool(self.hooks.score)
+
+    def first_by_plugins(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return those of some rows that plugins put first; none where they score no row."""
+        if self.hooks is None:
+            return rows
+        return self.hooks.first(rows, self.rows, shape, self._view(shape).scores)
+
+    def _most_preferred(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return the rows that an ask would rather have, all of them where it does not mind.
+
+        Each preference is brought to 0 to 100 over the rows; their weights are Kubernetes' own.
+        """
+        view = self._view(shape)
+        wishes = [(view.preferred, False, 2)] if shape.constraints.preferred_nodes else []
+        if self._soft_taints:
+            wishes.append((view.soft_taints, True, 3))
+        pods = self.pods.preference(shape, view.eligible, view.selected)
+        wishes += [(scores, is_less_better, 2) for scores, is_less_better in pods]
+        if not wishes or rows.size == 1:
+            return rows
+        total = np.zeros(rows.size, dtype=np.int64)
+        for scores, is_less_better, weight in wishes:
+            total += weight * normalised(scores[rows], is_less_better=is_less_better)
+        liked: NDArray[np.int64] = rows[total == total.max()]
+        return liked
+
+    def fits(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node has the room for a shape now and matches it; pods aside."""
+        return fits_room(node.available, shape.resource) and self._is_open(node, shape)
+
+    def _is_open(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node may be used for a shape, room and pods aside."""
+        is_schedulable = node.schedulable or bool(shape.constraints.required_node)
+        return is_schedulable and self.may_use(node, shape)
+
+    def may_use(self, node: Node, shape: Shape) -> bool:
+        """Return whether constraints and plugins let a node be used for a shape."""
+        return matches(shape.constraints, node) and (
+            self.hooks is None or self.hooks.admits(node, shape)
+        )
+
+    def takes(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node can take a shape now, other pods heeded, reservations not."""
+        if not self.fits(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        return open_rows is None or bool(open_rows[node.row])
+
+    def would_take(self, node: Node, shape: Shape, gone: Sequence[Allocation]) -> bool:
+        """Return whether a node would take a shape once some of its allocations are gone."""
+        for name, value in shape.resource.items():
+            freed = sum(allocation.resource_per_alloc.get(name, 0) for allocation in gone)
+            if value > 0 and value > node.available.get(name, 0) + freed:
+                return False
+        if not self._is_open(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        if open_rows is None or open_rows[node.row]:
+            return True
+        return self.would_be_open(node, shape, gone)
+
+    def would_be_open(
+        self,
+        node: Node,
+        shape: Shape,
+        gone: Sequence[Allocation],
+        coming: Sequence[Allocation] = (),
+    ) -> bool:
+        """Return whether pods would leave a node open to a shape once some are gone or have come.
+
+        Those that are gone are each on its node, which may be another; those that come are here.
+        """
+        if not self.pods.concern(shape) and not (coming and shape.labels):
+            return True
+        self._open_rows(shape)  # from here on the pods are counted, if they were not before
+        moves = [(self.nodes[pod.node_id], pod, -1) for pod in gone if pod.node_id in self.nodes]
+        moves += [(node, pod, 1) for pod in coming]
+        for at, pod, change in moves:
+            self.pods.count(at, pod, change)
+        open_rows = self._open_rows(shape)
+        is_open = open_rows is None or bool(open_rows[node.row])
+        for at, pod, change in reversed(moves):
+            self.pods.count(at, pod, -change)
+        return is_open
+
+    def could_hold(self, shape: Shape) -> bool:
+        """Return whether a node that may be used for a shape could hold it when empty."""
+        return bool(self.holders(shape).any())
+
+    def holders(self, shape: Shape) -> NDArray[np.bool_]:
+        """Return the rows that may be used for a shape and could hold it when empty."""
+        mask: NDArray[np.bool_] = self._fitting(self._capacity, shape)
+        mask &= self._view(shape).feasible
+        if not shape.constraints.required_node:
+            mask &= self._schedulable[: len(self.rows)]
+        self._ask_hooks(mask, shape)
+        return mask
+
+    def available(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return what every node has left of some types, a row a type."""
+        found = np.zeros((len(names), len(self.rows)), dtype=np.int64)
+        for at, name in enumerate(names):
+            if name in self._columns:
+                found[at] = self._available[: len(self.rows), self._columns[name]]
+        return found
+
+    def places_of_ids(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of some rows' node ids among all ids."""
+        return self._ranks.of(rows)
+
+    # --- what an open statement expects ---------------------------------------------------------
+
+    def expect(self, node: Node, amount: ResourceView, change: int) -> None:
+        """Expect room to come to a node (1), or to be taken of what comes (-1)."""
+        (add_into if change > 0 else subtract_into)(node.expected, amount)
+        self._know(amount)
+        for name in amount:
+            value = saturated(node.expected.get(name, 0))
+            self._expected[node.row, self._columns[name]] = value
+
+    def expects_nothing(self) -> bool:
+        """Return whether no statement is open that expects anything."""
+        return not self._expected.any()
+
+    def expected_on(self, node: Node) -> Resource:
+        """Return what a node will have left when what is expected has come."""
+        room: Resource = dict(node.available)
+        add_into(room, node.expected)
+        return room
+
+    def room(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return what every node will have left of some types; closed ones have nothing."""
+        count = len(self.rows)
+        columns = [self._columns[name] for name in names]
+        found = _sum(self._available[:count, columns], self._expected[:count, columns])
+        found[~self._schedulable[:count]] = 0
+        return found
+
+    def capacities(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return what every node can hold of some types; closed ones can hold nothing."""
+        count = len(self.rows)
+        found = self._capacity[:count, [self._columns[name] for name in names]]
+        found[~self._schedulable[:count]] = 0
+        return found
+
+    def capacity_of(self, name: str) -> NDArray[np.int64]:
+        """Return what every node can hold of a type."""
+        return self._capacity[: len(self.rows), self._columns[name]]
+
+    def rows_for(self, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which rows will have the room for a shape and be open to it, and which have it.
+
+        Reservations are not heeded: what they take is expected to be taken.
+        """
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).feasible
+        now = mask.copy()
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                mask[:] = False
+            elif value > 0:
+                available = self._available[:count, column]
+                now &= available >= value
+                mask &= _sum(available, self._expected[:count, column]) >= value
+        open_rows = self._open_rows(shape) if mask.any() else None
+        if open_rows is not None:
+            mask &= open_rows
+        self._ask_hooks(mask, shape)
+        return mask, now & mask
+
+    def would_have(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node will take a shape then, other pods heeded, reservations not."""
+        if not fits_room(self.expected_on(node), shape.resource) or not self._is_open(node, shape):
+            return False
+        open_rows = self._open_rows(shape)
+        return open_rows is None or bool(open_rows[node.row])
+
+    # --- many at once ---------------------------------------------------------------------------
+
+    def places(
+        self, shape: Shape, *, backfill: bool = False, when_empty: bool = False
+    ) -> NDArray[np.int64]:
+        """Return, row by row, for how many asks of a shape there is the room; pods aside.
+
+        Rows that may not be used have none, nor have reserved ones but with ``backfill``.
+        ``when_empty``: for how many there would be if nothing were on the nodes.
+        """
+        found = self._multiples(self._capacity if when_empty else self._available, shape)
+        found[~self._usable(shape, reserved_too=backfill or when_empty)] = 0
+        return found
+
+    def _usable(self, shape: Shape, *, reserved_too: bool) -> NDArray[np.bool_]:
+        count = len(self.rows)
+        mask: NDArray[np.bool_] = self._view(shape).feasible.copy()
+        if not shape.constraints.required_node:
+            mask &= self._schedulable[:count]
+        if not reserved_too or shape.constraints.required_node:
+            mask &= ~self._reserved[:count]
+        return mask
+
+    def _multiples(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """Return how often a shape goes into every row of a matrix, MANY at most."""
+        count = len(self.rows)
+        found = np.full(count, MANY, dtype=np.int64)
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                found[:] = 0
+            elif value > 0:
+                np.minimum(found, matrix[:count, column] // value, out=found)
+        return np.maximum(found, 0)
+
+    def nearest(self, shape: Shape) -> tuple[Node, Resource] | None:
+        """Return the node that lacks least for one more ask than it has places, and what it lacks.
+
+        None where no node may be used for the shape. Shares of what is asked are compared.
+        """
+        rows = np.flatnonzero(self._usable(shape, reserved_too=True))
+        if not rows.size:
+            return None
+        places = self._multiples(self._available, shape)[rows]
+        lacks: dict[str, NDArray[np.int64]] = {}
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, value in shape.resource.items():
+            if value > 0:
+                column = self._columns.get(name)
+                room = self._available[rows, column] if column is not None else 0 * rows
+                lacks[name] = np.maximum(value - (room - places * value), 0)
+                total += lacks[name] / value
+        ties = np.flatnonzero(total == total.min())
+        at = int(ties[np.argmin(self._ranks.of(rows[ties]))])
+        lacking = {name: int(amounts[at]) for name, amounts in lacks.items() if amounts[at]}
+        return self.rows[int(rows[at])], lacking
+
+    # --- reservations ---------------------------------------------------------------------------
+
+    def reserved(self) -> list[Node]:
+        """Return the nodes that are reserved, in the order of their rows."""
+        rows = np.flatnonzero(self._reserved[: len(self.rows)])
+        return [self.rows[row] for row in rows.tolist()]
+
+    def schedulable_count(self) -> int:
+        """Return how many nodes are schedulable."""
+        return int(np.count_nonzero(self._schedulable[: len(self.rows)]))
+
+    def best_to_reserve(self, shape: Shape) -> Node | None:
+        """Return the unreserved node that could hold a shape and whose room is the tightest."""
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).feasible
+        mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
+        self._ask_hooks(mask, shape)
+        rows = np.flatnonzero(mask)
+        if not rows.size:
+            return None
+        looseness = self._looseness(rows, shape)
+        ties = rows[looseness == looseness.min()]
+        return self.rows[int(ties[np.argmin(self._ranks.of(ties))])]
+
+    def _looseness(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.float64]:
+        """Return how much room would be left over: a share of every type, 1 where none is asked."""
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, column in self._columns.items():
+            room = self._available[rows, column]
+            wanted = shape.resource.get(name, 0)
+            if wanted <= 0:
+                total += room != 0
+            else:
+                total += np.where(room > wanted, (room - wanted) / np.maximum(room, 1), 0.0)
+        return total
+
+    def refusal(self, shape: Shape) -> Refusal:
+        """Return why no node takes a shape now, with the numbers behind it."""
+        count = len(self.rows)
+        schedulable = self._schedulable[:count]
+        matching = schedulable & self._view(shape).eligible
+        wanted = f"requested {go_map(shape.resource)}"
+        if not schedulable.any():
+            return Refusal(Reason.NO_NODES, f"none of {count} nodes is schedulable")
+        if not matching.any():
+            return Refusal(
+                Reason.CONSTRAINTS,
+                f"0 of {int(schedulable.sum())} schedulable nodes match the selector, affinity "
+                "and tolerations",
+            )
+        if self.hooks is not None:
+            why = self._why_closed(matching, shape)
+            if why:
+                return Refusal(Reason.PLUGIN, why)
+            matching &= self._view(shape).feasible
+            self._ask_hooks(matching, shape)
+        large = matching & self._fitting(self._capacity, shape)
+        room = matching & self._fitting(self._available, shape)
+        if not large.any():
+            return Refusal(
+                Reason.NODE_TOO_SMALL,
+                f"{wanted}: 0 of {int(matching.sum())} matching nodes could hold it when empty",
+            )
+        if not room.any():
+            return Refusal(
+                Reason.NO_NODE_FITS,
+                f"{wanted}: 0 of {int(matching.sum())} matching nodes have the room now, "
+                f"{int(large.sum())} could hold it when empty",
+            )
+        return self._refusal_in_spite_of_room(shape, room)
+
+    def _refusal_in_spite_of_room(self, shape: Shape, room: NDArray[np.bool_]) -> Refusal:
+        open_rows = self._open_rows(shape)
+        if open_rows is not None and not (room & open_rows).any():
+            return Refusal(
+                Reason.OTHER_PODS,
+                f"{int(room.sum())} nodes have the room, and affinity, spread or host ports of "
+                "pods leave none of them open",
+            )
+        unreserved = room & ~self._reserved[: len(self.rows)]
+        if self.hooks is not None and unreserved.any():
+            return Refusal(Reason.PLUGIN, self._why_closed(unreserved, shape))
+        return Refusal(
+            Reason.RESERVED,
+            f"{int(room.sum())} nodes have the room, and all are reserved for asks that have "
+            "waited longer",
+        )
+
+    def why_closed(self, node: Node, shape: Shape) -> str:
+        """Return which plugins close a node to a shape."""
+        return self.hooks.why_closed([node], shape) if self.hooks is not None else ""
+
+    def _why_closed(self, mask: NDArray[np.bool_], shape: Shape) -> str:
+        """Return which plugins close all rows of a mask, "" where they leave one open."""
+        nodes = [self.rows[row] for row in np.flatnonzero(mask)]
+        return self.hooks.why_closed(nodes, shape) if self.hooks is not None else ""
+
+    def _fitting(self, matrix: NDArray[np.int64], shape: Shape) -> NDArray[np.bool_]:
+        """Return the rows of a matrix that have at least what a shape asks for."""
+        result = np.ones(len(self.rows), dtype=np.bool_)
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is None:
+                result[:] = False
+            elif value > 0:
+                result &= matrix[: len(self.rows), column] >= value
+        return result
+
+    def _view(self, shape: Shape) -> NodeView:
+        """Return what constraints make of every row, for what depends on the node alone."""
+        view: NodeView
+        if shape.view is not None and shape.view[0] == self._version:
+            view = shape.view[1]
+        else:
+            view = self._view_of(shape)
+            shape.view = (self._version, view)
+        if view.made < len(self.rows):
+            view.extend(self.rows)
+        return view
+
+    def _view_of(self, shape: Shape) -> NodeView:
+        key: object = shape.constraints.of_nodes
+        if self.hooks is not None:
+            key = (key, tuple(sorted(shape.resource.items())))
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= MAX_CONSTRAINTS:
+                self._views.clear()
+                self._version += 1
+            view = self._views[key] = NodeView(shape, self.hooks)
+        return view
+
+    def _grow_rows(self) -> None:
+        more = self._score.shape[0]
+        self._available = np.pad(self._available, ((0, more), (0, 0)))
+        self._capacity = np.pad(self._capacity, ((0, more), (0, 0)))
+        self._expected = np.pad(self._expected, ((0, more), (0, 0)))
+        self._score = np.pad(self._score, (0, more))
+        self._reserved = np.pad(self._reserved, (0, more))
+        self._schedulable = np.pad(self._schedulable, (0, more))
+
+    def _add_column(self, name: str) -> None:
+        column = self._columns[name] = len(self._columns)
+        if column == self._available.shape[1]:
+            self._available = np.pad(self._available, ((0, 0), (0, column)))
+            self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
+            self._expected = np.pad(self._expected, ((0, 0), (0, column)))
+
+
+def _sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums of two arrays, no further from 0 than int64 holds."""
+    total = one + other
+    wrapped = ((one ^ total) & (other ^ total)) < 0
+    if wrapped.any():
+        total[wrapped] = np.where(one[wrapped] < 0, INT64_MIN, INT64_MAX)
+    return total
+
+
+def _soft_taints(node: Node) -> int:
+    return sum(taint.effect == SOFT_EFFECT for taint in node.taints)
