@@ -78,6 +78,7 @@ class VictimIndex:
         self._nodes = nodes
         self._by_node: dict[str, NodeVictims] = {}
         self._kinds: dict[KindKey, Kind] = {}
+        self._last: Kind | None = None  # that was found
         self._bounds = BoundsTable()
 
     def start(self, applications: "Iterable[Application]") -> None:
@@ -111,19 +112,19 @@ class VictimIndex:
         """Take in an allocation that an application has now."""
         if not self.is_kept:
             return
-        node = self._nodes.nodes.get(allocation.node_id)
-        if node is None:
-            return
-        here = self._by_node.get(node.node_id)
+        name, key = allocation.node_id, allocation.allocation_key
+        here = self._by_node.get(name)
         if here is None:
-            here = self._by_node[node.node_id] = NodeVictims()
-        if allocation.allocation_key in application.released:
-            here.releasing[allocation.allocation_key] = allocation
+            if name not in self._nodes.nodes:
+                return
+            here = self._by_node[name] = NodeVictims()
+        if key in application.released:
+            here.releasing[key] = allocation
         elif not allocation.constraints.required_node:
             kind = self._kind_of(application.queue, allocation)
             kind.count += 1
             here.kinds[kind] = here.kinds.get(kind, 0) + 1
-            key, newest = allocation.allocation_key, -allocation.create_time_ns
+            newest = -allocation.create_time_ns
             insort(here.order, Victim(rank_of(allocation), newest, key, allocation, kind))
 
     def gone(self, allocation: Allocation) -> None:
@@ -157,19 +158,27 @@ class VictimIndex:
             self._count_out(victim.kind)
 
     def _kind_of(self, leaf: "Queue", allocation: Allocation) -> Kind:
+        last, amount = self._last, allocation.resource_per_alloc
+        if (
+            last is not None
+            and last.leaf is leaf
+            and last.priority == allocation.priority
+            and last.amount == amount
+        ):
+            return last
         key = _key(leaf, allocation)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(
-                key, leaf, allocation.priority, allocation.resource_per_alloc
-            )
+            kind = self._kinds[key] = Kind(key, leaf, allocation.priority, amount)
             self.by_leaf.setdefault(leaf, {})[kind] = None
+        self._last = kind
         return kind
 
     def _count_out(self, kind: Kind) -> None:
         kind.count -= 1
         if kind.count:
             return
+        self._last = None
         del self._kinds[kind.key]
         kinds = self.by_leaf[kind.leaf]
         del kinds[kind]
@@ -178,4 +187,4 @@ class VictimIndex:
 
 
 def _key(leaf: "Queue", allocation: Allocation) -> KindKey:
-    return (leaf, allocation.priority, tuple(allocation.resource_per_alloc.items()))
+    return (leaf, allocation.priority, tuple(sorted(allocation.resource_per_alloc.items())))
