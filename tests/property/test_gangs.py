@@ -203,6 +203,9 @@ SHAPES = [
         spread=(SpreadConstraint("disk", selector=(Requirement("job", "In", ("g",)),)),),
         namespace="ns",
     ),
+    Constraints(
+        pod_affinity=(PodTerm("disk", (Requirement("job", "In", ("g",)),)),), namespace="ns"
+    ),
     Constraints(required_node="n1"),
 ]
 TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}

@@ -492,3 +492,30 @@ def test_a_gang_that_is_owed_its_room_preempts_only_if_its_places_can_be_made(
     assert app_of(core).gang_admitted == admitted
     assert bool(section(told, "new_allocations")) == admitted
     core.check()
+
+
+@pytest.mark.parametrize("policy", ["fair", "binpacking"])
+def test_a_gang_that_affinity_keeps_together_starts_in_the_domain_that_has_the_room(policy):
+    config = config_of("{name: a}").replace(
+        "{name: default,", "{name: default, nodesortpolicy: {type: %s}," % policy
+    )
+    core = Core(config, settings=(("gangAdmission", "cluster"),))
+
+    def node(name: str, zone: str, vcore: int) -> None:
+        labels = {"zone": zone}
+        core.update(nodes=(NodeInfo(name, NodeAction.CREATE, {"vcore": vcore}, labels=labels),))
+
+    node("a1", "a", 4 if policy == "fair" else 2)  # the first in order, of a zone that is too small
+    for name in ("b1", "b2", "b3"):
+        node(name, "b", 2 if policy == "fair" else 3)
+    term = PodTerm("zone", (Requirement("job", "In", ("g",)),))
+    tags = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
+    core.application("g", "root.a", placeholder_ask={"vcore": 5})
+    core.asks(
+        "g", [f"g{at}" for at in range(5)], {"vcore": 1}, placeholder=True, task_group_name="tg",
+        constraints=Constraints(pod_affinity=(term,), namespace="ns"), allocation_tags=tags,
+    )  # fmt: skip
+    core.check()
+    held = core.partition.applications["g"].allocations.values()
+    assert len(held) == 5
+    assert {allocation.node_id[0] for allocation in held} == {"b"}

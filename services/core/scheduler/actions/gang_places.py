@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.application import Application
 
 
+MAX_STARTS = 8  # domains in which a gang is tried that affinity keeps together
+
+
 @dataclass(frozen=True, slots=True)
 class NoPlaces:
     """Why a gang cannot be placed, and the shapes of which the nodes would have to take more.
@@ -93,12 +96,26 @@ def find(
     """Find every placeholder that waits a place on the nodes, or say why that cannot be.
 
     What was found stays on the nodes' ledgers, for the caller to count in everywhere else. When
-    nothing was, the ledgers are as they were.
+    nothing was, the ledgers are as they were. A gang whose members affinity keeps together has a
+    trial more in every domain that has the room, as the first node in order may be in a small one.
     """
+    found = _find_from(nodes, application, None, backfill=backfill)
+    if isinstance(found, NoPlaces):
+        for start in _starts(nodes, application, backfill=backfill):
+            again = _find_from(nodes, application, start, backfill=backfill)
+            if not isinstance(again, NoPlaces):
+                return again
+    return found
+
+
+def _find_from(
+    nodes: NodeTable, application: "Application", start: Node | None, *, backfill: bool
+) -> list[tuple[Ask, Node]] | NoPlaces:
+    """Find the places, the first member's at a node, where one is given."""
     wanted = application.placeholder_needs()
     had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
     placed: list[tuple[Ask, Node]] = []
-    left = _try(nodes, application, placed, backfill=backfill)
+    left = _try(nodes, application, placed, start, backfill=backfill)
     if left is None:
         return placed
     used = len({node.node_id for _, node in placed})
@@ -107,6 +124,41 @@ def find(
     lack = nodes.refusal(left).message if has_room else _lack(nodes, left)
     take_back(nodes, placed, had_changed=had_changed, noted=noted)
     return NoPlaces(_refusal(nodes, why, lack), wanted)
+
+
+def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> Iterator[Node]:
+    """Yield where to begin with a gang that affinity keeps together: a node in each domain.
+
+    A domain must have the room for all that is kept together; the largest come first.
+    """
+    bound_to = {
+        group.bucket.shape: term.topology_key
+        for group in members(application)
+        for term in group.bucket.shape.constraints.pod_affinity[:1]
+    }
+    if not bound_to:
+        return
+    key, wanted = next(iter(bound_to.values())), application.placeholder_needs()
+    places = {shape: nodes.places(shape, backfill=backfill) for shape in bound_to}
+    domains: dict[str, list[Node]] = {}
+    for node in nodes.nodes.values():
+        if key in node.labels:
+            domains.setdefault(node.labels[key], []).append(node)
+    sizes = [
+        (min(sum(int(room[node.row]) for node in own) - wanted[shape]
+             for shape, room in places.items()), name)
+        for name, own in domains.items()
+    ]  # fmt: skip
+    first = _by_room(nodes, application, backfill=backfill)[0].bucket.shape
+    room_of_first = nodes.places(first, backfill=backfill)
+    for spare, name in sorted(sizes, key=lambda size: (-size[0], size[1]))[:MAX_STARTS]:
+        if spare < 0:
+            return
+        for node in domains[name]:
+            is_free = room_of_first[node.row] and not node.reservations
+            if is_free and nodes.takes(node, first):
+                yield node
+                break
 
 
 def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = False) -> bool:
@@ -142,6 +194,7 @@ def _try(
     nodes: NodeTable,
     application: "Application",
     placed: list[tuple[Ask, Node]],
+    start: Node | None,
     *,
     backfill: bool,
 ) -> Shape | None:
@@ -149,11 +202,7 @@ def _try(
 
     Members that affinity binds to others have their next try when others have been placed.
     """
-
-    def room(group: AskGroup) -> int:
-        return int(nodes.places(group.bucket.shape, backfill=backfill).sum())
-
-    groups = sorted(members(application), key=room)
+    groups = _by_room(nodes, application, backfill=backfill)
     waiting = [iter(list(group.in_order())) for group in groups]
     heads: list[tuple[Ask, Iterator[Ask]]] = [(next(asks), asks) for asks in waiting]
     while heads:
@@ -161,7 +210,8 @@ def _try(
         for head, asks in heads:
             ask: Ask | None = head
             while ask is not None:
-                node = _node_for(nodes, ask.shape, backfill=backfill)
+                node = start or _node_for(nodes, ask.shape, backfill=backfill)
+                start = None
                 if node is None:
                     stuck.append((ask, asks))
                     break
@@ -172,6 +222,15 @@ def _try(
             return stuck[0][0].shape
         heads = stuck
     return None
+
+
+def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) -> list[AskGroup]:
+    """Return the groups of a gang, the one for which there is the least room first."""
+
+    def room(group: AskGroup) -> int:
+        return int(nodes.places(group.bucket.shape, backfill=backfill).sum())
+
+    return sorted(members(application), key=room)
 
 
 def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
