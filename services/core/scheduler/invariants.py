@@ -11,6 +11,7 @@ from services.core.scheduler.model.gates import class_key
 from services.core.scheduler.model.queues import NO_PRIORITY, Queue, depth_first
 from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.statement.partition import Partition
+from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
 from shared.model.resources import (
     ResourceView,
@@ -373,5 +374,14 @@ def _releasing(partition: Partition) -> Iterator[str]:
     released = {key for a in partition.applications.values() for key in a.released}
     if partition.releasing.keys() != released:
         yield f"{sorted(partition.releasing)} are known to be released, {sorted(released)} are"
+    for queue in depth_first(partition.root):
+        going = (
+            application.allocations[key].resource_per_alloc
+            for key, application in partition.releasing.items()
+            if application.released[key] == TerminationType.PREEMPTED_BY_SCHEDULER
+            and not application.moves(key)
+            and queue in application.queue.lineage()
+        )
+        yield from _differs(f"queue {queue.path} preempting", queue.preempting, total_of(going))
     if not partition.nodes.expects_nothing():
         yield "a statement was left open"
