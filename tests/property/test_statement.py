@@ -168,6 +168,15 @@ class StatementMachine(RuleBasedStateMachine):
         ]
         self.begin()
 
+    @precondition(lambda self: self.pods(None, Place.PLACED))
+    @rule(data=st.data(), at=st.integers(0, NODES - 1))
+    def move_one_for_good(self, data, at):
+        application, pod = data.draw(st.sampled_from(self.pods(None, Place.PLACED)))
+        self.statement.evict(application, pod, "why", "app0")
+        self.statement.move(application, pod, self.node(at))
+        self.commit()
+        assert pod.allocation_key in self.core.partition.moved
+
     @rule(data=st.data())
     def a_victim_goes(self, data):
         self.statement.discard()
