@@ -14,7 +14,7 @@ from services.shim_adapter.backends.kubernetes.client import (
     ApiServerError,
 )
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Reflector, Source
-from services.shim_adapter.backends.kubernetes.service import KubernetesService
+from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.mirror.calls import PodBound
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.runtime.clock import SystemClock

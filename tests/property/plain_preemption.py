@@ -13,7 +13,7 @@ from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.queues import HIGHEST_PRIORITY, Queue
 from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.victim_index import rank_of
+from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.policies.preemption_choice import NoChoice
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of

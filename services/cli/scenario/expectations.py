@@ -22,7 +22,7 @@ _ON_THEIR_WAY_OUT = (
     ApplicationPhase.ENDING,
 )
 if TYPE_CHECKING:
-    from services.cli.scenario.runner import Observed
+    from services.cli.scenario.observed import Observed
     from services.cli.scenario.schema import (
         CountEntry,
         EventEntry,

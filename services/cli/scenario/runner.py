@@ -16,6 +16,7 @@ from services.api.documents import DocumentsError, read_documents
 from services.api.machine import NoAnswerError, UnsendableError
 from services.cli.launcher import LocalCluster
 from services.cli.scenario import expectations, messages
+from services.cli.scenario.observed import Observed
 from services.cli.scenario.schema import (
     DeleteStep,
     ExpectStep,
@@ -82,14 +83,6 @@ class Result:
 
 class StepError(AssertionError):
     """A step could not be carried out, or what it expects is not so."""
-
-
-@dataclass(slots=True)
-class Observed:
-    """What the core has decided, as the resource manager heard it."""
-
-    decisions: list[dict[str, Any]] = field(default_factory=list)
-    rejected: dict[str, str] = field(default_factory=dict)
 
 
 class _Observer:

@@ -49,7 +49,7 @@ def place_job(
 
 
 def _place_group(
-    attempt: Attempt, group: Group, tasks: list[Task], where: Domain, *, only_pipeline: bool
+    attempt: Attempt, group: Group[Task], tasks: list[Task], where: Domain, *, only_pipeline: bool
 ) -> bool:
     """Place those tasks that are in a group, in the first domain that takes them, or none."""
     own = group.all_tasks(dict.fromkeys(tasks).__contains__)
@@ -63,7 +63,9 @@ def _place_group(
     return False
 
 
-def _domains_for(trial: Trial, group: Group, tasks: list[Task], where: Domain) -> Iterable[Domain]:
+def _domains_for(
+    trial: Trial, group: Group[Task], tasks: list[Task], where: Domain
+) -> Iterable[Domain]:
     """Return where a group may go; what it has running already keeps it to its required domain."""
     topology = group.topology
     if topology is None:
@@ -76,7 +78,7 @@ def _domains_for(trial: Trial, group: Group, tasks: list[Task], where: Domain) -
 
 
 def _place_in(
-    attempt: Attempt, group: Group, tasks: list[Task], domain: Domain, *, only_pipeline: bool
+    attempt: Attempt, group: Group[Task], tasks: list[Task], domain: Domain, *, only_pipeline: bool
 ) -> bool:
     """Place tasks of a group in a domain, member by member; False leaves some placed."""
     for member in group.members:

@@ -21,7 +21,7 @@ from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node, matches
 from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.shapes import Ask, Bucket
-from services.core.scheduler.nodes.victim_index import rank_of
+from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim

@@ -6,7 +6,7 @@ that they could do. Rows follow the log of the node table, so a look costs what 
 Limit: MAX_BOUNDS of them are remembered, those that were used last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,7 +18,7 @@ from shared.model.numbers import saturated
 if TYPE_CHECKING:
     from services.core.scheduler.model.nodes import Node
     from services.core.scheduler.nodes.node_table import NodeTable
-    from services.core.scheduler.nodes.victim_index import Kind, NodeVictims, VictimIndex
+    from services.core.scheduler.nodes.victim_kinds import Kind, NodeVictims
 
 MAX_BOUNDS = 16
 FAR = 2**61  # sums beyond it are made one by one, exactly
@@ -36,12 +36,12 @@ class NodeBounds:
     def __init__(
         self,
         nodes: "NodeTable",
-        victims: "VictimIndex",
+        victims_on: "Callable[[Node], NodeVictims]",
         names: tuple[str, ...],
         kinds: "Sequence[Kind]",
     ) -> None:
         self._table = nodes
-        self._victims = victims
+        self._victims_on = victims_on
         self._names = names
         self._places = {kind: at for at, kind in enumerate(kinds)}
         self._amounts = [tuple(kind.amount.get(name, 0) for name in names) for kind in kinds]
@@ -76,7 +76,7 @@ class NodeBounds:
         first: list[tuple[int, int, int]] = []
         counts: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self._places}
         for row, node in enumerate(rows):
-            here = self._victims.on(node)
+            here = self._victims_on(node)
             for kind, count in here.kinds.items():
                 if kind in counts:
                     counts[kind].append((row, count))
@@ -95,14 +95,14 @@ class NodeBounds:
         """Return the room of every node, a row a type."""
         room = self._table.available(self._names)
         for row, node in enumerate(self._table.rows):
-            here = self._victims.on(node)
+            here = self._victims_on(node)
             if here.releasing or node.reservations:
                 room[:, row] = [*map(saturated, self._room(node, here))]
         return room
 
     def _row(self, node: "Node") -> list[int]:
         """Return what stands in a node's row."""
-        here = self._victims.on(node)
+        here = self._victims_on(node)
         room = self._room(node, here)
         give, largest = [0] * len(room), [0] * len(room)
         for kind, count in here.kinds.items():
@@ -173,14 +173,14 @@ class BoundsTable:
     def of(
         self,
         nodes: "NodeTable",
-        victims: "VictimIndex",
+        victims_on: "Callable[[Node], NodeVictims]",
         names: tuple[str, ...],
         kinds: "tuple[Kind, ...]",
     ) -> NodeBounds:
         """Return the bounds for some kinds and types, brought up to date."""
         found = self._made.pop((names, kinds), None)
         if found is None:
-            found = NodeBounds(nodes, victims, names, kinds)
+            found = NodeBounds(nodes, victims_on, names, kinds)
             if len(self._made) >= MAX_BOUNDS:
                 del self._made[next(iter(self._made))]
         self._made[names, kinds] = found

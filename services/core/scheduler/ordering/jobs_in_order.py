@@ -291,5 +291,5 @@ def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
     return (terms.priority(application), -elasticity, -application.sequence)
 
 
-def _elasticity(group: Group, holds: Holds) -> int:
+def _elasticity(group: Group[Task], holds: Holds[Task]) -> int:
     return int(bool(group.surplus(holds))) if group.is_satisfied(holds) else -1

@@ -35,7 +35,7 @@ from services.core.scheduler.model.preemptors import (
 from services.core.scheduler.model.queues import Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
-from services.core.scheduler.nodes.victim_index import Victim
+from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.gang_preemption import would_be_whole
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims

@@ -28,7 +28,7 @@ from services.core.scheduler.model.reservations import Reservation
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
-from services.core.scheduler.nodes.victim_index import Kind, Victim
+from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial

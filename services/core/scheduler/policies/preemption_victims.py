@@ -14,7 +14,7 @@ from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.queues import HIGHEST_PRIORITY, Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.victim_index import Kind, Victim
+from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.statement.partition import Partition
 from shared.model.resources import ResourceView, add, subtract_into
 

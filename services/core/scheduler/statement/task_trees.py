@@ -12,12 +12,19 @@ Source: contract kai.md, 1.2, 1.9 and 1.11.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from services.core.scheduler.statement.trial import Task
 
-Holds = Callable[["Task"], bool]
+class HasOrder(Protocol):
+    """A task, as far as a tree knows it."""
+
+    @property
+    def order(self) -> Any:
+        """Return what orders tasks of a job: the first in is the last out."""
+
+
+Task = TypeVar("Task", bound=HasOrder)
+Holds = Callable[[Task], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +37,14 @@ class Topology:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class Group(Generic[Task]):
     """A set of tasks (``min_tasks``), or a group of members (``min_groups``, None: all)."""
 
     name: str
     min_tasks: int = 0
     min_groups: int | None = None
-    members: list["Group"] = field(default_factory=list)
-    tasks: list["Task"] = field(default_factory=list)
+    members: list["Group[Task]"] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
     topology: Topology | None = None
 
     @property
@@ -47,17 +54,17 @@ class Group:
             return self.min_tasks
         return len(self.members) if self.min_groups is None else self.min_groups
 
-    def count(self, holds: Holds) -> int:
+    def count(self, holds: Holds[Task]) -> int:
         """Return how many of what it needs it has."""
         if self.members:
             return sum(member.is_satisfied(holds) for member in self.members)
         return sum(map(holds, self.tasks))
 
-    def is_satisfied(self, holds: Holds) -> bool:
+    def is_satisfied(self, holds: Holds[Task]) -> bool:
         """Return whether it has what it needs, of the tasks for which something holds."""
         return self.count(holds) >= self.needed
 
-    def lacking(self, has: Holds, waits: Holds) -> "list[Task] | None":
+    def lacking(self, has: Holds[Task], waits: Holds[Task]) -> list[Task] | None:
         """Return the tasks that would satisfy it, or None when there are not enough that wait."""
         left = self.needed - self.count(has)
         if left <= 0:
@@ -73,7 +80,7 @@ class Group:
                 left -= 1
         return None if left else found
 
-    def one_more(self, has: Holds, waits: Holds) -> "list[Task]":
+    def one_more(self, has: Holds[Task], waits: Holds[Task]) -> list[Task]:
         """Return what a satisfied one gets next: a whole member, or one task; none without any."""
         if not self.members:
             return sorted(filter(waits, self.tasks), key=lambda task: task.order)[:1]
@@ -87,11 +94,11 @@ class Group:
                 return tasks
         return []
 
-    def ratio(self, has: Holds) -> Fraction:
+    def ratio(self, has: Holds[Task]) -> Fraction:
         """Return how much it has for what it needs."""
         return Fraction(self.count(has), max(1, self.needed))
 
-    def surplus(self, has: Holds) -> "list[Task]":
+    def surplus(self, has: Holds[Task]) -> list[Task]:
         """Return what it can give without being unsatisfied: a task, or a member; or nothing."""
         if not self.members:
             own = sorted(filter(has, self.tasks), key=lambda task: task.order)
@@ -105,7 +112,7 @@ class Group:
             return satisfied[-1].all_tasks(has)
         return []
 
-    def all_tasks(self, holds: Holds) -> "list[Task]":
+    def all_tasks(self, holds: Holds[Task]) -> list[Task]:
         """Return its tasks for which something holds."""
         own = [task for task in self.tasks if holds(task)]
         return own + [task for member in self.members for task in member.all_tasks(holds)]

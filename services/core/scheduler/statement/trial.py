@@ -153,7 +153,7 @@ class Job:
         return list(self.trial.tasks_of(self))
 
     @cached_property
-    def group(self) -> Group:
+    def group(self) -> Group[Task]:
         """Return the tree; a job without one is a single set."""
         tree = self.trial.terms.tree(self)
         return tree or Group(self.name, self.min_available, tasks=self.tasks)
@@ -285,7 +285,7 @@ class Terms:
         """Return how many tasks must run at once."""
         raise NotImplementedError
 
-    def tree(self, job: Job) -> Group | None:  # noqa: ARG002
+    def tree(self, job: Job) -> Group[Task] | None:  # noqa: ARG002
         """Return the tree of an application's task groups, None where there is none."""
         return None
 
