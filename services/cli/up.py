@@ -26,8 +26,8 @@ from services.core.scheduler.model.hooks import PluginError
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
-from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.config_watch import watch
+from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
 from shared.bus.factory import UnknownBusError, bus_factory

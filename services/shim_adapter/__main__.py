@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
-from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.config_watch import watch
+from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.service import INBOX, ShimOptions, ShimService
 from shared.messages.envelope import Address
 from shared.model.resources import MEMORY, PODS, VCORE

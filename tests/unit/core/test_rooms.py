@@ -1,0 +1,107 @@
+"""Who may write to the model: its own room, the tables of nodes, and the moves of the statement."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import services.core.scheduler as core
+
+ROOT = Path(core.__file__).parent
+WRITERS = {"model", "nodes", "statement"}
+ROWS = {
+    "application.py": {"Application"},
+    "gates.py": {"Gate", "PluginGate", "EquivalenceClass"},
+    "nodes.py": {"Node"},
+    "queues.py": {"Queue"},
+    "reservations.py": {"Reservation"},
+    "shapes.py": {"Ask", "AskGroup", "Bucket", "Shape"},
+    "task_groups.py": {"TaskGroupCount", "Replacement"},
+    "users.py": {"Tracker"},
+}
+MUTATORS = {
+    "add", "append", "clear", "discard", "extend", "insert", "pop", "popleft", "remove",
+    "setdefault", "update",
+}  # fmt: skip
+
+
+def fields_of(path: Path, classes: set[str]) -> set[str]:
+    tree = ast.parse(path.read_text())
+    return {
+        item.target.id
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name in classes
+        for item in node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+
+
+def fields() -> set[str]:
+    found = fields_of(ROOT / "statement" / "partition.py", {"Partition"})
+    for name, classes in ROWS.items():
+        found |= fields_of(ROOT / "model" / name, classes)
+    return found
+
+
+def row_field(node: ast.expr, known: set[str]) -> str | None:
+    """Return what is written to, where it is a field, or part of one, of something not ``self``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if not isinstance(node, ast.Attribute) or node.attr not in known:
+        return None
+    is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+    return None if is_own else ast.unparse(node)
+
+
+def writes(source: str, known: set[str]) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                targets += target.elts if isinstance(target, ast.Tuple) else [target]
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Delete):
+            targets = node.targets
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in MUTATORS
+        ):
+            targets = [node.func.value]
+        found += [text for target in targets if (text := row_field(target, known)) is not None]
+    return found
+
+
+def modules() -> list[Path]:
+    return [
+        path
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.parent == ROOT or path.relative_to(ROOT).parts[0] not in WRITERS
+    ]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_room_above_the_statement_writes_to_the_model(path):
+    assert writes(path.read_text(), fields()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "application.message = 'x'",
+        "queue.max_resource, other = 1, 2",
+        "group.asks[key] = ask",
+        "del application.timers[name]",
+        "node.allocations.pop(key)",
+        "ask.told += 'x'",
+        "self._partition.queues.update(more)",
+    ],
+)
+def test_a_write_is_seen(source):
+    assert writes(source, fields())
+
+
+def test_what_is_ones_own_may_be_written():
+    assert not writes("self.asks = {}\nfound.places = 1\nqueue.path\nasks[key] = 1", fields())
