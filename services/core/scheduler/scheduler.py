@@ -141,8 +141,7 @@ class Scheduler:
     def _pass_time(self, now_ns: int) -> None:
         """Let it be later; a time before what was heard last is that one."""
         if now_ns > self.partition.now_ns:
-            self.partition.now_ns = now_ns
-            self.partition.journal.record(TimePassed(now_ns))
+            self.partition.pass_time(now_ns)
 
     def _ask_for_everything(self, now_ns: int) -> None:
         """Ask to recover, and again when no answer has come for long."""
@@ -192,7 +191,7 @@ class Scheduler:
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
         self._digest = Digest()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
-        self.partition.settings = settings_from(begin.scheduler)
+        self.partition.configure(settings=settings_from(begin.scheduler))
         self._use_plugins()
         self._configure_anew(begin)
 
@@ -242,7 +241,8 @@ class Scheduler:
             own = sum(1 for item in request.allocations if item.application_id)
             heard = (len(request.nodes), own, len(request.asks))
             self._heard = tuple(map(sum, zip(self._heard, heard, strict=True)))
-        self.partition.rm_id = request.rm_id
+        if request.rm_id != self.partition.rm_id:
+            self.partition.configure(rm_id=request.rm_id)
         for info in request.nodes:
             nodes.update_node(self.partition, info)
         updates.update_applications(self.partition, request)
@@ -278,8 +278,7 @@ class Scheduler:
             return self._refuse_configuration(str(error))
         if config.checksum == self.partition.config_checksum:
             if self.partition.config_error:
-                self.partition.journal.record(PartitionChanged())
-            self.partition.config_error = ""
+                self.partition.configure(config_error="")
             return ""
         error_text = conflict(self.partition, config)
         if error_text:
@@ -293,8 +292,7 @@ class Scheduler:
 
     def _refuse_configuration(self, error: str) -> str:
         """Keep the configuration that stands, and say where people look why."""
-        self.partition.config_error = error
-        self.partition.journal.record(PartitionChanged())
+        self.partition.configure(config_error=error)
         self.partition.journal.record(ConfigurationRefused(error))
         return error
 
@@ -333,8 +331,7 @@ class Scheduler:
         if kind is TimerKind.CLEANER:
             dynamic_queues.clean_up(partition)
         elif kind is TimerKind.RESERVATION:
-            partition.reservations_due_ns = 0
-            partition.look_for_reservations()
+            partition.look_for_old_asks()
         elif kind is TimerKind.PREEMPTION:
             preemption.look(partition)
         elif kind is TimerKind.QUOTA:

@@ -137,7 +137,7 @@ def test_a_dynamic_queues_new_guarantee_wakes_who_may_preempt_from_now_on(monkey
     core = Waiting(monkeypatch, 3)
     leaf = core.partition.queues["root.a"]
     leaf.is_managed = False
-    apply_quota_tags(leaf, {"namespace.resourceguaranteed": QUOTA_TAG})
+    apply_quota_tags(core.partition, leaf, {"namespace.resourceguaranteed": QUOTA_TAG})
     core.asks("filler", ["more"], {"vcore": 1})
     assert core.considered.count("g0") == 1
     assert core.considered.count("g1") == 0

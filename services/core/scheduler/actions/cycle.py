@@ -110,7 +110,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     if ask.told:
         is_user = ask.told == BY_USER
-        ask.told = ""
+        partition.set(ask, told="")
         partition.journal.record(HeadroomFound(application, ask, is_user))
     node = _node_for(partition, group, ask)
     if node is None:
@@ -210,7 +210,7 @@ def _note_no_headroom(
 ) -> None:
     """Record that an ask does not fit a queue or a user's limit, unless that is known."""
     if ask.told != by:
-        ask.told = by
+        partition.set(ask, told=by)
         partition.journal.record(HeadroomLacking(application, ask, by == BY_USER, available))
 
 
@@ -224,7 +224,7 @@ def _note_runnable(partition: Partition, application: Application, *, is_over: b
     by_queue = is_over and application.queue.first_over_applications(application.id) is not None
     by_quota = is_over and first_full(application) is not None
     known = application.cannot_run
-    application.cannot_run = (BY_QUEUE,) * by_queue + (BY_USER,) * by_quota
+    partition.set(application, cannot_run=(BY_QUEUE,) * by_queue + (BY_USER,) * by_quota)
     for by, cannot in ((BY_QUEUE, by_queue), (BY_USER, by_quota)):
         if cannot is not (by in known):
             entry = RunnableChanged(application, by == BY_USER, not cannot)

@@ -277,11 +277,12 @@ def note_staleness(partition: Partition, application: Application) -> None:
         and 0 < real < gang_minimum(application)
     )
     grace_ns = partition.settings.staleness_grace_ns
+    since_ns = (application.stale_since_ns or partition.now_ns) if is_stale else 0
+    if since_ns != application.stale_since_ns:
+        partition.set(application, stale_since_ns=since_ns)
     if not is_stale:
-        application.stale_since_ns = 0
         return
-    application.stale_since_ns = application.stale_since_ns or partition.now_ns
-    due_ns = application.stale_since_ns + grace_ns
+    due_ns = since_ns + grace_ns
     if grace_ns >= 0 and due_ns > partition.now_ns:
         partition.look_for_preemption_at(due_ns)
 

@@ -49,9 +49,9 @@ def watch(partition: Partition, application: Application) -> None:
         return
     due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
     if due_ns <= partition.now_ns:
-        _become_overdue(application)
+        _become_overdue(partition, application)
     elif due_ns != application.patience_due_ns:
-        application.patience_due_ns = due_ns
+        partition.set(application, patience_due_ns=due_ns)
         _remember(partition, application, due_ns)
 
 
@@ -64,7 +64,7 @@ def look(partition: Partition) -> None:
     while moments and moments[0][0] <= partition.now_ns:
         due_ns, _, application = heappop(moments)
         if application.patience_due_ns == due_ns:
-            application.patience_due_ns = 0
+            partition.set(application, patience_due_ns=0)
         if _is_live(partition, application) and application.waits_as_a_whole:
             _watch_anew(partition, application)
 
@@ -112,7 +112,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     return True
 
 
-def _become_overdue(application: Application) -> None:
+def _become_overdue(partition: Partition, application: Application) -> None:
     """Let a gang be waited for, unless one that is ahead of it already is."""
     leaf = application.queue
     waited_for = leaf.overdue_gang
@@ -123,7 +123,7 @@ def _become_overdue(application: Application) -> None:
     if application.is_behind_overdue_gang:
         application.unpark()  # to wait behind that one
         return
-    leaf.overdue_gang = application
+    partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
         waited_for.unpark()
 

@@ -44,11 +44,12 @@ def max_changed(partition: Partition, queue: Queue) -> None:
     delay_ns = queue.settings.quota_preemption_delay_ns
     may_enforce = partition.quota_preemption_enabled and delay_ns and queue.is_managed
     if not may_enforce or not preemptable(queue):
-        queue.quota_since_ns = queue.quota_due_ns = 0
+        since_ns = due_ns = 0
     else:
-        queue.quota_since_ns = queue.quota_since_ns or partition.now_ns
-        queue.quota_due_ns = queue.quota_since_ns + delay_ns
-    if queue.quota_due_ns != before:
+        since_ns = queue.quota_since_ns or partition.now_ns
+        due_ns = since_ns + delay_ns
+    if due_ns != before:
+        partition.set(queue, quota_since_ns=since_ns, quota_due_ns=due_ns)
         _arm(partition)
 
 
@@ -131,7 +132,7 @@ def look(partition: Partition) -> None:
     """Let the queues that are due give back; parents before their children."""
     for queue in depth_first(partition.root):
         if queue.quota_due_ns and queue.quota_due_ns <= partition.now_ns:
-            queue.quota_since_ns = queue.quota_due_ns = 0
+            partition.set(queue, quota_since_ns=0, quota_due_ns=0)
             wanted = preemptable(queue)
             if wanted:
                 _give_back(partition, queue, wanted)

@@ -86,10 +86,10 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     if not victims or not partition.agree(REQUIRED_NODE, victims, application):
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
         if partition.now_ns - reservation.told_ns >= TELL_AGAIN_NS:
-            reservation.told_ns = partition.now_ns
+            partition.set(reservation, told_ns=partition.now_ns)
             partition.journal.record(NoVictim(application, ask))
         return
-    reservation.has_preempted = True
+    partition.set(reservation, has_preempted=True)
     event = f"Preempted by {ask.key} from application {application.id} in {application.queue.path}"
     for victim in victims:
         owner = partition.applications[victim.application_id]

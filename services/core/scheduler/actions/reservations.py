@@ -50,8 +50,7 @@ def has_room(partition: Partition, reservation: Reservation) -> bool:
     if partition.now_ns - reservation.since_ns > EXPIRY_NS:
         partition.unreserve(reservation)
     else:
-        reservation.waits_at = gate
-        gate.reservations[reservation] = None
+        reservation.wait_at(gate)
     return False
 
 

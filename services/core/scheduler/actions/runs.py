@@ -109,14 +109,9 @@ class _Run:
         return True
 
     def _take(self, leaf: Queue, lane: _Lane, ask: Ask, node: Node) -> None:
-        key, application = ask.key, lane.application
+        application = lane.application
         allocation = allocation_of(ask.request, node.node_id)
-        lane.group.remove(key)
-        del application.group_of[key]
-        application.positions[key] = ask.sequence
-        application.hold_allocation(allocation, self._partition.now_ns)
-        self._partition.victims.placed(application, allocation)
-        node.allocations[key] = allocation
+        self._partition.assume(lane.group, ask, allocation, node)
         leaf.place(lane.amount)
         self._placed.append((application, ask, allocation))
         lane.placed += 1

@@ -21,8 +21,7 @@ MAX_GROUPS = 1_000
 
 def mark(partition: Partition) -> None:
     """Tell the asks of every bucket that no node took since this was done last."""
-    buckets, partition.unplaced = partition.unplaced, {}
-    for bucket in buckets:
+    for bucket in partition.take_unplaced():
         if not _nodes_would_help(partition, bucket):
             continue
         room = _room(bucket)
@@ -68,7 +67,7 @@ def _mark_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int
     """Tell at most ``room`` asks of a group; one that is held back goes to the end of the line."""
     application = group.application
     if application.hold(group) is not None or not application.may_schedule:
-        bucket.untold[group] = bucket.untold.pop(group)
+        bucket.tell_last(group)
         return 0
     assert bucket.refusal is not None
     return _mark_asks(partition, group, room, bucket.refusal)
@@ -77,19 +76,12 @@ def _mark_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int
 def _mark_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusal) -> int:
     """Tell at most ``room`` asks of a group; return how many."""
     told = 0
-    while group.untold and told < room:
-        ask = group.asks.get(group.untold.popleft())
-        if ask is None or ask.is_told:
-            continue
+    while told < room and (ask := group.next_untold()) is not None:
         _mark(partition, group, ask, refusal)
         told += 1
-    if not group.untold:
-        group.bucket.untold.pop(group, None)
     return told
 
 
 def _mark(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal) -> None:
-    ask.is_told = True
-    group.told += 1
-    group.bucket.told += 1
+    group.mark_told(ask)
     partition.journal.record(AskUnschedulable(group.application, ask, refusal))

@@ -153,7 +153,8 @@ def recover_timer(partition: Partition, application: Application) -> None:
         application.needs_places and application.reservation_start_ns > 0
     )
     if not has_placeholders:
-        application.reservation_start_ns = 0  # it runs from the first one that is allocated
+        # It runs from the first one that is allocated.
+        partition.set(application, reservation_start_ns=0)
     if not has_placeholders or application.state in _GIVEN_UP:
         if not application.awaits_placeholders:
             partition.cancel_timer(application, TimerKind.PLACEHOLDER)

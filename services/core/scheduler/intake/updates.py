@@ -128,7 +128,7 @@ def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue 
             f"failed to create rule based queue {placement.path} for application "
             f"{request.application_id}\n{error}"
         )
-    apply_quota_tags(queue, request.tags)
+    apply_quota_tags(partition, queue, request.tags)
     is_known = is_forced(request) or request.state  # what was accepted stays so through a restart
     return queue, "" if is_known else _gang_rejection(request, queue)
 

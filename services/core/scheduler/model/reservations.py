@@ -39,6 +39,11 @@ class Reservation:
         """Return whether it was made for age alone: not by need of the node, nor by preemption."""
         return not (self.is_required or self.has_preempted)
 
+    def wait_at(self, gate: Gate) -> None:
+        """Wait until a gate opens."""
+        self.waits_at = gate
+        gate.reservations[self] = None
+
     def retry(self) -> None:
         """Have the reservation tried in the next cycle; it waits at no gate any more."""
         if self.waits_at is not None:

@@ -146,6 +146,21 @@ class AskGroup:
             self.bucket.told -= ask.is_told
         return ask
 
+    def next_untold(self) -> Ask | None:
+        """Return an ask that waits and was not told of, which is not returned again; or None."""
+        while self.untold:
+            ask = self.asks.get(self.untold.popleft())
+            if ask is not None and not ask.is_told:
+                return ask
+        self.bucket.untold.pop(self, None)
+        return None
+
+    def mark_told(self, ask: Ask) -> None:
+        """Count an ask among those that people were told of."""
+        ask.is_told = True
+        self.told += 1
+        self.bucket.told += 1
+
     def head(self) -> Ask | None:
         """Return the first ask, or None."""
         while self._heap:
@@ -197,6 +212,10 @@ class Bucket:
         """Return whether it is a limit of a user or group that refuses."""
         owner = self.key[1] or ()
         return any(tracker.gate is self.blocked_at for tracker in owner)
+
+    def tell_last(self, group: AskGroup) -> None:
+        """Let a group with asks to tell of have its turn after the others."""
+        self.untold[group] = self.untold.pop(group)
 
     def push(self, group: AskGroup) -> None:
         """Enter a group, or renew its entry after its order changed; without asks it leaves."""

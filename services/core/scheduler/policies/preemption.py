@@ -113,7 +113,7 @@ def _attempt(
         partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
         note(partition, application, ask, allocation_log.EXHAUSTED)
         return
-    ask.preemption_checked_ns = partition.now_ns
+    partition.set(ask, preemption_checked_ns=partition.now_ns)
     if not preempt_for(partition, application, ask, refused):
         partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from services.core.scheduler.model.queue_settings import Template, settings_of
 from services.core.scheduler.model.queues import DRAINING, Queue, depth_first
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
+from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import QueueChanged, QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
 from shared.messages.protocol import TimerKind
@@ -45,28 +46,30 @@ def _create(partition: Partition, name: str, parent: Queue, *, is_leaf: bool) ->
             f"cannot add a child queue when queue is marked for deletion: {parent.path}"
         )
     queue = Queue(name, parent, is_leaf=is_leaf, is_managed=False)
-    parent.children[name] = queue
-    partition.queues[queue.path] = queue
+    queue_moves.add(partition, queue)
     template = parent.template
     if not is_leaf:
-        queue.template = template
+        partition.set(queue, template=template)
     elif template is not None and queue.path != RECOVERY_QUEUE:
-        _apply_template(queue, template)
+        _apply_template(partition, queue, template)
     partition.journal.record(QueueChanged(queue))
     clean_later(partition)
     return queue
 
 
-def _apply_template(queue: Queue, template: Template) -> None:
-    queue.properties = dict(template.properties)
-    queue.configure(settings_of(queue.properties))
-    queue.max_applications = template.max_applications
-    queue.guaranteed_resource = template.guaranteed_resource
-    queue.max_resource = template.max_resource
+def _apply_template(partition: Partition, queue: Queue, template: Template) -> None:
+    queue.configure(settings_of(template.properties))
+    partition.set(
+        queue,
+        properties=dict(template.properties),
+        max_applications=template.max_applications,
+        guaranteed_resource=template.guaranteed_resource,
+        max_resource=template.max_resource,
+    )
     queue.forget_turns()
 
 
-def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
+def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]) -> None:
     """Set what the namespace's annotations say; only dynamic queues, never the recovery queue."""
     if queue.is_managed or queue.path == RECOVERY_QUEUE:
         return
@@ -76,12 +79,12 @@ def apply_quota_tags(queue: Queue, tags: Mapping[str, str]) -> None:
     if limit is not None:
         queue.set_max(limit)
     if guaranteed is not None and guaranteed != queue.guaranteed_resource:
-        queue.guaranteed_resource = guaranteed
+        partition.set(queue, guaranteed_resource=guaranteed)
         queue.forget_turns()
         for level in queue.lineage():
             level.gate.open_for_all()  # who waits for it may preempt from now on
     if applications is not None and applications <= INT64_MAX:
-        queue.max_applications = applications
+        partition.set(queue, max_applications=applications)
         queue.gate.open()
 
 
@@ -123,11 +126,9 @@ def clean_up(partition: Partition) -> None:
 
 def _take_out(partition: Partition, queue: Queue) -> None:
     assert queue.parent is not None
-    del queue.parent.children[queue.name]
-    partition.queues.pop(queue.path, None)
-    queue.deactivate()
+    queue_moves.remove(partition, queue)
     users, groups = queue.user_limits, queue.group_limits
-    queue.user_limits, queue.group_limits = {}, {}
+    partition.set(queue, user_limits={}, group_limits={})
     for entry in limit_changes(queue, users, groups):
         partition.journal.record(entry)
     partition.journal.record(QueueEnded(queue))

@@ -18,9 +18,9 @@ from services.core.scheduler.model.queue_settings import (
 )
 from services.core.scheduler.model.queues import ACTIVE, DRAINING, Queue, depth_first
 from services.core.scheduler.queues.dynamic_queues import clean_later
+from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
-    PartitionChanged,
     QueueChanged,
     UsageChanged,
     limit_changes,
@@ -47,27 +47,28 @@ class PartitionConfig:
 def configure(partition: Partition, config: PartitionConfig) -> None:
     """Bring the partition to a configuration; it has been validated before."""
     if not partition.config_checksum:
-        partition.root.max_applications = config.root.max_applications
+        partition.set(partition.root, max_applications=config.root.max_applications)
     partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
-    partition.preemption_enabled = config.preemption_enabled
-    partition.quota_preemption_enabled = config.quota_preemption_enabled
-    partition.rules = config.rules
-    partition.config_checksum = config.checksum
-    partition.config_text = config.text
-    partition.config_warnings = config.warnings
-    partition.config_error = ""
-    partition.config_time_ns = partition.now_ns
+    partition.configure(
+        preemption_enabled=config.preemption_enabled,
+        quota_preemption_enabled=config.quota_preemption_enabled,
+        rules=config.rules,
+        config_checksum=config.checksum,
+        config_text=config.text,
+        config_warnings=config.warnings,
+        config_error="",
+        config_time_ns=partition.now_ns,
+    )
     limits = {path: (q.user_limits, q.group_limits) for path, q in partition.queues.items()}
-    _apply(partition.root, config.root, {})
+    _apply(partition, partition.root, config.root, {})
     partition.root.forget_turns()
-    partition.queues = {queue.path: queue for queue in depth_first(partition.root)}
+    partition.configure(queues={queue.path: queue for queue in depth_first(partition.root)})
     _order_anew(partition)
     for queue in partition.queues.values():
         for entry in limit_changes(queue, *limits.get(queue.path, ({}, {}))):
             partition.journal.record(entry)
     if any(queue.status == DRAINING for queue in partition.queues.values()):
         clean_later(partition)
-    partition.journal.record(PartitionChanged())
 
 
 def conflict(partition: Partition, config: PartitionConfig) -> str:
@@ -94,35 +95,43 @@ def conflict(partition: Partition, config: PartitionConfig) -> str:
     return ""
 
 
-def _apply(queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None:
-    queue.is_leaf = not (config.parent or config.children or queue.name == ROOT)
-    queue.is_managed = True
-    queue.status = ACTIVE
-    queue.properties = {**inheritable(inherited), **config.properties}
+def _apply(
+    partition: Partition, queue: Queue, config: QueueConfig, inherited: dict[str, str]
+) -> None:
     above = queue.parent
+    partition.set(
+        queue,
+        is_leaf=not (config.parent or config.children or queue.name == ROOT),
+        is_managed=True,
+        status=ACTIVE,
+        properties={**inheritable(inherited), **config.properties},
+        guaranteed_resource=config.guaranteed_resource,
+        submit_access=config.submit_access,
+        admin_access=config.admin_access,
+        user_limits=config.user_limits,
+        group_limits=config.group_limits,
+        template=config.template or (above.template if above is not None else None),
+    )
     read = settings_of if above is not None else settings_of_root
     queue.configure(read(queue.properties))
-    queue.guaranteed_resource = config.guaranteed_resource
-    queue.submit_access, queue.admin_access = config.submit_access, config.admin_access
-    queue.user_limits, queue.group_limits = config.user_limits, config.group_limits
     if above is not None:
-        queue.max_applications = config.max_applications
-        queue.max_resource = config.max_resource
-    queue.template = config.template or (above.template if above is not None else None)
+        partition.set(
+            queue, max_applications=config.max_applications, max_resource=config.max_resource
+        )
     wanted = {child.name for child in config.children}
     for child in queue.children.values():
         if child.name not in wanted and child.is_managed:
-            _drain(child)
+            _drain(partition, child)
     for child_config in config.children:
         if child_config.name not in queue.children:
-            queue.children[child_config.name] = Queue(child_config.name, queue)
-        _apply(queue.children[child_config.name], child_config, queue.properties)
+            queue_moves.add(partition, Queue(child_config.name, queue))
+        _apply(partition, queue.children[child_config.name], child_config, queue.properties)
 
 
-def _drain(queue: Queue) -> None:
+def _drain(partition: Partition, queue: Queue) -> None:
     for below in depth_first(queue):
         if below.is_managed:
-            below.status = DRAINING
+            partition.set(below, status=DRAINING)
 
 
 def _find_owner(partition: Partition, application: Application) -> None:

@@ -41,6 +41,7 @@ from services.core.scheduler.statement.journal import (
     Row,
     RowSet,
     StateChanged,
+    TimePassed,
     TimerArmed,
     TimerCancelled,
 )
@@ -113,6 +114,18 @@ class Partition:
 
     def __post_init__(self) -> None:
         self.victims = VictimIndex(self.nodes)
+
+    def pass_time(self, now_ns: int) -> None:
+        """Let it be later."""
+        self.now_ns = now_ns
+        self.journal.record(TimePassed(now_ns))
+
+    def configure(self, **values: object) -> None:
+        """Set values of the partition itself."""
+        for name, value in values.items():
+            assert hasattr(self, name), name
+            setattr(self, name, value)
+        self.journal.record(PartitionChanged())
 
     def set(self, row: Row, **values: object) -> None:
         """Set fields of a row that are in no sum; whoever shows the row is told anew."""
@@ -248,6 +261,16 @@ class Partition:
         self.count_in(application, allocation, node, is_new=True)
         self.take_head(application, ask)  # its reservation ends when the room is already taken
         return allocation
+
+    def assume(self, group: AskGroup, ask: Ask, allocation: Allocation, node: Node) -> None:
+        """Turn an ask of a run into an allocation; sums and order are counted at the run's end."""
+        application, key = group.application, ask.key
+        group.remove(key)
+        del application.group_of[key]
+        application.positions[key] = ask.sequence
+        application.hold_allocation(allocation, self.now_ns)
+        self.victims.placed(application, allocation)
+        node.allocations[key] = allocation
 
     def count_in(
         self, application: Application, allocation: Allocation, node: Node, *, is_new: bool = False
@@ -385,6 +408,11 @@ class Partition:
         self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()
 
+    def take_unplaced(self) -> list[Bucket]:
+        """Return the buckets that no node took since this was asked last."""
+        buckets, self.unplaced = self.unplaced, {}
+        return list(buckets)
+
     def look_for_replacements(self, application: Application) -> None:
         """Look for placeholders' places in an application: there may be some, or asks for them."""
         self.replaceable[application] = None
@@ -442,6 +470,11 @@ class Partition:
     def look_for_reservations(self) -> None:
         """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
         self.shapes_to_reserve.update(dict.fromkeys(self.blocked_shapes))
+
+    def look_for_old_asks(self) -> None:
+        """Have asks that are old enough for a reservation looked for now."""
+        self.reservations_due_ns = 0
+        self.look_for_reservations()
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""

@@ -1,0 +1,21 @@
+"""Queues come and go: the moves."""
+
+from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.statement.journal import QueueChanged
+from services.core.scheduler.statement.partition import Partition
+
+
+def add(partition: Partition, queue: Queue) -> None:
+    """Take a queue in, below its parent."""
+    assert queue.parent is not None
+    queue.parent.children[queue.name] = queue
+    partition.queues[queue.path] = queue
+    partition.journal.record(QueueChanged(queue))
+
+
+def remove(partition: Partition, queue: Queue) -> None:
+    """Take an empty queue out of the tree."""
+    assert queue.parent is not None
+    queue.deactivate()
+    del queue.parent.children[queue.name]
+    partition.queues.pop(queue.path, None)
