@@ -112,12 +112,12 @@ class FixedPluginMachine(SchedulerMachine):
         self.settings = (*settings, ("plugins", ",".join(plugins)))
         return Core(config, epoch, self.settings, plugins)
 
-    def hear(self, responses):
+    def heard(self, responses):
         for response in responses:
             for allocation in response.new_allocations:
                 node = self.core.partition.nodes.nodes.get(allocation.node_id)
                 assert node is None or may_take(node, allocation.resource_per_alloc)
-        super().hear(responses)
+        super().heard(responses)
 
     @invariant()
     def the_index_finds_what_a_look_at_all_nodes_finds(self):
