@@ -8,7 +8,7 @@ Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` s
 share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,10 @@ from shared.model.resources import (
 
 FAIR = "fair"
 BINPACKING = "binpacking"
+SCORES: dict[str, Callable[[float], float]] = {  # of the weighted share in use
+    FAIR: lambda usage: usage,
+    BINPACKING: lambda usage: 1.0 - usage,
+}
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
 MANY = 2**31  # of what asks for nothing a node has so many places
@@ -280,7 +284,7 @@ class NodeTable:
                 used += scaled * (1.0 - available.get(name, 0) / total)
                 weight_sum += scaled
         usage = used / weight_sum if weight_sum else 0.0
-        return usage if self.policy == FAIR else 1.0 - usage
+        return SCORES[self.policy](usage)
 
     def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
         """Return the first node, in order, that has the room and matches, or None.
