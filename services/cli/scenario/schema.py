@@ -4,14 +4,23 @@ Unknown keys are errors everywhere.
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from services.core.plugins import find_plugin
-from services.core.scheduler.model.settings import refused_actions
+from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, YUNIKORN, refused_actions
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints
@@ -278,6 +287,17 @@ class Step(_Strict):
         return next(iter(self.model_fields_set))
 
 
+def _among(names: Collection[str]) -> AfterValidator:
+    """Return the judge of a name: it is one of these."""
+
+    def judge(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"there is no {value!r}; there are {', '.join(names)}")
+        return value
+
+    return AfterValidator(judge)
+
+
 class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
@@ -288,11 +308,9 @@ class SchedulerSettings(_Strict):
     maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
-    policy: Literal["yunikorn", "kai"] = "yunikorn"
+    policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815
-    actions: list[
-        Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
-    ] = []
+    actions: list[Annotated[str, _among(ACTIONS)]] = []
     plugins: list[str] = []
 
     @field_validator("plugins")

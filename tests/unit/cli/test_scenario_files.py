@@ -58,7 +58,7 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
         ),
         (
             "name: x\nscheduler: {actions: [defragment]}\nsteps:\n  - advance: 1s\n",
-            ":2: scheduler.actions.0: Input should be 'allocate'",
+            ":2: scheduler.actions.0: there is no 'defragment'; there are allocate, consolidation, ",
         ),
         (
             "name: x\nscheduler: {actions: [allocate, reclaim]}\nsteps:\n  - advance: 1s\n",

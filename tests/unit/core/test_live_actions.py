@@ -1,6 +1,8 @@
 """The policy kai on the live partition: what the actions must not overlook."""
 
-from services.core.scheduler.actions.live_actions import LiveTerms
+from services.core.scheduler.actions.live_actions import STEPS, LiveTerms
+from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, UNLESS_NAMED
+from services.core.scheduler.policies.preemption import LAWS
 from services.core.scheduler.statement.statement import Decision, Statement
 from services.core.scheduler.statement.trial import Trial
 from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
@@ -37,6 +39,13 @@ def look(core: Core) -> list[str]:
     responses = core.fire_own("preemption")
     core.check()
     return [item.allocation_key for item in section(responses, "released_allocations")]
+
+
+def test_every_action_and_every_policy_that_may_be_named_is_there():
+    assert tuple(STEPS) == ACTIONS
+    assert set(LAWS) == set(MAY_BE_NAMED) == set(UNLESS_NAMED)
+    for policy, named in UNLESS_NAMED.items():
+        assert set(named) <= set(MAY_BE_NAMED[policy]) <= set(STEPS)
 
 
 def test_room_that_is_kept_is_nobody_elses():

@@ -26,7 +26,7 @@ from services.core.scheduler.model.gates import Gate, PluginGate
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.reservations import Reservation
-from services.core.scheduler.model.settings import CONSOLIDATION, KAI
+from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.model.users import first_full, first_shortage
 from services.core.scheduler.ordering import turns
@@ -177,7 +177,7 @@ def _park(
 def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
     """Return whether nothing but room helps those of a leaf: nobody makes room for them."""
     settings = partition.settings
-    is_yunikorn = settings.policy != KAI and CONSOLIDATION not in settings.actions
+    is_yunikorn = settings.policy == YUNIKORN and CONSOLIDATION not in settings.actions
     return is_yunikorn and not preemption_looks.has_guarantee(leaf)
 
 

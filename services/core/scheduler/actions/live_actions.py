@@ -31,10 +31,10 @@ from services.core.scheduler.model.queues import Queue
 from services.core.scheduler.model.settings import (
     ALLOCATE,
     CONSOLIDATION,
-    KAI,
     PREEMPT,
     RECLAIM,
     STALE,
+    YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask, AskGroup
 from services.core.scheduler.ordering.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
@@ -84,19 +84,12 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
 
 def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:
     """Run actions one after another on a trial's statement. Raises UnknownActionError."""
-    known: dict[str, Callable[[Trial, Laws], None]] = {
-        ALLOCATE: _allocate,
-        CONSOLIDATION: _consolidate,
-        RECLAIM: _reclaim,
-        PREEMPT: _preempt,
-        STALE: _evict_stale_gangs,
-    }
     for name in actions:
-        if name not in known:
-            raise UnknownActionError(f"no action {name!r}; there are {', '.join(known)}")
+        if name not in STEPS:
+            raise UnknownActionError(f"no action {name!r}; there are {', '.join(STEPS)}")
     set_fair_shares(trial)
     for name in actions:
-        known[name](trial, laws)
+        STEPS[name](trial, laws)
 
 
 def _allocate(trial: Trial, _: Laws) -> None:
@@ -166,12 +159,21 @@ def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
     return grace_s >= 0 and stale_for_s >= grace_s
 
 
+STEPS: dict[str, Callable[[Trial, Laws], None]] = {
+    ALLOCATE: _allocate,
+    CONSOLIDATION: _consolidate,
+    RECLAIM: _reclaim,
+    PREEMPT: _preempt,
+    STALE: _evict_stale_gangs,
+}
+
+
 class LiveTerms(Terms):
     """What queues and applications are to the actions on the live partition."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._is_kai = partition.settings.policy == KAI
+        self._is_yunikorn = partition.settings.policy == YUNIKORN
         self._promised = {
             name
             for queue in partition.queues.values()
@@ -232,11 +234,12 @@ class LiveTerms(Terms):
 
     def may_take_from(self, victim: Application, application: Application) -> bool:
         """Return whether YuniKorn's own switches, where its laws hold, let one be moved."""
-        return self._is_kai or _may_move(victim.queue, application.queue)
+        return not self._is_yunikorn or _may_move(victim.queue, application.queue)
 
     def may_ask(self, ask: Ask) -> bool:
         """Return whether an ask may have others make way: it may, and has not done so."""
-        return (self._is_kai or ask.request.allow_preempt_other) and not ask.has_preempted
+        may = not self._is_yunikorn or ask.request.allow_preempt_other
+        return may and not ask.has_preempted
 
 
 def _may_move(leaf: Queue, asking: Queue) -> bool:

@@ -8,7 +8,7 @@ Source: contract section 6.9. Who makes way is the policy's to say (``policies``
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.preemptors import due_at, may_ever
 from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT
+from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
@@ -43,12 +43,13 @@ def look_later_for_gang(partition: Partition, application: Application) -> None:
 def _preempts(partition: Partition) -> bool:
     """Return whether asks preempt by YuniKorn's laws."""
     settings = partition.settings
-    return partition.preemption_enabled and settings.policy != KAI and PREEMPT in settings.actions
+    is_yunikorn = settings.policy == YUNIKORN
+    return partition.preemption_enabled and is_yunikorn and PREEMPT in settings.actions
 
 
 def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
     settings = partition.settings
-    if settings.policy == KAI or CONSOLIDATION in settings.actions:
+    if settings.policy != YUNIKORN or CONSOLIDATION in settings.actions:
         partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
     elif has_guarantee(leaf) and PREEMPT in settings.actions:
         partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)

@@ -77,7 +77,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
-    policy = KAI if values.get("policy") == KAI else YUNIKORN
+    policy = values.get("policy", YUNIKORN)
+    policy = policy if policy in MAY_BE_NAMED else YUNIKORN
     named = _names(values.get("actions", ""))
     return Settings(
         gang_admission=_GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG),

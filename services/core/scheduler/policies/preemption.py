@@ -54,6 +54,7 @@ _TEXTS = {
 }
 Alike = tuple[Queue, Shape, int, Application | None, Ask | None]
 Refused = dict[Alike, str]  # what asks of a look were told, by what they have in common
+LAWS: dict[str, live_actions.Laws] = {YUNIKORN: kai, KAI: kai}  # of what both have in common
 REASON = "preempting allocations to free up resources to run ask: "
 
 
@@ -69,8 +70,8 @@ def look(partition: Partition) -> None:
         if is_ours:
             _preempt(partition)
         else:
-            live_actions.run(partition, tuple(names), kai)
-    is_tried_again = settings.policy == KAI or CONSOLIDATION in settings.actions
+            live_actions.run(partition, tuple(names), LAWS[settings.policy])
+    is_tried_again = not is_yunikorn or CONSOLIDATION in settings.actions
     if is_tried_again and partition.root.pending:
         partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 
