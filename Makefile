@@ -39,7 +39,8 @@ sizes: setup
 	@$(PYTHON) scripts/check_sizes.py
 
 docs: setup
-	@$(PYTHON) scripts/make_docs.py --check
+	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
+	@$(PYTHON) scripts/check_docs.py
 
 bench: setup ## Throughput and latency, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh

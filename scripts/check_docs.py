@@ -1,0 +1,85 @@
+"""What README, ARCHITECTURE, CONTRIBUTING and the plugins' page name exists: paths, names, targets.
+
+Rule 1: a path is from the root, or the end of one path that exists. In a table row or list item
+        names in brackets after a Python file, as in `queues.py` (`order_of`), are written in it.
+Rule 2: ARCHITECTURE names every room of the scheduler, and none that is not there.
+Rule 3: `make x` is a target of the Makefile; what is drawn or typed is within 80 columns.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/plugins.md")
+SCHEDULER = ROOT / "services/core/scheduler"
+FOLDERS = ("services", "shared", "tests", "scripts", "docs", "deploy")
+COLUMNS = 80
+_QUOTED = re.compile(r"`([^`\s]+)`")
+_LINKED = re.compile(r"\]\(([^)#:]+)\)")
+_NAMED = re.compile(r"`([\w/]+\.py)` \(((?:`\w+`(?:, | and )?)+)\)")
+_BLOCK = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
+_PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|yaml|toml)")
+_TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
+_ROOM = re.compile(r"^ {4}(\w+)/ ", re.MULTILINE)
+MADE_BY_USERS = {"job.yaml", "queues.yaml", "gpu_nodes.py"}
+
+
+def main() -> int:
+    """Print what is named and is not there; return 1 if there is any."""
+    there_are = {
+        path.relative_to(ROOT).as_posix()
+        for folder in FOLDERS
+        for path in (ROOT / folder, *(ROOT / folder).rglob("*"))
+    } | {path.name for path in ROOT.iterdir()}
+    found = [line for page in PAGES for line in _check(page, there_are)]
+    drawn = set(_ROOM.findall((ROOT / "ARCHITECTURE.md").read_text()))
+    rooms = {path.parent.name for path in SCHEDULER.glob("*/__init__.py")}
+    found += [f"ARCHITECTURE.md: draws other rooms: {name}" for name in sorted(drawn ^ rooms)]
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+def _check(page: str, there_are: set[str]) -> list[str]:
+    text = (ROOT / page).read_text()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    prose = _BLOCK.sub("", text)
+    paths = {quoted for quoted in _QUOTED.findall(prose) if _PATH.fullmatch(quoted)}
+    found = [
+        f"{page}: there is no {path}"
+        for path in sorted(paths - MADE_BY_USERS)
+        if not _ends_of(path, there_are)
+    ]
+    folder = (ROOT / page).parent
+    found += [
+        f"{page}: there is no {path}"
+        for path in _LINKED.findall(prose)
+        if not (folder / path).exists()
+    ]
+    for path, names in _NAMED.findall(prose):
+        files = [ROOT / end for end in _ends_of(path, there_are)]
+        for name in _QUOTED.findall(names):
+            if not any(re.search(rf"\b{name}\b", file.read_text()) for file in files):
+                found.append(f"{page}: {path} has no {name}")
+    quoted = [*_BLOCK.findall(text), *re.findall(r"`(make [^`]+)`", prose)]
+    typed = {target for part in quoted for target in _TARGET.findall(part)}
+    found += [f"{page}: there is no target {target}" for target in sorted(typed - targets)]
+    if page != "docs/plugins.md":
+        found += [
+            f"{page}: wider than {COLUMNS}: {line}"
+            for block in _BLOCK.findall(text)
+            for line in block.splitlines()
+            if len(line) > COLUMNS
+        ]
+    return found
+
+
+def _ends_of(path: str, there_are: set[str]) -> list[str]:
+    """Return the paths that are a path, or end with it."""
+    path = path.rstrip("/")
+    return [other for other in there_are if other == path or other.endswith(f"/{path}")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

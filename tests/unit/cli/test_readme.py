@@ -1,0 +1,27 @@
+"""What the README tells a user to type is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.main import app
+from services.cli.up import DEMO_SETTINGS
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+COMMANDS = re.findall(r"^muster ([a-z]+(?: (?:check|apply|run)\b)?)", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "up"])
+def test_a_command_of_the_readme_is_one(command):
+    assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
+
+
+def test_the_readme_types_the_commands_that_it_is_known_for():
+    assert len(COMMANDS) == 9
+
+
+def test_the_demo_keeps_what_the_first_sentence_promises():
+    assert "hold nothing at all" in README.replace("\n", " ")
+    assert DEMO_SETTINGS["gangAdmission"] == "cluster"
