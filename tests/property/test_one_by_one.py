@@ -4,6 +4,7 @@ A twin of every scheduler takes asks in one at a time, and places one at a time.
 """
 
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from hypothesis import given, settings
@@ -13,12 +14,15 @@ from services.core.configuration import parse_configuration
 from services.core.scheduler.actions import runs
 from services.core.scheduler.intake import arrivals
 from services.core.scheduler.scheduler import Scheduler
+from shared.bus import codec
+from shared.messages.columns import Columns
 from shared.messages.interface import (
     AllocationAsk,
     AllocationRelease,
     TerminationType,
     UserGroupInformation,
 )
+from shared.messages.sections import sections_of
 from shared.model.resources import multiply
 from tests.builders import Core, config_of, envelope
 from tests.property.test_scheduler_machine import PreemptionMachine, SchedulerMachine
@@ -242,6 +246,58 @@ def test_in_a_leaf_sorted_fair_the_application_that_uses_least_is_next():
         a.application_id for r in core.answers for a in getattr(r.message, "new_allocations", ())
     ]
     assert placed == ["x", "y"] * 9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    made=st.lists(
+        st.builds(
+            dict,
+            priority=st.sampled_from([0, 0, 5]),
+            create_time_ns=st.sampled_from([0, 7]),
+            allocation_tags=st.sampled_from([{}, {}, {"a": "b"}]),
+            originator=st.booleans(),
+            exec_timeout_milli_seconds=st.sampled_from([0, 0, 90]),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    count=st.integers(1, 70),
+    members=st.sampled_from([0, 4, 30]),
+    queues=st.sampled_from(["ab", "aa"]),
+)
+def test_what_a_run_placed_is_told_and_written_as_records_of_it_would_be(
+    made, count, members, queues
+):
+    core = Twins(config_of("{name: a}", "{name: b}"))
+    core.node("n1", vcore=100_000, pods=30)
+    core.node("n2", vcore=100_000, pods=60)
+    one = {"vcore": 1000, "pods": 1}
+    for name, queue in zip("xy", queues, strict=True):
+        core.application(name, f"root.{queue}", placeholder_ask=multiply(one, members))
+    asks = [
+        AllocationAsk(f"{x}-ph{n}", x, one, placeholder=True, task_group_name="tg")
+        for x in "xy"
+        for n in range(members)
+    ] + [
+        AllocationAsk(f"{x}{n}", x, one, **made[n % len(made)]) for n in range(count) for x in "xy"
+    ]
+    core.update(asks=tuple(asks))
+    for message in (answer.message for answer in core.answers):
+        sections = [name for name, _ in sections_of(type(message))]
+        records = {name: tuple(getattr(message, name)) for name in sections}
+        assert codec.encode(message) == codec.encode(replace(message, **records))
+
+
+def test_what_a_long_run_placed_is_told_by_the_column():
+    core = Twins(config_of("{name: a}"))
+    core.node("n1", vcore=100_000, pods=100)
+    core.application("x", "root.a")
+    core.asks("x", [f"x{n}" for n in range(50)], {"vcore": 1, "pods": 1})
+    told = core.answers[-1].message
+    assert isinstance(told.asks, Columns)
+    assert isinstance(told.allocations, Columns)
+    assert len(told.asks) == len(told.allocations) == 50
 
 
 TestOneByOne = OneByOneMachine.TestCase

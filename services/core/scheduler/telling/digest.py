@@ -5,6 +5,8 @@ Rule 1: what is said to the resource manager of one application keeps its order.
         which its section does not come too late for its application.
 Rule 2: a state event says the present value of what changed, once, however often it changed.
 Rule 3: of the orders for one timer the last counts.
+Rule 4: what a run has placed is told by the column (ADR 36), and equal to what would be told of
+        each by itself.
 Limit: MAX_EVENTS events for people a batch; more are left out.
 """
 
@@ -15,10 +17,11 @@ from typing import Any
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.users import Tracker
 from services.core.scheduler.statement import journal
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events
+from services.core.scheduler.telling import events, placed
 from services.core.scheduler.telling.views import (
     allocation_state,
     application_summary,
@@ -139,6 +142,10 @@ class Digest:
 
     def _say(self, section: str, owner: str, item: object) -> None:
         """Add an item for the resource manager, in the order of its application, or node."""
+        self._items(section, owner).append(item)
+
+    def _items(self, section: str, owner: str) -> list[Any]:
+        """Return what the next item of an application, or node, in a section comes after."""
         order = _SECTION_ORDER[section]
         at, last = self._position.get(owner, (0, -1))
         if order < last:
@@ -146,7 +153,7 @@ class Digest:
         self._position[owner] = (at, order)
         while len(self._responses) <= at:
             self._responses.append({})
-        self._responses[at].setdefault(section, []).append(item)
+        return self._responses[at].setdefault(section, [])
 
     def orders(self, epoch: int) -> list[Outgoing]:
         """Return what is for the resource manager and the timers, and forget it."""
@@ -215,9 +222,17 @@ class Digest:
             self._say("new_allocations", entry.application.id, entry.allocation)
 
     def _run_placed(self, entry: journal.RunPlaced) -> None:
-        for application, ask, allocation in entry.placed:
-            self._allocated(journal.Allocated(application, allocation, is_new=True))
-            self._asks[ask.key] = journal.AskEnded(application, ask, "")
+        now_ns, asks, allocations = self._now_ns, self._asks, self._allocations
+        said: dict[Application, list[Any]] = {}
+        for item in entry.placed:
+            application, ask, allocation = item
+            asks[ask.key] = item
+            allocations[ask.key] = (item, now_ns)
+            if application not in said:
+                said[application] = self._items("new_allocations", application.id)
+                self._applications[application] = None
+                self._usage_of(application)
+            said[application].append(allocation)
         for node in entry.nodes:
             self._nodes[node.node_id] = node
 
@@ -312,8 +327,8 @@ class Digest:
     # --- state events ---------------------------------------------------------------------------
 
     def _forget_changes(self) -> None:
-        self._asks: dict[str, _AskEntry] = {}
-        self._allocations: dict[str, tuple[_AllocationEntry, int]] = {}
+        self._asks: dict[str, _AskEntry | placed.Placed] = {}
+        self._allocations: dict[str, tuple[_AllocationEntry | placed.Placed, int]] = {}
         self._applications: dict[Application, None] = {}
         self.rejected: list[ApplicationSummary] = []
         self._nodes: dict[str, Node] = {}
@@ -337,9 +352,12 @@ class Digest:
             applications=(*map(application_summary, self._applications), *self.rejected),
             users=tuple(map(user_state, self._users)),
             events=tuple(self._events),
-            asks=tuple(map(_ask_value, self._asks.values())),
-            allocations=tuple(
-                _allocation_value(entry, at_ns) for entry, at_ns in self._allocations.values()
+            asks=placed.told(self._asks.values(), _is_placed, placed.asks, _ask_value),
+            allocations=placed.told(
+                self._allocations.values(),
+                lambda timed: _is_placed(timed[0]),
+                placed.allocations,
+                _allocation_value,
             ),
         )
         self._forget_changes()
@@ -355,16 +373,28 @@ class Digest:
         return found
 
 
-def _ask_value(entry: _AskEntry) -> AskState:
-    ask, application = entry.ask, entry.application
+def _is_placed(entry: _AskEntry | _AllocationEntry | placed.Placed) -> bool:
+    return type(entry) is tuple
+
+
+def _ask_value(entry: _AskEntry | placed.Placed) -> AskState:
+    if isinstance(entry, tuple):
+        return _ended_ask(*entry[:2], "")
     if isinstance(entry, journal.AskEnded):
-        amount = ask.request.resource_per_alloc
-        return AskState(ask.key, application.id, amount, removed=True, why=entry.why)
-    return ask_state(ask, application.owner)
+        return _ended_ask(entry.application, entry.ask, entry.why)
+    return ask_state(entry.ask, entry.application.owner)
 
 
-def _allocation_value(entry: _AllocationEntry, at_ns: int) -> AllocationState:
-    allocation: Allocation = entry.allocation
+def _ended_ask(application: Application, ask: Ask, why: str) -> AskState:
+    amount = ask.request.resource_per_alloc
+    return AskState(ask.key, application.id, amount, removed=True, why=why)
+
+
+def _allocation_value(timed: tuple[_AllocationEntry | placed.Placed, int]) -> AllocationState:
+    entry, at_ns = timed
+    if isinstance(entry, tuple):
+        return _held(entry[0], entry[2], at_ns)
+    allocation = entry.allocation
     if isinstance(entry, journal.ForeignChanged):
         state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
         return replace(state, removed=entry.is_gone)
@@ -375,10 +405,14 @@ def _allocation_value(entry: _AllocationEntry, at_ns: int) -> AllocationState:
             removed=True,
             why=_NODE_GONE if entry.is_node_gone else why,
         )
+    return _held(entry.application, allocation, at_ns)
+
+
+def _held(application: Application, allocation: Allocation, at_ns: int) -> AllocationState:
     key = allocation.allocation_key
     return allocation_state(
         allocation,
-        placeholder_used=key in entry.application.placeholder_used,
-        released=key in entry.application.released,
+        placeholder_used=key in application.placeholder_used,
+        released=key in application.released,
         allocation_time_ns=at_ns,
     )

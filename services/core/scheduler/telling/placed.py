@@ -1,0 +1,74 @@
+"""What runs have placed, as the state events carry it: by the column (ADR 36).
+
+It is equal to what would be told of each ask and allocation by itself, and in the same place.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.shapes import Ask
+from shared.messages.columns import Column, Columns, Same, joined
+from shared.messages.interface import Allocation
+from shared.messages.state import AllocationState, AskState
+
+Placed = tuple[Application, Ask, Allocation]
+E = TypeVar("E")
+V = TypeVar("V")
+FEWEST = 16  # of fewer in a row, records cost less
+_SAME_IN_BOTH = {  # fields of an allocation's state, and of the allocation
+    "allocation_key": "allocation_key",
+    "application_id": "application_id",
+    "node_id": "node_id",
+    "resource": "resource_per_alloc",
+    "priority": "priority",
+    "task_group_name": "task_group_name",
+    "placeholder": "placeholder",
+    "originator": "originator",
+    "request_time_ns": "create_time_ns",
+    "tags": "allocation_tags",
+}
+_read = attrgetter(*_SAME_IN_BOTH.values())
+
+
+def told(
+    entries: Iterable[E],
+    is_placed: Callable[[E], bool],
+    by_column: Callable[[list[Any]], Columns[V]],
+    by_item: Callable[[Any], V],
+) -> Sequence[V]:
+    """Return the values of entries in their order, by the column where runs placed many."""
+    parts: list[Sequence[V]] = []
+    for is_run, group in groupby(entries, is_placed):
+        stretch = list(group)
+        is_long = is_run and len(stretch) >= FEWEST
+        parts.append(by_column(stretch) if is_long else tuple(map(by_item, stretch)))
+    return joined(parts)
+
+
+def asks(placed: list[Placed]) -> Columns[AskState]:
+    """Return that asks wait no more: they were allocated."""
+    requests = [ask.request for _, ask, _ in placed]
+    columns: dict[str, Column] = {
+        "allocation_key": [request.allocation_key for request in requests],
+        "application_id": [application.id for application, _, _ in placed],
+        "resource": [request.resource_per_alloc for request in requests],
+        "removed": Same(True),
+    }
+    return Columns(AskState, len(placed), columns)
+
+
+def allocations(placed: list[tuple[Placed, int]]) -> Columns[AllocationState]:
+    """Return allocations, each with the time at which it was made."""
+    values = zip(*(_read(allocation) for (_, _, allocation), _ in placed), strict=True)
+    columns = {
+        **dict(zip(_SAME_IN_BOTH, values, strict=True)),
+        "allocation_time_ns": [at_ns for _, at_ns in placed],
+        "placeholder_used": [
+            ask.key in application.placeholder_used for (application, ask, _), _ in placed
+        ],
+        "released": [ask.key in application.released for (application, ask, _), _ in placed],
+    }
+    return Columns(AllocationState, len(placed), columns)
