@@ -44,9 +44,10 @@ CONFIGS = [
     ),
     config_of(
         "{name: p, maxapplications: 3, resources: {max: {memory: 6}}, queues: ["
-        "{name: a, limits: [{users: [alice], maxresources: {vcore: 3m}, maxapplications: 2}, "
+        "{name: a, maxapplications: 3, "
+        "limits: [{users: [alice], maxresources: {vcore: 3m}, maxapplications: 2}, "
         "{groups: [dev], maxresources: {vcore: 4m}}]}, "
-        "{name: b, resources: {max: {vcore: 5m}}, limits: [{users: ['*'], maxapplications: 1}]}]}"
+        "{name: b, maxapplications: 3, resources: {max: {vcore: 5m}}, limits: [{users: ['*'], maxapplications: 1}]}]}"
     ),
     config_of(
         "{name: p, resources: {max: {vcore: 8m}}, queues: ["

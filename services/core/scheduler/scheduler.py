@@ -16,6 +16,7 @@ from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
+from services.core.scheduler.model.queues import depth_first
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
@@ -161,6 +162,7 @@ class Scheduler:
             return outgoing
         decisions = cycle.run(self.partition)
         self.decisions += decisions
+        self.partition.write_reopened()
         self._digest.read(self.partition.journal.trim())
         outgoing += self._digest.orders(self._epoch)
         if decisions >= cycle.MAX_DECISIONS:
@@ -403,7 +405,7 @@ class Scheduler:
             reset=True,
             time_ns=partition.now_ns,
             partitions=(partition_state(partition),),
-            queues=tuple(map(queue_state, partition.queues.values())),
+            queues=tuple(map(queue_state, depth_first(partition.root))),
             nodes=tuple(map(node_state, partition.nodes.nodes.values())),
             applications=(*map(application_summary, applications), *rejected),
             users=tuple(map(user_state, partition.users.all())),

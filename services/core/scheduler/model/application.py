@@ -584,6 +584,8 @@ class Application:
 
     def _forget_refusal(self) -> None:
         self._leave_class()
+        if self.parked_refusal is not None:
+            self.queue.root.reopened[self] = None
         self.parked_refusal = None
         if self.waiting_among is not None:
             self.waiting_among.remove(self)

@@ -114,6 +114,8 @@ class Queue:
     promised_by_type: Resource = field(default_factory=dict)  # of which its share is taken
     gate: Gate = field(default_factory=Gate)
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)  # at the root: all
+    reopened: "dict[Queue | Application, None]" = field(default_factory=dict)  # at the root: whose
+    # refusal was withdrawn, which is not in the journal yet
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
     quota_due_ns: int = 0  # when it is made to; 0: never
     starter: "Application | None" = None  # the one that is let start, where one at a time is
@@ -389,6 +391,8 @@ class Queue:
 
     def open(self, bucket: Bucket) -> None:
         """Let a bucket be considered; a bucket that was blocked is no longer."""
+        if bucket.refusal is not None:
+            self.root.reopened[self] = None
         bucket.unblock()
         self.open_buckets.push(bucket)
         self.activate()

@@ -442,6 +442,12 @@ class Partition:
             self.journal.record(QueueChanged(bucket.leaf))
             bucket.leaf.open(bucket)
 
+    def write_reopened(self) -> None:
+        """Write down of whom refusals were withdrawn: they may wait for something else now."""
+        for row in self.root.reopened:
+            self.journal.record(RowSet(row))
+        self.root.reopened.clear()
+
     def heed_pods(self) -> None:
         """Look again at the shapes that other pods keep from a node, where those have changed."""
         for shape in self.nodes.pods.waiting.take_noted():

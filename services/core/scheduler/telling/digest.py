@@ -93,7 +93,7 @@ class Digest:
             journal.PlaceholderTooSmall: self._too_small,
             journal.Allocated: self._allocated,
             journal.RunPlaced: self._run_placed,
-            journal.AllocationChanged: self._allocation,
+            journal.AllocationChanged: self._allocation_changed,
             journal.AllocationReleased: self._allocation_released,
             journal.AllocationEnded: self._allocation_ended,
             journal.EndConfirmed: lambda entry: self._say(
@@ -235,6 +235,10 @@ class Digest:
             said[application].append(allocation)
         for node in entry.nodes:
             self._nodes[node.node_id] = node
+
+    def _allocation_changed(self, entry: journal.AllocationChanged) -> None:
+        self._allocation(entry)
+        self._usage_of(entry.application)
 
     def _allocation_released(self, entry: journal.AllocationReleased) -> None:
         self._allocation(entry)

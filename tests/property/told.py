@@ -1,0 +1,97 @@
+"""What the API was told, beside what is: its read model after every step, and a fresh one.
+
+What may differ: the moment of an allocation (a delta has the one at which it was told, a snapshot
+the pod's creation), and how often, and when last, a text of an ask's log was said (rule 3 of
+``allocation_log``).
+"""
+
+from dataclasses import replace
+
+from hypothesis.stateful import invariant
+
+from services.api.projection import Projection
+from shared.messages.envelope import API_ALL, Envelope
+from shared.messages.state import StateDelta
+
+
+def read(projection, delta, epoch, seq, now_ns):
+    message = Envelope("m", "StateDelta", delta, API_ALL, "core", epoch=epoch, seq=seq)
+    projection.handle(message, now_ns)
+
+
+def untimed(allocations):
+    return {
+        key: replace(allocation, allocation_time_ns=0) for key, allocation in allocations.items()
+    }
+
+
+def texts(asks):
+    return {
+        key: (replace(ask, log=()), {line.message for line in ask.log}) for key, ask in asks.items()
+    }
+
+
+def values(projection):
+    """Return all values of a read model, without its memory of what has been."""
+    model = projection.model
+    return {
+        "partition": model.partition,
+        "queues": model.queues,
+        "users": model.users,
+        "groups": model.groups,
+        "nodes": {
+            name: (view.state, untimed(view.allocations), untimed(view.foreign))
+            for name, view in model.nodes.items()
+        },
+        "applications": {
+            name: (view.summary, texts(view.asks), untimed(view.allocations))
+            for name, view in model.applications.items()
+        },
+    }
+
+
+def differences(told, present):
+    """Yield what was told otherwise than it is: the table, the row, both values."""
+    for table, rows in present.items():
+        was = told[table]
+        if table == "partition":
+            if was != rows:
+                yield table, was, rows
+            continue
+        for name in {**was, **rows}:
+            if was.get(name) != rows.get(name):
+                yield table, name, was.get(name), rows.get(name)
+
+
+class Listener:
+    """The API's read model of one core, from what it has said."""
+
+    def __init__(self, core):
+        self.core, self.heard = core, 0
+        self.projection = Projection("a")
+
+    def check(self):
+        """Read what is new, and compare it with what a snapshot would say now."""
+        core = self.core
+        for out in core.answers[self.heard :]:
+            if isinstance(out.message, StateDelta) and out.to == API_ALL:
+                read(self.projection, out.message, out.epoch, out.seq, core.now_ns)
+        self.heard = len(core.answers)
+        assert self.projection.is_ready, "a delta was lost"
+        fresh = Projection("b")
+        snapshot = core.scheduler._snapshot(())
+        read(fresh, snapshot, self.projection.epoch, 0, core.now_ns)
+        found = list(differences(values(self.projection), values(fresh)))
+        assert not found, found[0]
+
+
+class ListensAsTheAPI:
+    """For a machine with a ``core``: what it says to the API is what a snapshot would say."""
+
+    @invariant()
+    def what_was_told_is_what_is(self):
+        if not hasattr(self, "core"):
+            return
+        if getattr(self, "listener", None) is None or self.listener.core is not self.core:
+            self.listener = Listener(self.core)
+        self.listener.check()
