@@ -271,7 +271,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
             yield f"gang {application.id} was not considered for its admission"
         if application.waits_for_its_queue:
             gang = application.outstanding()
-            short_user = first_shortage(application, gang, heed_promises=True)
+            short_user = first_shortage(application, gang, count_promises=True)
             if not short_user and not application.queue.first_without_quota(gang):
                 yield f"gang {application.id} waits at a gate and has the headroom"
         yield from _with_places(partition, application)
@@ -296,7 +296,7 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
         yield f"gang {application.id} waits for places and is not among those that do"
     gang, backfill = gang_places.amount(application), partition.settings.backfill
     if (
-        not first_shortage(application, gang, heed_promises=True)
+        not first_shortage(application, gang, count_promises=True)
         and not application.queue.first_without_quota(gang)
         and not application.queue.first_without_room(gang)
         and not application.is_behind_overdue_gang

@@ -14,7 +14,7 @@ from shared.model.numbers import saturated
 from shared.model.reasons import Reason, Refusal
 
 
-def heed(partition: Partition, bucket: Bucket) -> None:
+def begin(partition: Partition, bucket: Bucket) -> None:
     """Park the applications of a bucket, just refused by the nodes, that have had enough."""
     settings = bucket.leaf.settings
     if not settings.backoff_asks:

@@ -194,7 +194,7 @@ def _no_headroom(
         text = allocation_log.USER_QUOTA
         allocation_log.note(partition, application, ask, text)
         return Refusal(Reason.USER_QUOTA, f"{text}: {sentence}"), tracker.gate
-    short = application.queue.first_without_room(amount, heed_kept=not ask.has_kept_room)
+    short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
     if short is not None:
         queue, sentence = short
         available = application.queue.headroom()
@@ -244,7 +244,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
     if node is None:
         partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
         preemption_looks.look_later(partition, application, ask)
-        backoff.heed(partition, bucket)
+        backoff.begin(partition, bucket)
     return node
 
 

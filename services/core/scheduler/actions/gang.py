@@ -62,7 +62,7 @@ def _kept_as_a_whole(
         application.admit()  # it has run, or is over: its placeholders are asks like any other
         return None
     gang = application.outstanding()
-    short_user = first_shortage(application, gang, heed_promises=True, if_promised=in_part)
+    short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
     if short_user is not None:
         return _no_headroom("the whole gang does not fit", short_user)
     short = application.queue.first_without_quota(gang, if_promised=in_part)
@@ -225,7 +225,7 @@ def _allocate_whole(
     placeholder_allocated(partition, application)
     if application.state is ApplicationState.ACCEPTED and not application.outstanding():
         partition.fire(application, ApplicationEvent.RUN)
-    partition.heed_pods()
+    partition.requeue_for_pods()
 
 
 # --- placeholders allocated ---------------------------------------------------------------------

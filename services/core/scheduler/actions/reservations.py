@@ -39,7 +39,7 @@ def has_room(partition: Partition, reservation: Reservation) -> bool:
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
     short_queue = application.queue.first_without_room(
-        amount, heed_kept=not reservation.ask.has_kept_room
+        amount, count_kept=not reservation.ask.has_kept_room
     )
     gate = short_user[0].gate if short_user else short_queue[0].gate if short_queue else None
     if gate is None:

@@ -81,7 +81,7 @@ def _remove(partition: Partition, node: Node) -> None:
         application = partition.applications.get(allocation.application_id)
         if application is not None:
             _lose(partition, application, key, node)
-    partition.heed_domains()
+    partition.requeue_for_domains()
 
 
 def _lose(partition: Partition, application: Application, key: str, node: Node) -> None:

@@ -171,16 +171,16 @@ class Queue:
         return room
 
     def first_without_room(
-        self, amount: ResourceView, *, heed_kept: bool = True
+        self, amount: ResourceView, *, count_kept: bool = True
     ) -> tuple["Queue", str] | None:
         """Return the nearest queue on the path that cannot take an amount, with the sentence.
 
-        ``heed_kept`` counts what is kept for those who have preempted as allocated.
+        ``count_kept`` counts what is kept for those who have preempted as allocated.
         """
         for queue in self.lineage():
             if queue.max_resource is None:
                 continue
-            is_kept = heed_kept and queue.kept
+            is_kept = count_kept and queue.kept
             used = add(queue.allocated, queue.kept) if is_kept else queue.allocated
             short = queue._shortage(used, amount)
             if short:

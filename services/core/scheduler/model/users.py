@@ -74,7 +74,7 @@ class Tracker:
         queue: Queue,
         amount: ResourceView,
         *,
-        heed_promises: bool = False,
+        count_promises: bool = False,
         if_promised: bool = False,
     ) -> str:
         """Return in a sentence which limit an amount does not fit, or "".
@@ -85,7 +85,7 @@ class Tracker:
             if limit.max_resource is None:
                 continue
             used = self.usage.get(level.path, {})
-            promised = self.promised.get(level.path, {}) if heed_promises else {}
+            promised = self.promised.get(level.path, {}) if count_promises else {}
             kept = self.kept.get(level.path, {})
             wanted = shared_types(amount, promised) if if_promised else amount
             for name, value in wanted.items():
@@ -264,13 +264,13 @@ def first_shortage(
     application: "Application",
     amount: ResourceView,
     *,
-    heed_promises: bool = False,
+    count_promises: bool = False,
     if_promised: bool = False,
 ) -> tuple[Tracker, str] | None:
     """Return whose limit on the path an amount does not fit, with the sentence, or None."""
     for tracker in application.owner or ():
         short = tracker.shortage(
-            application.queue, amount, heed_promises=heed_promises, if_promised=if_promised
+            application.queue, amount, count_promises=count_promises, if_promised=if_promised
         )
         if short:
             return tracker, short

@@ -66,7 +66,9 @@ class NodeTable:
         self.pods = PodIndex()
         self.pods.watch(self.rows)
         self.hooks: NodeHooks | None = None  # of plugins
-        self.pods_changed = False  # in a way that asks may look at; whoever heeds it resets it
+        self.pods_changed = (
+            False  # in a way that asks may look at; whoever requeues for it resets it
+        )
         self._soft_taints = 0  # PreferNoSchedule taints, on all nodes
         self._ranks = Ranks()
         self._index = NodeIndex(self)

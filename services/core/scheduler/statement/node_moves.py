@@ -16,7 +16,7 @@ def add(partition: Partition, node: Node) -> None:
     partition.nodes.add(node)
     partition.journal.record(NodeAccepted(node))
     partition.capacity_changed()
-    partition.heed_domains()
+    partition.requeue_for_domains()
     _has_changed(partition, node)
 
 
@@ -33,7 +33,7 @@ def relabel(
     """Change a node's labels and taints."""
     partition.nodes.relabel(node, labels, taints)
     partition.is_capacity_new = True
-    partition.heed_domains()
+    partition.requeue_for_domains()
     _has_changed(partition, node)
 
 
@@ -98,5 +98,5 @@ def _foreign_has_changed(
     partition: Partition, node: Node, allocation: Allocation, *, is_gone: bool
 ) -> None:
     partition.journal.record(ForeignChanged(allocation, is_gone))
-    partition.heed_pods()
+    partition.requeue_for_pods()
     partition.node_improved(node)

@@ -281,7 +281,7 @@ class Partition:
         """
         if allocation.allocation_key not in node.allocations:
             self.nodes.place(node, allocation)
-            self.heed_pods()
+            self.requeue_for_pods()
         amount = allocation.resource_per_alloc
         application.queue.allocate(amount)
         for tracker in application.trackers:
@@ -351,7 +351,7 @@ class Partition:
         is_preempted = application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
         if is_preempted and not application.moves(key):
             queue.change_preempting(before, resource)
-        self.heed_pods()
+        self.requeue_for_pods()
         self.journal.record(AllocationChanged(application, allocation))
 
     def _remember(
@@ -373,7 +373,7 @@ class Partition:
         node = self.nodes.nodes.get(allocation.node_id)
         if node is not None and allocation.allocation_key in node.allocations:
             self.nodes.free(node, allocation.allocation_key)
-            self.heed_pods()
+            self.requeue_for_pods()
             self.node_improved(node)
 
     def release(
@@ -448,7 +448,7 @@ class Partition:
             self.journal.record(RowSet(row))
         self.root.reopened.clear()
 
-    def heed_pods(self) -> None:
+    def requeue_for_pods(self) -> None:
         """Look again at the shapes that other pods keep from a node, where those have changed."""
         for shape in self.nodes.pods.waiting.take_noted():
             self.open_shape(shape)
@@ -457,11 +457,11 @@ class Partition:
         self.nodes.pods_changed = False
         self.waiting_gangs.requeue_for_pods(self.nodes, backfill=self.settings.backfill)
 
-    def heed_domains(self) -> None:
+    def requeue_for_domains(self) -> None:
         """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
         self.nodes.pods.waiting.note_all()
         self.nodes.pods_changed = True
-        self.heed_pods()
+        self.requeue_for_pods()
 
     def refuse_by_nodes(self, bucket: Bucket, refusal: Refusal) -> None:
         """Set a bucket aside because no node takes its shape; its asks may get reservations."""
