@@ -341,7 +341,7 @@ class ShapeTable:
         """Count uses of a shape."""
         self._uses[shape] = self._uses.get(shape, 0) + times
 
-    def let_go(self, shape: Shape, times: int = 1) -> bool:
+    def release_shape(self, shape: Shape, times: int = 1) -> bool:
         """Count uses out; return whether that was the last one, and the shape is forgotten."""
         left = self._uses[shape] - times
         if left:

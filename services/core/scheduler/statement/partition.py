@@ -204,7 +204,7 @@ class Partition:
             if ask.key in application.reservations:
                 self.unreserve(application.reservations[ask.key])
             application.take_ask(ask.key)
-            self._let_go(ask.shape)
+            self._release_shape(ask.shape)
             labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
             shape = self.shapes.shape_of(ask.request, labels)
             application.add_ask(replace(ask, shape=shape))
@@ -231,7 +231,7 @@ class Partition:
                 self.end_cover(application, key)
             if ask.has_kept_room:
                 application.queue.keep_no_more(ask.shape.resource)
-            self._let_go(ask.shape)
+            self._release_shape(ask.shape)
             self.journal.record(AskEnded(application, ask, why))
         return ask
 
@@ -249,8 +249,8 @@ class Partition:
         self.take_ask(application, ask.key)
         application.requeue(group, order)
 
-    def _let_go(self, shape: Shape, times: int = 1) -> None:
-        if self.shapes.let_go(shape, times):
+    def _release_shape(self, shape: Shape, times: int = 1) -> None:
+        if self.shapes.release_shape(shape, times):
             self.blocked_shapes.discard(shape)
             self.nodes.pods.waiting.remove(shape)
             self.shapes_to_reserve.pop(shape, None)
@@ -295,7 +295,7 @@ class Partition:
     def group_placed(self, group: AskGroup, times: int) -> None:
         """Count asks of a group out that a run has placed."""
         group.application.count_placed(group, times)
-        self._let_go(group.bucket.shape, times)
+        self._release_shape(group.bucket.shape, times)
 
     def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
         """Count what a run placed into the sums of its application and users; nodes, queues not."""
