@@ -317,13 +317,13 @@ def test_those_behind_cost_nothing_while_they_wait(monkeypatch):
         core.application(f"p{at}", "root.a")
         core.asks(f"p{at}", [f"k{at}"], {"vcore": 1})
     looked_at = []
-    kept_out = gang.kept_out
+    admission_refusal = gang.admission_refusal
 
     def counted(partition, application):
         looked_at.append(application.id)
-        return kept_out(partition, application)
+        return admission_refusal(partition, application)
 
-    monkeypatch.setattr(gang, "kept_out", counted)
+    monkeypatch.setattr(gang, "admission_refusal", counted)
     for at in range(10):
         core.asks("filler", [f"more{at}"], {"vcore": 1})
         core.update(releases=(AllocationRelease("filler", f"more{at}", STOPPED),))

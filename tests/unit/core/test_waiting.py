@@ -23,13 +23,13 @@ class Waiting(Core):
     def __init__(self, monkeypatch, gangs: int, members: int = 4, leaf: str = LEAF):
         super().__init__(config_of(leaf))
         self.considered: list[str] = []
-        as_it_is = gang.kept_out
+        as_it_is = gang.admission_refusal
 
         def counted(partition, application):
             self.considered.append(application.id)
             return as_it_is(partition, application)
 
-        monkeypatch.setattr(gang, "kept_out", counted)
+        monkeypatch.setattr(gang, "admission_refusal", counted)
         self.node("n", vcore=100)
         self.application("filler", "root.a")
         self.asks("filler", [f"f{at}" for at in range(8)], {"vcore": 1})

@@ -143,17 +143,17 @@ def _may_start(partition: Partition, application: Application) -> bool:
     """
     is_behind = application.parked_refusal is not None
     is_to_admit = application.awaits_admission
-    kept_out = gang.kept_out(partition, application)
-    reason = kept_out[0].reason if kept_out is not None else None
+    admission_refusal = gang.admission_refusal(partition, application)
+    reason = admission_refusal[0].reason if admission_refusal is not None else None
     if reason is not Reason.GANG_PATIENCE:
         _note_runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
-    if kept_out is not None:
-        _park(partition, application, *kept_out)
+    if admission_refusal is not None:
+        _park(partition, application, *admission_refusal)
     elif is_behind:
         application.unpark()
         partition.journal.record(ApplicationChanged(application))
     application.was_tried()
-    return kept_out is None and not is_behind and not is_to_admit
+    return admission_refusal is None and not is_behind and not is_to_admit
 
 
 def _park(

@@ -39,7 +39,9 @@ EXECUTION_TIMEOUT = "ExecutionTimeout"
 # --- admission ----------------------------------------------------------------------------------
 
 
-def kept_out(partition: Partition, application: Application) -> tuple[Refusal, Gate | None] | None:
+def admission_refusal(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate | None] | None:
     """Return why an application may not start yet, and whose gate it waits at, or None."""
     behind = patience.refusal(partition, application)
     if behind is not None:
