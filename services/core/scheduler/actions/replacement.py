@@ -293,7 +293,7 @@ def _adopted(
         if node is None:
             _fail(partition, application, ask)
             continue
-        partition.take_head(application, ask)
+        partition.dequeue(application, ask)
         allocation = allocation_of(ask.request, node.node_id)
         return replace(allocation, releases=(placeholder.allocation_key,))
     return None

@@ -242,8 +242,8 @@ class Partition:
             return ask.shape
         return Shape(ask.shape.name, ask.shape.resource, ask.shape.constraints, labels)
 
-    def take_head(self, application: Application, ask: Ask) -> None:
-        """Take an ask out because it is being placed; what comes after it takes its turn."""
+    def dequeue(self, application: Application, ask: Ask) -> None:
+        """Take an ask that is placed out of its queue; what comes after it takes its turn."""
         order, group = application.order, application.group_of[ask.key]
         application.positions[ask.key] = ask.sequence
         self.take_ask(application, ask.key)
@@ -259,7 +259,7 @@ class Partition:
         """Turn an ask into an allocation on a node, in every ledger, and tell it."""
         allocation = allocation_of(ask.request, node.node_id)
         self.count_in(application, allocation, node, is_new=True)
-        self.take_head(application, ask)  # its reservation ends when the room is already taken
+        self.dequeue(application, ask)  # its reservation ends when the room is already taken
         return allocation
 
     def assume(self, group: AskGroup, ask: Ask, allocation: Allocation, node: Node) -> None:

@@ -24,7 +24,7 @@ def begin(
 ) -> None:
     """Release a placeholder for an ask, which is to start on a node when it has gone."""
     key = placeholder.allocation_key
-    partition.take_head(application, ask)
+    partition.dequeue(application, ask)
     allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
     swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
     application.replacing[key] = swap
