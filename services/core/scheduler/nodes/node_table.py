@@ -53,6 +53,7 @@ class NodeTable:
         self.nodes: dict[str, Node] = {}
         self.total: Resource = {}
         self.policy = FAIR
+        self._score_of = SCORES[FAIR]
         self.weights: dict[str, float] = dict(DEFAULT_WEIGHTS)
         self._scaled_weights = list(DEFAULT_WEIGHTS.items())  # so that their sums are numbers
         self.rows: list[Node] = []
@@ -78,6 +79,7 @@ class NodeTable:
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
         self.policy = policy
+        self._score_of = SCORES[policy]
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
         largest = max(self.weights.values())
         scale = largest if largest > _LARGEST_WEIGHT else 1.0
@@ -286,7 +288,7 @@ class NodeTable:
                 used += scaled * (1.0 - available.get(name, 0) / total)
                 weight_sum += scaled
         usage = used / weight_sum if weight_sum else 0.0
-        return SCORES[self.policy](usage)
+        return self._score_of(usage)
 
     def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
         """Return the first node, in order, that has the room and matches, or None.
