@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-core bench-bus bench-actions bench-kubernetes soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-gang bench-core bench-bus bench-actions bench-kubernetes soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,9 @@ docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
 	@$(PYTHON) scripts/check_docs.py
 
-bench: setup ## Throughput and latency, in memory and on RabbitMQ
+bench: bench-gang bench-core bench-actions bench-bus ## Every figure of docs/performance.md (a quarter of an hour)
+
+bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.gang $(ARGS)
 
