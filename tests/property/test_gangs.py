@@ -82,11 +82,12 @@ REQUESTS = st.fixed_dictionaries(
 
 class GangMachine(FiresTimers, RuleBasedStateMachine):
     admissions = ("queue", "partial")
+    make_core = Core
 
     @initialize(data=st.data(), config=st.sampled_from(CONFIGS), vcore=st.sampled_from([4, 50]))
     def start(self, data, config, vcore):
         admission = data.draw(st.sampled_from(self.admissions), "gangAdmission")
-        self.core = Core(config, settings=settings_with(data, gangAdmission=admission))
+        self.core = self.make_core(config, settings=settings_with(data, gangAdmission=admission))
         self.core.node("n", vcore=vcore, memory=9)
         self.count = 0
         self.watch = GangWatch(self.core)
@@ -217,7 +218,7 @@ class ClusterGangMachine(GangMachine):
 
     @initialize(data=st.data(), config=st.sampled_from(CONFIGS))
     def start(self, data, config):
-        self.core = Core(config, settings=settings_with(data, gangAdmission="cluster"))
+        self.core = self.make_core(config, settings=settings_with(data, gangAdmission="cluster"))
         self.count = 0
         self.watch = GangWatch(self.core)
         self.whole = WholeWatch()

@@ -1,4 +1,4 @@
-"""The journal is enough: what is told of it is what is, after every step."""
+"""The journal is enough: replayed it gives what is, and what is told of it is what is."""
 
 from dataclasses import replace
 
@@ -6,25 +6,34 @@ from hypothesis import settings
 
 from shared.messages.interface import UpdateRequest, UserGroupInformation
 from tests.builders import Core, config_of
+from tests.property.replay import ReplayedCore, ReplaysTheJournal
 from tests.property.test_gangs import ClusterGangMachine, GangMachine
 from tests.property.test_scheduler_machine import PreemptionMachine, SchedulerMachine
 from tests.property.told import Listener, ListensAsTheAPI
 
 
-class ToldMachine(ListensAsTheAPI, SchedulerMachine):
+class JournalCore(ReplayedCore, Core):
     pass
 
 
-class ToldPreemptionMachine(ListensAsTheAPI, PreemptionMachine):
-    pass
+class Follows(ListensAsTheAPI, ReplaysTheJournal):
+    """What a machine's core writes down is followed, as the API does and from an empty model."""
 
 
-class ToldGangMachine(ListensAsTheAPI, GangMachine):
-    pass
+class FollowedMachine(Follows, SchedulerMachine):
+    make_core = JournalCore
 
 
-class ToldClusterGangMachine(ListensAsTheAPI, ClusterGangMachine):
-    pass
+class FollowedPreemptionMachine(Follows, PreemptionMachine):
+    make_core = JournalCore
+
+
+class FollowedGangMachine(Follows, GangMachine):
+    make_core = JournalCore
+
+
+class FollowedClusterGangMachine(Follows, ClusterGangMachine):
+    make_core = JournalCore
 
 
 def cases_of(machine):
@@ -34,10 +43,10 @@ def cases_of(machine):
     return case
 
 
-TestTold = cases_of(ToldMachine)
-TestToldPreemption = cases_of(ToldPreemptionMachine)
-TestToldGangs = cases_of(ToldGangMachine)
-TestToldClusterGangs = cases_of(ToldClusterGangMachine)
+TestFollowed = cases_of(FollowedMachine)
+TestFollowedPreemption = cases_of(FollowedPreemptionMachine)
+TestFollowedGangs = cases_of(FollowedGangMachine)
+TestFollowedClusterGangs = cases_of(FollowedClusterGangMachine)
 
 
 def core_with_a_pod():

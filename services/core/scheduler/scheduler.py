@@ -26,6 +26,7 @@ from services.core.scheduler.statement.journal import (
     NotSent,
     PartitionChanged,
     TimePassed,
+    TimerSpent,
 )
 from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
 from services.core.scheduler.telling.digest import Digest
@@ -322,6 +323,7 @@ class Scheduler:
         if armed is None or armed[0] != fired.generation:
             return
         del timers[fired.timer_id]
+        partition.journal.record(TimerSpent(fired.timer_id))
         if application is None:
             self._fire_own(fired.kind)
         else:

@@ -21,9 +21,9 @@ from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
-    QueueChanged,
     UsageChanged,
     limit_changes,
+    limits_set,
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.model.names import ROOT
@@ -150,7 +150,7 @@ def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
     _consider_all(partition)
     for queue in partition.queues.values():
-        partition.journal.record(QueueChanged(queue))
+        partition.journal.record(limits_set(queue))
         queue.forget_order()
     for application in partition.applications.values():
         _find_owner(partition, application)

@@ -3,7 +3,7 @@
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.statement.journal import (
     ApplicationAccepted,
-    ApplicationChanged,
+    ApplicationEnded,
     TimerCancelled,
     UsageChanged,
 )
@@ -55,6 +55,6 @@ def remove(partition: Partition, application: Application) -> None:
     partition.applications.pop(application.id, None)
     partition.replaceable.pop(application, None)
     partition.unreplaceable.pop(application, None)
-    partition.journal.record(ApplicationChanged(application))
+    partition.journal.record(ApplicationEnded(application))
     for tracker in application.trackers:
         partition.journal.record(UsageChanged(tracker))

@@ -37,9 +37,10 @@ Row = Application | Node | Queue | Ask | AskGroup | Reservation
 
 @dataclass(slots=True, eq=False)
 class RowSet:
-    """Values of a row that are in no sum have been set."""
+    """Values of a row that are in no sum have been set, to these; none: what it waits for."""
 
     row: Row
+    values: Mapping[str, object]
 
 
 @dataclass(slots=True, eq=False)
@@ -177,6 +178,27 @@ class ApplicationRejected:
 
 
 @dataclass(slots=True, eq=False)
+class ApplicationEnded:
+    """An application that has ended was taken out of everything."""
+
+    application: Application
+
+
+@dataclass(slots=True, eq=False)
+class ReservationMade:
+    """A node is kept for an ask."""
+
+    reservation: Reservation
+
+
+@dataclass(slots=True, eq=False)
+class ReservationEnded:
+    """A node is not kept for an ask any more."""
+
+    reservation: Reservation
+
+
+@dataclass(slots=True, eq=False)
 class ApplicationChanged:
     """An application's own values have changed, and with them its queue's."""
 
@@ -263,6 +285,13 @@ class TimerCancelled:
 
     timer_id: str
     generation: str
+
+
+@dataclass(slots=True, eq=False)
+class TimerSpent:
+    """A timer that was set has fired."""
+
+    timer_id: str
 
 
 # --- what people are told of, beside the values ---------------------------------------------------
@@ -396,6 +425,12 @@ class Journal:
         entries, self._entries = self._entries, []
         self.record = self._entries.append
         return entries
+
+
+def limits_set(queue: Queue) -> RowSet:
+    """Return that a queue has its present max and guarantee."""
+    amounts = {"max_resource": queue.max_resource, "guaranteed_resource": queue.guaranteed_resource}
+    return RowSet(queue, amounts)
 
 
 def limit_changes(

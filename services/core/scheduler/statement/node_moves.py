@@ -4,7 +4,12 @@ Whoever may be helped by a node that has more room, or other labels, is looked a
 """
 
 from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.statement.journal import ForeignChanged, NodeAccepted, NodeEnded
+from services.core.scheduler.statement.journal import (
+    ForeignChanged,
+    NodeAccepted,
+    NodeEnded,
+    RowSet,
+)
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
@@ -15,6 +20,12 @@ def add(partition: Partition, node: Node) -> None:
     """Register a node; its id must be new."""
     partition.nodes.add(node)
     partition.journal.record(NodeAccepted(node))
+    values = {
+        "capacity": dict(node.capacity),
+        "labels": node.labels,
+        "schedulable": node.schedulable,
+    }
+    partition.journal.record(RowSet(node, values))
     partition.capacity_changed()
     partition.requeue_for_domains()
     _has_changed(partition, node)
@@ -23,6 +34,7 @@ def add(partition: Partition, node: Node) -> None:
 def resize(partition: Partition, node: Node, capacity: ResourceView) -> None:
     """Change what a node can hold; what it holds may then be more than that."""
     partition.nodes.set_capacity(node, capacity)
+    partition.journal.record(RowSet(node, {"capacity": dict(node.capacity)}))
     partition.capacity_changed()
     _has_changed(partition, node)
 
@@ -32,6 +44,7 @@ def relabel(
 ) -> None:
     """Change a node's labels and taints."""
     partition.nodes.relabel(node, labels, taints)
+    partition.journal.record(RowSet(node, {"labels": labels}))
     partition.is_capacity_new = True
     partition.requeue_for_domains()
     _has_changed(partition, node)
@@ -39,7 +52,7 @@ def relabel(
 
 def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> None:
     """Let asks go to a node, or to others only."""
-    node.schedulable = schedulable
+    partition.set(node, schedulable=schedulable)
     partition.is_capacity_new = True
     partition.nodes.refresh(node)
     _has_changed(partition, node)

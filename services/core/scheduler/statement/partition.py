@@ -31,13 +31,14 @@ from services.core.scheduler.statement.journal import (
     AllocationChanged,
     AllocationEnded,
     AllocationReleased,
-    ApplicationChanged,
     AskChanged,
     AskEnded,
     Journal,
     NodeChanged,
     PartitionChanged,
     QueueChanged,
+    ReservationEnded,
+    ReservationMade,
     Row,
     RowSet,
     StateChanged,
@@ -132,7 +133,7 @@ class Partition:
         for name, value in values.items():
             assert hasattr(row, name), name
             setattr(row, name, value)
-        self.journal.record(RowSet(row))
+        self.journal.record(RowSet(row, values))
 
     def use(self, hooks: Hooks | None) -> None:
         """Have the hooks of plugins asked from now on; nothing is known yet."""
@@ -445,7 +446,7 @@ class Partition:
     def write_reopened(self) -> None:
         """Write down of whom refusals were withdrawn: they may wait for something else now."""
         for row in self.root.reopened:
-            self.journal.record(RowSet(row))
+            self.journal.record(RowSet(row, {}))
         self.root.reopened.clear()
 
     def requeue_for_pods(self) -> None:
@@ -501,9 +502,10 @@ class Partition:
 
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all."""
-        self.root.set_max(dict(self.nodes.total) or None)
+        limit = dict(self.nodes.total) or None
+        self.root.set_max(limit)
         self.is_capacity_new = True
-        self.journal.record(QueueChanged(self.root))
+        self.journal.record(RowSet(self.root, {"max_resource": limit}))
         self.journal.record(PartitionChanged())
 
     # --- reservations and covers ----------------------------------------------------------------
@@ -534,7 +536,7 @@ class Partition:
         ask.shape.reservations[reservation] = None
         self.nodes.refresh(node)
         self.journal.record(NodeChanged(node))
-        self.journal.record(ApplicationChanged(application))
+        self.journal.record(ReservationMade(reservation))
         return reservation
 
     def keep_freed_room(self, application: Application, ask: Ask, node: Node) -> Reservation:
@@ -571,7 +573,7 @@ class Partition:
             self.nodes.refresh(node)
             self.node_improved(node)
         self.look_for_reservations()
-        self.journal.record(ApplicationChanged(reservation.application))
+        self.journal.record(ReservationEnded(reservation))
 
     def give_back(self, node: Node, *, only_ordinary: bool = False) -> None:
         """End a node's reservations; ``only_ordinary``: not of those who need it or preempted."""

@@ -103,15 +103,14 @@ class Digest:
             journal.ApplicationAccepted: self._accepted,
             journal.ApplicationRejected: self._rejected,
             journal.ApplicationChanged: self._application,
+            journal.ApplicationEnded: self._application,
+            journal.ReservationMade: self._reservation,
+            journal.ReservationEnded: self._reservation,
             journal.StateChanged: self._state,
             journal.NodeAccepted: lambda entry: self._say(
                 "accepted_nodes", entry.node.node_id, AcceptedNode(entry.node.node_id)
             ),
-            journal.NodeRejected: lambda entry: self._say(
-                "rejected_nodes",
-                entry.info.node_id,
-                RejectedNode(entry.info.node_id, entry.reason),
-            ),
+            journal.NodeRejected: self._node_rejected,
             journal.NodeChanged: self._node,
             journal.NodeEnded: self._node_ended,
             journal.QueueChanged: self._queue,
@@ -291,8 +290,11 @@ class Digest:
             )
             self.rejected.append(summary)
 
-    def _application(self, entry: journal.ApplicationChanged) -> None:
+    def _application(self, entry: journal.ApplicationChanged | journal.ApplicationEnded) -> None:
         self._applications[entry.application] = None
+
+    def _reservation(self, entry: journal.ReservationMade | journal.ReservationEnded) -> None:
+        self._applications[entry.reservation.application] = None
 
     def _state(self, entry: journal.StateChanged) -> None:
         application = entry.application
@@ -305,6 +307,10 @@ class Digest:
             application.request.submission,
         )
         self._say("updated_applications", application.id, updated)
+
+    def _node_rejected(self, entry: journal.NodeRejected) -> None:
+        name = entry.info.node_id
+        self._say("rejected_nodes", name, RejectedNode(name, entry.reason))
 
     def _node(self, entry: journal.NodeChanged) -> None:
         self._nodes[entry.node.node_id] = entry.node

@@ -1,0 +1,288 @@
+"""The journal replayed onto an empty model: plain rows, made of what its entries carry.
+
+Nothing is read of a row that an entry names but who it is: its id, its path, what was asked for.
+"""
+
+import re
+
+from hypothesis.stateful import invariant
+
+from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queues import Queue
+from shared.messages.interface import TerminationType
+from shared.model.resources import add_into, total_of, without_zeros
+
+
+class Replica:
+    """What there is, as the journal says it."""
+
+    def __init__(self):
+        self.nodes = {}  # by id: capacity, labels, schedulable
+        self.limits = {}  # of queues, by path: max and guaranteed
+        self.applications = {}  # by id: queue path, user, state
+        self.asks = {}  # that wait, by key: application, amount
+        self.allocations = {}  # by key
+        self.released = {}  # by key: why
+        self.foreign = {}  # by key
+        self.reservations = {}  # by ask key: node
+        self.timers = {}  # by id: generation, moment
+
+    def read(self, entries):
+        for entry in entries:
+            reader = getattr(self, method_of(type(entry).__name__), None)
+            if reader is not None:
+                reader(entry)
+
+    def node_accepted(self, entry):
+        self.nodes[entry.node.node_id] = {}
+
+    def node_ended(self, entry):
+        del self.nodes[entry.node.node_id]
+
+    def row_set(self, entry):
+        match entry.row:
+            case Node() as node:
+                self.nodes[node.node_id].update(entry.values)
+            case Queue() as queue:
+                known = ("max_resource", "guaranteed_resource")
+                values = {name: entry.values[name] for name in known if name in entry.values}
+                if values:
+                    self.limits.setdefault(queue.path, {}).update(values)
+
+    def queue_ended(self, entry):
+        del self.limits[entry.queue.path]
+
+    def application_accepted(self, entry):
+        app = entry.application
+        self.applications[app.id] = [app.queue.path, app.request.ugi.user, "New"]
+
+    def state_changed(self, entry):
+        self.applications[entry.application.id][2] = entry.state.value
+
+    def application_ended(self, entry):
+        del self.applications[entry.application.id]
+
+    def ask_changed(self, entry):
+        request = entry.ask.request
+        self.asks[entry.ask.key] = (entry.application.id, request.resource_per_alloc)
+
+    def ask_ended(self, entry):
+        self.asks.pop(entry.ask.key, None)  # one that was to take a placeholder's place has ended
+
+    def allocated(self, entry):
+        key = entry.allocation.allocation_key
+        assert key not in self.allocations, f"{key} came twice"
+        self.allocations[key] = entry.allocation
+        if entry.allocation.released:
+            self.released[key] = TerminationType.TIMEOUT
+
+    def run_placed(self, entry):
+        for _, ask, allocation in entry.placed:
+            del self.asks[ask.key]
+            self.allocations[ask.key] = allocation
+
+    def allocation_changed(self, entry):
+        self.allocations[entry.allocation.allocation_key] = entry.allocation
+
+    def allocation_released(self, entry):
+        self.released[entry.allocation.allocation_key] = entry.why
+
+    def allocation_ended(self, entry):
+        key = entry.allocation.allocation_key
+        del self.allocations[key]
+        self.released.pop(key, None)
+
+    def foreign_changed(self, entry):
+        if entry.is_gone:
+            del self.foreign[entry.allocation.allocation_key]
+        else:
+            self.foreign[entry.allocation.allocation_key] = entry.allocation
+
+    def reservation_made(self, entry):
+        held = entry.reservation
+        self.reservations[held.ask.key] = held.node.node_id
+
+    def reservation_ended(self, entry):
+        del self.reservations[entry.reservation.ask.key]
+
+    def timer_armed(self, entry):
+        self.timers[entry.timer.timer_id] = (entry.timer.generation, entry.timer.due_ns)
+
+    def timer_cancelled(self, entry):
+        del self.timers[entry.timer_id]
+
+    def timer_spent(self, entry):
+        del self.timers[entry.timer_id]
+
+    # --- what it comes to ----------------------------------------------------------------------
+
+    def rows(self):
+        return {
+            "nodes": {
+                name: (without_zeros(n["capacity"]), n["labels"], n["schedulable"])
+                for name, n in self.nodes.items()
+            },
+            "limits": {
+                path: (limits.get("max_resource"), limits.get("guaranteed_resource"))
+                for path, limits in self.limits.items()
+                if any(limit is not None for limit in limits.values())
+            },
+            "applications": {name: tuple(row) for name, row in self.applications.items()},
+            "asks": self.asks,
+            "allocations": self.allocations,
+            "released": self.released,
+            "foreign": self.foreign,
+            "reservations": self.reservations,
+            "timers": self.timers,
+        }
+
+    def sums(self):
+        """Return the ledgers that follow from the rows."""
+        found = {}
+        for held in self.allocations.values():
+            path, user, _ = self.applications[held.application_id]
+            kind = "placeholders" if held.placeholder else "allocated"
+            owners = [("node", held.node_id), (kind, held.application_id), ("user", user)]
+            for owner in owners + [("queue", above) for above in upwards(path)]:
+                add_into(found.setdefault(owner, {}), held.resource_per_alloc)
+        for application, amount in self.asks.values():
+            path, _, _ = self.applications[application]
+            owners = [("pending", above) for above in upwards(path)]
+            for owner in [("pending of", application), *owners]:
+                add_into(found.setdefault(owner, {}), amount)
+        for held in self.foreign.values():
+            add_into(found.setdefault(("foreign", held.node_id), {}), held.resource_per_alloc)
+        return without_nothing(found)
+
+
+def method_of(entry):
+    """Return what reads an entry: ``row_set`` a RowSet."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", entry).lower()
+
+
+def upwards(path):
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
+def without_nothing(sums):
+    stripped = {owner: without_zeros(amount) for owner, amount in sums.items()}
+    return {owner: amount for owner, amount in stripped.items() if amount}
+
+
+def live_rows(partition):
+    apps = partition.applications
+    timers = dict(partition.timers)
+    for app in apps.values():
+        timers |= app.timers
+    return {
+        "nodes": {
+            name: (without_zeros(n.capacity), n.labels, n.schedulable)
+            for name, n in partition.nodes.nodes.items()
+        },
+        "limits": {
+            q.path: (q.max_resource, q.guaranteed_resource)
+            for q in (partition.root, *partition.queues.values())
+            if not (q.max_resource is None and q.guaranteed_resource is None)
+        },
+        "applications": {
+            name: (app.queue.path, app.request.ugi.user, app.state.value)
+            for name, app in apps.items()
+        },
+        "asks": {
+            ask.key: (name, ask.request.resource_per_alloc)
+            for name, app in apps.items()
+            for ask in app.asks()
+        },
+        "allocations": {key: a for app in apps.values() for key, a in app.allocations.items()},
+        "released": {key: why for app in apps.values() for key, why in app.released.items()},
+        "foreign": {
+            key: held for node in partition.nodes.rows for key, held in node.foreign.items()
+        },
+        "reservations": {
+            key: held.node.node_id
+            for app in apps.values()
+            for key, held in app.reservations.items()
+        },
+        "timers": timers,
+    }
+
+
+def live_sums(partition):
+    """Return the live ledgers; a node's without who waits there for a placeholder to go."""
+    found = {}
+    for node in partition.nodes.rows:
+        here = [a for a in node.allocations.values() if is_counted(partition, a)]
+        if len(here) == len(node.allocations):
+            found["node", node.node_id] = node.allocated
+        else:
+            found["node", node.node_id] = total_of(a.resource_per_alloc for a in here)
+        found["foreign", node.node_id] = node.occupied
+    for name, app in partition.applications.items():
+        found["allocated", name], found["pending of", name] = app.allocated, app.pending
+        found["placeholders", name] = app.allocated_placeholder
+    for queue in partition.queues.values():
+        found["queue", queue.path], found["pending", queue.path] = queue.allocated, queue.pending
+    for tracker in partition.users.all():
+        if not tracker.is_group:
+            found["user", tracker.name] = tracker.usage.get("root", {})
+    return without_nothing(found)
+
+
+def is_counted(partition, allocation):
+    app = partition.applications.get(allocation.application_id)
+    return app is not None and allocation.allocation_key in app.allocations
+
+
+class Reader:
+    """Reads what a core's journal hands over, from each new partition's beginning."""
+
+    def __init__(self, core):
+        self.core, self.digest = core, None
+        self.listen()
+
+    def listen(self):
+        """Read along with the core's digest, which is a new one after each recovery."""
+        digest = self.core.scheduler._digest
+        if digest is self.digest:
+            return
+        self.digest, self.replica = digest, Replica()
+        read = digest.read
+
+        def both(entries):
+            entries = list(entries)
+            self.replica.read(entries)
+            read(entries)
+
+        digest.read = both
+
+    def check(self):
+        partition = self.core.partition
+        replayed, live = self.replica.rows(), live_rows(partition)
+        for table, rows in live.items():
+            for key in {**rows, **replayed[table]}:
+                was, now = replayed[table].get(key), rows.get(key)
+                assert was == now, f"{table}: {key} is {now}, the journal says {was}"
+        sums, ledgers = self.replica.sums(), live_sums(partition)
+        for owner in {**sums, **ledgers}:
+            was, now = sums.get(owner), ledgers.get(owner)
+            assert was == now, f"{owner} counts {now}, the journal says {was}"
+
+
+class ReplayedCore:
+    """For a Core: its journal is replayed from the first entry on."""
+
+    def send(self, message, *, epoch=None):
+        if not hasattr(self, "reader"):
+            self.reader = Reader(self)
+        self.reader.listen()
+        return super().send(message, epoch=epoch)
+
+
+class ReplaysTheJournal:
+    """For a machine with a ``core`` whose journal is replayed."""
+
+    @invariant()
+    def the_journal_says_all_that_is(self):
+        if hasattr(self, "core"):
+            self.core.reader.check()
