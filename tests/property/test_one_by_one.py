@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from services.core.configuration import parse_configuration
 from services.core.scheduler.actions import runs
 from services.core.scheduler.intake import arrivals
+from services.core.scheduler.model.policy import Reads, reads
 from services.core.scheduler.scheduler import Scheduler
 from shared.bus import codec
 from shared.messages.columns import Columns
@@ -25,6 +26,7 @@ from shared.messages.interface import (
 from shared.messages.sections import sections_of
 from shared.model.resources import multiply
 from tests.builders import Core, config_of, envelope
+from tests.property.test_plugin_machine import FixedPluginMachine
 from tests.property.test_scheduler_machine import PreemptionMachine, SchedulerMachine
 
 
@@ -45,9 +47,11 @@ def one_by_one():
 class Twins(Core):
     """A core, and beside it one that does everything one by one."""
 
-    def __init__(self, config: str = "", epoch: int = 1, settings: tuple = ()) -> None:
-        self.other = Scheduler("core-test", parse_configuration)
-        super().__init__(config, epoch, settings)
+    def __init__(
+        self, config: str = "", epoch: int = 1, settings: tuple = (), plugins: dict | None = None
+    ) -> None:
+        self.other = Scheduler("core-test", parse_configuration, (plugins or {}).__getitem__)
+        super().__init__(config, epoch, settings, plugins)
 
     def send(self, message, *, epoch=None):
         known = len(self.answers)
@@ -96,6 +100,20 @@ class PreemptionOneByOneMachine(PreemptionMachine):
     make_core = Twins
 
 
+class FixedPluginOneByOneMachine(FixedPluginMachine):
+    kind_of_core = Twins
+
+
+def by_number(policy):
+    """Keep large asks from nodes of odd numbers, and serve applications by the rest of theirs."""
+
+    def feasible(node, shape):
+        return shape.resource.get("vcore", 0) < 1000 or int(node.node_id[1:]) % 2 == 0
+
+    policy.feasible.append(reads(Reads.NODES)(feasible))
+    policy.order.append(reads(Reads.NOTHING)(lambda application: int(application.id[3:]) % 3))
+
+
 SHAPES = [
     {"vcore": 500, "pods": 1},
     {"vcore": 500, "memory": 100, "pods": 1},
@@ -137,14 +155,31 @@ ASKS = st.tuples(
     where=st.lists(st.integers(0, 3), min_size=6, max_size=6),
     messages=st.lists(st.lists(ASKS, min_size=1, max_size=8), min_size=1, max_size=5),
     ends=st.integers(0, 9),
+    reserves=st.booleans(),
+    plugins=st.sampled_from([{}, {}, {"by_number": by_number}]),
 )
 def test_long_runs_decide_what_is_decided_one_by_one(
-    queue, beside, order, admission, cpus, gangs, missing, real_too, where, messages, ends
+    queue,
+    beside,
+    order,
+    admission,
+    cpus,
+    gangs,
+    missing,
+    real_too,
+    where,
+    messages,
+    ends,
+    reserves,
+    plugins,
 ):
     config = config_of(queue, beside).replace(
         "name: default,", "name: default, nodesortpolicy: {type: %s}," % order
     )
-    core = Twins(config, settings=(("gangAdmission", admission),))
+    chosen = (("gangAdmission", admission),)
+    if reserves:
+        chosen += (("backfill", "enabled"), ("reservationDelay", "1ms"))
+    core = Twins(config, settings=chosen, plugins=plugins)
     for at, cpu in enumerate(cpus):
         core.node(f"n{at}", vcore=cpu * 1000, memory=cpu * 200, pods=20)
     leaves = [name for name, leaf in core.partition.queues.items() if leaf.is_leaf]
@@ -194,6 +229,8 @@ def test_long_runs_decide_what_is_decided_one_by_one(
                 for owner, key in running[: ends * 2 : 2]
             )
         )
+        for kind in list(core.partition.timers) if reserves else ():
+            core.fire_own(kind)
         core.check()
 
 
@@ -302,5 +339,7 @@ def test_what_a_long_run_placed_is_told_by_the_column():
 
 TestOneByOne = OneByOneMachine.TestCase
 TestPreemptionOneByOne = PreemptionOneByOneMachine.TestCase
+TestFixedPluginOneByOne = FixedPluginOneByOneMachine.TestCase
 TestOneByOne.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestPreemptionOneByOne.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestFixedPluginOneByOne.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

@@ -107,10 +107,12 @@ def by_zone(policy) -> None:
 class FixedPluginMachine(SchedulerMachine):
     """With hooks that look at what nodes are: the index and the runs serve them."""
 
+    kind_of_core = Core
+
     def make_core(self, config, epoch=1, settings=()):
         plugins = {"zones": by_zone}
         self.settings = (*settings, ("plugins", ",".join(plugins)))
-        return Core(config, epoch, self.settings, plugins)
+        return self.kind_of_core(config, epoch, self.settings, plugins)
 
     def heard(self, responses):
         for response in responses:
