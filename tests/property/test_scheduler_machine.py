@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.invariants import over_capacity, violations
+from services.core.scheduler.telling.views import partition_state, queue_state
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -25,6 +26,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.messages.state import StateDelta
 from shared.model.resources import add, multiply
 from shared.model.states import TRANSITIONS
 from tests.builders import Core, section
@@ -444,6 +446,26 @@ class SchedulerMachine(FiresTimers, Others, RuleBasedStateMachine):
     def gangs_keep_to_their_queues_and_are_not_passed(self):
         if hasattr(self, "core"):
             self.gangs.check(self.core)
+
+    @invariant()
+    def who_heard_all_news_knows_the_partition_and_its_queues(self):
+        if not hasattr(self, "core"):
+            return
+        known = {}
+        for item in self.core.answers:
+            if isinstance(item.message, StateDelta):
+                known = {} if item.message.reset else known
+                for state in item.message.partitions:
+                    known[""] = state
+                for queue in item.message.queues:
+                    known[queue.path] = queue
+                    if queue.removed:
+                        del known[queue.path]
+        partition = self.core.partition
+        assert known == {
+            "": partition_state(partition),
+            **{path: queue_state(queue) for path, queue in partition.queues.items()},
+        }
 
     @invariant()
     def what_is_allocated_is_what_was_told(self):

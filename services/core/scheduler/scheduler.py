@@ -397,6 +397,8 @@ class Scheduler:
             outgoing.append(
                 Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
             )
+        if self._snapshot_for:
+            self._digest.forget_told()
         self._snapshot_for.clear()
         return outgoing
 

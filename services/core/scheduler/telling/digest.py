@@ -7,12 +7,15 @@ Rule 2: a state event says the present value of what changed, once, however ofte
 Rule 3: of the orders for one timer the last counts.
 Rule 4: what a run has placed is told by the column (ADR 36), and equal to what would be told of
         each by itself.
+Rule 5: the state of the partition, and of a queue, is told where it differs from what was told
+        last, if that was no snapshot. (A node's and an application's nearly always differ.)
 Limit: MAX_EVENTS events for people a batch; more are left out.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.nodes import Node
@@ -53,6 +56,7 @@ from shared.messages.state import (
     AskState,
     EventState,
     NodeState,
+    PartitionState,
     QueueState,
     StateDelta,
 )
@@ -68,6 +72,7 @@ _AllocationEntry = (
     | journal.AllocationEnded
     | journal.ForeignChanged
 )
+S = TypeVar("S", PartitionState, QueueState)
 
 
 class Digest:
@@ -80,6 +85,7 @@ class Digest:
         self._armed: dict[str, TimerSet] = {}
         self._cancelled: dict[str, TimerCancel] = {}
         self._forget_changes()
+        self.forget_told()
         self._readers: dict[type, Callable[[Any], None]] = {
             journal.TimePassed: self._time_passed,
             journal.RowSet: self._row,
@@ -352,12 +358,14 @@ class Digest:
     def changes(self, partition: Partition) -> StateDelta | None:
         """Return the present values of what has changed, None of nothing, and forget it."""
         queues = self._all_queues()
+        has_changed = self._has_partition_changed or queues
         delta = StateDelta(
             time_ns=partition.now_ns,
-            partitions=(partition_state(partition),)
-            if self._has_partition_changed or queues
-            else (),
-            queues=(*map(queue_state, queues), *self._queues_gone.values()),
+            partitions=self._news("", partition_state(partition)) if has_changed else (),
+            queues=(
+                *chain.from_iterable(self._news(q.path, queue_state(q)) for q in queues),
+                *self._queues_gone.values(),
+            ),
             nodes=(*map(node_state, self._nodes.values()), *self._nodes_gone),
             applications=(*map(application_summary, self._applications), *self.rejected),
             users=tuple(map(user_state, self._users)),
@@ -370,8 +378,21 @@ class Digest:
                 _allocation_value,
             ),
         )
+        for queue in self._queues_gone:
+            self._told.pop(queue.path, None)
         self._forget_changes()
         return delta if delta != StateDelta(time_ns=partition.now_ns) else None
+
+    def _news(self, path: str, state: S) -> tuple[S, ...]:
+        """Return a queue's state, or the partition's, where it is not what was told last."""
+        if self._told.get(path) == state:
+            return ()
+        self._told[path] = state
+        return (state,)
+
+    def forget_told(self) -> None:
+        """Tell all states when they come: somebody knows others, of a snapshot."""
+        self._told: dict[str, PartitionState | QueueState] = {}
 
     def _all_queues(self) -> dict[Queue, None]:
         """Return the queues that changed by themselves or with an application, and those above."""
