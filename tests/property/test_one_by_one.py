@@ -55,6 +55,8 @@ class Twins(Core):
 
     def send(self, message, *, epoch=None):
         known = len(self.answers)
+        if hasattr(self, "partition") and not self.partition.nodes.pods._is_stale:
+            self.other.partition.nodes.pods._need(())  # a check of ours had pods counted: here too
         responses = super().send(message, epoch=epoch)
         with one_by_one():
             wrapped = envelope(message, "twin", epoch=self.epoch if epoch is None else epoch)
