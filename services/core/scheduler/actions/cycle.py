@@ -53,11 +53,10 @@ def run(partition: Partition) -> int:
     Of MAX_DECISIONS, or more, there may be more to place: the cycle was cut short.
     """
     decisions = 0
-    asked_again.look(partition)
     if partition.root.max_resource is None:
         return 0
     patience.judge_anew(partition)
-    patience.judge_late(partition)
+    asked_again.look(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
     while decisions < MAX_DECISIONS:
         made = _decide(partition, MAX_DECISIONS - decisions)
@@ -66,7 +65,7 @@ def run(partition: Partition) -> int:
         elif partition.hooks is not None and decisions > looked:
             looked = decisions
             asked_again.look(partition)
-        elif not patience.judge_late(partition):
+        else:
             unschedulable.mark(partition)
             break
     return decisions
@@ -153,8 +152,6 @@ def _may_start(partition: Partition, application: Application) -> bool:
     elif is_behind:
         application.unpark()
         partition.journal.record(ApplicationChanged(application))
-    if is_to_admit and admission_refusal is None:
-        patience.watch(partition, application)
     application.was_tried()
     return admission_refusal is None and not is_behind and not is_to_admit
 
@@ -168,8 +165,6 @@ def _park(
         leaf.open_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
         if application.is_parked_for(Reason.GANG_PATIENCE):
             return
-        if application.is_admitted:
-            application.withdraw_admission()
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
     by_need = _may_wait_by_need(partition, application.queue)

@@ -1,18 +1,15 @@
 """Patience: a gang that has waited long for its queue is not passed by those behind it.
 
-Rule 1: a gang that has waited for ``gangPatience`` since it was submitted is overdue: for the
-        maxima of its queues, for places on the nodes with ``gangAdmission: cluster``, and with the
-        other two for its first member after it was let start. Until it holds something no
-        application behind it in the order of its leaf starts there: no gang is admitted, and
-        nobody gets a first allocation. Who has started goes on.
+Rule 1: a gang that the maxima of its queues have kept waiting for ``gangPatience`` since it was
+        submitted is overdue; with ``gangAdmission: cluster`` one that has no place on the nodes,
+        too. Until it starts, no application behind it in the order of its leaf starts there: no
+        gang is admitted, and no other gets its first allocation. Who has started goes on.
 Rule 2: only a gang that room in its queues would let start is waited for: not one that a limit of
         its user, or of running applications, keeps, nor one larger than a max that was lowered, or
-        than the nodes could hold if they were empty, nor one that was let start and whose members
-        ask about other pods.
+        than the nodes could hold if they were empty.
 Rule 3: of several overdue gangs the first in the order is the one that is waited for. The others,
         and whoever else is behind it, are in ``leaf.behind``, in order: they cost nothing until
-        that gang has started, has gone, or has another place in the order. A gang among them that
-        was let start and holds nothing has its admission withdrawn, and with it its promise.
+        that gang has started, has gone, or has another place in the order.
 Source: ADR 24. The submission is the resource manager's to say, so a restart changes nothing.
 
 Limit: the moments that are remembered are no more than MAX_SPARE and twice the live applications.
@@ -20,7 +17,7 @@ Limit: the moments that are remembered are no more than MAX_SPARE and twice the 
 
 from heapq import heapify, heappop, heappush
 
-from services.core.scheduler.actions.gang_places import could_be_held, members
+from services.core.scheduler.actions.gang_places import could_be_held
 from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.statement.partition import Partition
@@ -46,12 +43,11 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 
 def watch(partition: Partition, application: Application) -> None:
     """See to it that a gang which was refused as a whole is not passed for too long."""
-    due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
-    if due_ns <= partition.now_ns and application.is_admitted_in_vain:
-        partition.late_gangs[application] = None
+    leaf = application.queue
     if not _is_to_be_waited_for(partition, application):
-        application.queue.wait_no_more_for(application)
+        leaf.wait_no_more_for(application)
         return
+    due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
     if due_ns <= partition.now_ns:
         _become_overdue(partition, application)
     elif due_ns != application.patience_due_ns:
@@ -69,7 +65,7 @@ def look(partition: Partition) -> None:
         due_ns, _, application = heappop(moments)
         if application.patience_due_ns == due_ns:
             partition.set(application, patience_due_ns=0)
-        if _is_live(partition, application) and _waits(application):
+        if _is_live(partition, application) and application.waits_as_a_whole:
             _watch_anew(partition, application)
 
 
@@ -85,29 +81,8 @@ def judge_anew(partition: Partition) -> None:
     leaves = [queue for queue in partition.queues.values() if queue.overdue_gang is not None]
     waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
     for application in (*waited_for, *partition.too_large):
-        if _waits(application):  # else it has its turn now
+        if application.parked_refusal is not None:  # else it has its turn now
             _watch_anew(partition, application)
-
-
-def judge_late(partition: Partition) -> bool:
-    """Find out anew which gangs that were let start are waited for; return whether others may go.
-
-    To be called before and after a cycle: their users' limits, or a plugin, may keep them by now.
-    """
-    may_go = False
-    for application in list(partition.late_gangs):
-        leaf = application.queue
-        if _is_live(partition, application) and application.is_admitted_in_vain:
-            was_waited_for = leaf.overdue_gang
-            watch(partition, application)
-            may_go |= leaf.overdue_gang is not was_waited_for
-        else:
-            partition.late_gangs.pop(application, None)
-    return may_go
-
-
-def _waits(application: Application) -> bool:
-    return application.waits_as_a_whole or application.is_admitted_in_vain
 
 
 def _watch_anew(partition: Partition, application: Application) -> None:
@@ -116,7 +91,7 @@ def _watch_anew(partition: Partition, application: Application) -> None:
     It may be something else that keeps it by now, for which nobody has to wait.
     """
     watch(partition, application)
-    if application.queue.overdue_gang is application and application.parked_refusal is not None:
+    if application.queue.overdue_gang is application:
         application.unpark()
 
 
@@ -124,8 +99,6 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     """Return whether it is room that a gang lacks, in its queues or on nodes, and may be had."""
     leaf = application.queue
     partition.too_large.pop(application, None)
-    if application.waits_for_first_member:
-        return leaf.settings.sort_policy != FAIR and _may_have_first(partition, application)
     if not (
         application.waits_as_a_whole
         and application.state is ApplicationState.ACCEPTED
@@ -139,27 +112,6 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     return True
 
 
-def _may_have_first(partition: Partition, application: Application) -> bool:
-    """Return whether it is room alone that the first member of a gang lacks, and may be had.
-
-    What pods ask of one another may hang on those behind it, and the placeholder timeout of one
-    that holds nothing does not run: such a gang would close its leaf for ever.
-    """
-    limit = application.queue.configured_max()
-    groups = [
-        group
-        for group in members(application)
-        if not group.bucket.shape.constraints.asks_about_pods
-        and not group.bucket.shape.constraints.required_node
-        and fits_limit(limit, group.bucket.shape.resource)
-        and partition.nodes.places(group.bucket.shape, when_empty=True).any()
-    ]
-    if not groups:
-        partition.late_gangs.pop(application, None)
-        partition.too_large[application] = None
-    return any(group.refused is None and not group.bucket.is_blocked_by_user for group in groups)
-
-
 def _become_overdue(partition: Partition, application: Application) -> None:
     """Let a gang be waited for, unless one that is ahead of it already is."""
     leaf = application.queue
@@ -169,21 +121,11 @@ def _become_overdue(partition: Partition, application: Application) -> None:
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:
-        _ask_again(application)  # to wait behind that one
+        application.unpark()  # to wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
-        _ask_again(waited_for)
-    for other in list(leaf.promised_gangs):  # what is promised to them may be what it lacks
-        if other.is_behind_overdue_gang:
-            _ask_again(other)
-
-
-def _ask_again(application: Application) -> None:
-    if application.is_admitted:
-        application.withdraw_admission()
-    else:
-        application.unpark()
+        waited_for.unpark()
 
 
 def _remember(partition: Partition, application: Application, due_ns: int) -> None:

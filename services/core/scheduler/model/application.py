@@ -200,29 +200,13 @@ class Application:
 
     @property
     def is_starting(self) -> bool:
-        """Return whether it waits for its first allocation, and no room was freed for it."""
+        """Return whether it waits to start: it has nothing, nor is anything kept or promised."""
         return (
             self.state is ApplicationState.ACCEPTED
             and not self.allocations
-            and not self.replacing
-            and not (self.is_admitted and self.id in self.queue.allocating_accepted)
+            and not (self.gang_admitted and not self.is_gang_over)
             and not any(held.has_preempted for held in self.reservations.values())
         )
-
-    @property
-    def is_admitted(self) -> bool:
-        """Return whether its gang was let start and has not been given up."""
-        return self.gang_admitted and not self.is_gang_over
-
-    @property
-    def is_admitted_in_vain(self) -> bool:
-        """Return whether its gang was let start, and none of it has been allocated yet."""
-        return self.is_admitted and self.pending_placeholders > 0 and self.is_starting
-
-    @property
-    def waits_for_first_member(self) -> bool:
-        """Return whether a gang that was let start waits for room, and for nothing else."""
-        return self.is_admitted_in_vain and self.parked_refusal is None
 
     @property
     def is_behind_overdue_gang(self) -> bool:
@@ -466,9 +450,7 @@ class Application:
 
         Asks that came or went, an allocation or another state may have changed that.
         """
-        if self.state is not ApplicationState.ACCEPTED or not (
-            self.awaits_admission or self.waits_for_first_member
-        ):
+        if not self.awaits_admission or self.state is not ApplicationState.ACCEPTED:
             self.queue.wait_no_more_for(self)
         if (
             (self._is_refused_as_a_whole and not self.awaits_admission)
@@ -622,12 +604,6 @@ class Application:
         self.keep_promise()
         self.enter()
 
-    def withdraw_admission(self) -> None:
-        """Have a gang that holds nothing wait for its admission again; its promise is void."""
-        self.gang_admitted = False
-        self.keep_promise()
-        self.enter()
-
     def outstanding(self) -> Resource:
         """Return what the gang was announced with, less the placeholders it holds."""
         held = self.allocated_placeholder
@@ -645,10 +621,6 @@ class Application:
         if before == after:
             return
         self.queue.change_promise(before, after)
-        if after:
-            self.queue.promised_gangs[self] = None
-        else:
-            self.queue.promised_gangs.pop(self, None)
         for tracker in self.trackers:
             tracker.change_promise(self.queue, before, after)
         self.promise = after

@@ -107,7 +107,6 @@ class Queue:
     to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
     behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
     overdue_gang: "Application | None" = None
-    promised_gangs: dict["Application", None] = field(default_factory=dict)  # of this leaf
     active_children: dict[str, "Queue"] = field(default_factory=dict)
     tree: Tree = field(init=False)
     turns: Turns = field(default_factory=Turns)

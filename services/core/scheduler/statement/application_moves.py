@@ -48,7 +48,6 @@ def remove(partition: Partition, application: Application) -> None:
     queue.applications.pop(application.id, None)
     partition.waiting_gangs.remove(application)
     partition.too_large.pop(application, None)
-    partition.late_gangs.pop(application, None)
     application.wait_no_more()
     for level in queue.lineage():
         level.allocating_accepted.pop(application.id, None)
