@@ -323,6 +323,18 @@ def test_a_capacity_holds_and_is_asked_again_when_there_is_room():
     core.check()
 
 
+def test_a_capacity_is_asked_again_when_the_last_node_has_gone():
+    """A failure of PluginMachine: without nodes no cycle asked, and the old refusal was shown."""
+    core = core_with(tenants=two_a_tenant)
+    node(core, "n", vcore=10)
+    for name in ("a1", "a2"):
+        core.application(name, tags={"tenant": "a"})
+        core.asks(name, [f"{name}-{at}" for at in range(2)], ONE)
+    assert why(core, "a2").reason is Reason.PLUGIN
+    node(core, "n", NodeAction.DECOMISSION)
+    assert why(core, "a2") is None
+
+
 def test_a_gang_is_asked_about_as_a_whole():
     core = core_with(tenants=two_a_tenant)
     node(core, "n", vcore=10)

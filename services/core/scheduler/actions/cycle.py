@@ -53,10 +53,10 @@ def run(partition: Partition) -> int:
     Of MAX_DECISIONS, or more, there may be more to place: the cycle was cut short.
     """
     decisions = 0
+    asked_again.look(partition)
     if partition.root.max_resource is None:
         return 0
     patience.judge_anew(partition)
-    asked_again.look(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
     while decisions < MAX_DECISIONS:
         made = _decide(partition, MAX_DECISIONS - decisions)
