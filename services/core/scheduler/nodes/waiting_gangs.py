@@ -80,15 +80,6 @@ class WaitingGangs:
         """Return all gangs that wait."""
         return list(self._lacking)
 
-    @property
-    def shapes(self) -> list[Shape]:
-        """Return the shapes that gangs lack places for."""
-        return list(self._by_shape)
-
-    def waiting_for(self, application: Application) -> dict[Shape, int] | None:
-        """Return of which shapes a gang lacks how many places; None if it does not wait."""
-        return self._lacking.get(application)
-
     def requeue_for_node(self, nodes: NodeTable, node: Node, *, backfill: bool) -> None:
         """Have the gangs tried that a node which has improved could help."""
         if not self._by_shape or (node.reservations and not backfill):

@@ -11,7 +11,7 @@ from services.core.scheduler.model.queue_settings import Template, settings_of
 from services.core.scheduler.model.queues import DRAINING, Queue, depth_first
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from services.core.scheduler.statement import queue_moves
-from services.core.scheduler.statement.journal import QueueEnded, limit_changes, limits_set
+from services.core.scheduler.statement.journal import QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
 from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT64_MAX, parse_uint64
@@ -52,7 +52,6 @@ def _create(partition: Partition, name: str, parent: Queue, *, is_leaf: bool) ->
         partition.set(queue, template=template)
     elif template is not None and queue.path != RECOVERY_QUEUE:
         _apply_template(partition, queue, template)
-    partition.journal.record(limits_set(queue))
     clean_later(partition)
     return queue
 
@@ -77,7 +76,7 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
     guaranteed = _tag_resource(tags.get("namespace.resourceguaranteed", ""))
     applications = parse_uint64(tags.get("namespace.resourcemaxapps", ""))
     if limit is not None:
-        queue.set_max(limit)
+        partition.set_max(queue, limit)
     if guaranteed is not None and guaranteed != queue.guaranteed_resource:
         partition.set(queue, guaranteed_resource=guaranteed)
         queue.forget_turns()
@@ -86,8 +85,6 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
     if applications is not None and applications <= INT64_MAX:
         partition.set(queue, max_applications=applications)
         queue.gate.open()
-    if any(found is not None for found in (limit, guaranteed, applications)):
-        partition.journal.record(limits_set(queue))
 
 
 def _tag_resource(text: str) -> Resource | None:

@@ -21,9 +21,9 @@ from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
+    QueueChanged,
     UsageChanged,
     limit_changes,
-    limits_set,
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.model.names import ROOT
@@ -99,12 +99,15 @@ def _apply(
     partition: Partition, queue: Queue, config: QueueConfig, inherited: dict[str, str]
 ) -> None:
     above = queue.parent
+    is_root = above is None  # whose limits are not configured
     partition.set(
         queue,
         is_leaf=not (config.parent or config.children or queue.name == ROOT),
         is_managed=True,
         status=ACTIVE,
         properties={**inheritable(inherited), **config.properties},
+        max_applications=queue.max_applications if is_root else config.max_applications,
+        max_resource=queue.max_resource if is_root else config.max_resource,
         guaranteed_resource=config.guaranteed_resource,
         submit_access=config.submit_access,
         admin_access=config.admin_access,
@@ -114,10 +117,6 @@ def _apply(
     )
     read = settings_of if above is not None else settings_of_root
     queue.configure(read(queue.properties))
-    if above is not None:
-        partition.set(
-            queue, max_applications=config.max_applications, max_resource=config.max_resource
-        )
     wanted = {child.name for child in config.children}
     for child in queue.children.values():
         if child.name not in wanted and child.is_managed:
@@ -150,7 +149,7 @@ def _order_anew(partition: Partition) -> None:
     """Let everything be looked at again: limits, order and whom limits concern have changed."""
     _consider_all(partition)
     for queue in partition.queues.values():
-        partition.journal.record(limits_set(queue))
+        partition.journal.record(QueueChanged(queue))
         queue.forget_order()
     for application in partition.applications.values():
         _find_owner(partition, application)

@@ -427,12 +427,6 @@ class Journal:
         return entries
 
 
-def limits_set(queue: Queue) -> RowSet:
-    """Return that a queue has its present max and guarantee."""
-    amounts = {"max_resource": queue.max_resource, "guaranteed_resource": queue.guaranteed_resource}
-    return RowSet(queue, amounts)
-
-
 def limit_changes(
     queue: Queue, users: Mapping[str, Limit], groups: Mapping[str, Limit]
 ) -> list[LimitChanged]:

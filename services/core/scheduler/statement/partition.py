@@ -500,12 +500,15 @@ class Partition:
             self.preemption_due_ns = due_ns
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
 
+    def set_max(self, queue: Queue, limit: Resource | None) -> None:
+        """Change a queue's own limit; whoever it refused is looked at again."""
+        queue.set_max(limit)
+        self.journal.record(RowSet(queue, {"max_resource": limit}))
+
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all."""
-        limit = dict(self.nodes.total) or None
-        self.root.set_max(limit)
+        self.set_max(self.root, dict(self.nodes.total) or None)
         self.is_capacity_new = True
-        self.journal.record(RowSet(self.root, {"max_resource": limit}))
         self.journal.record(PartitionChanged())
 
     # --- reservations and covers ----------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Queues come and go: the moves."""
 
 from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.statement.journal import QueueChanged
+from services.core.scheduler.statement.journal import RowSet
 from services.core.scheduler.statement.partition import Partition
 
 
@@ -10,7 +10,11 @@ def add(partition: Partition, queue: Queue) -> None:
     assert queue.parent is not None
     queue.parent.children[queue.name] = queue
     partition.queues[queue.path] = queue
-    partition.journal.record(QueueChanged(queue))
+    values = {
+        "max_resource": queue.max_resource,
+        "guaranteed_resource": queue.guaranteed_resource,
+    }
+    partition.journal.record(RowSet(queue, values))
 
 
 def remove(partition: Partition, queue: Queue) -> None:

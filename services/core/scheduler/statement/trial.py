@@ -404,11 +404,6 @@ class Trial:
             job = self._jobs[application.id] = Job(self, application, share)
         return job
 
-    def jobs_in(self, share: Share) -> Iterator[Job]:
-        """Yield the jobs of a leaf."""
-        for application in share.queue.applications.values():
-            yield self.job_of(application)
-
     def waiting(self, job: Job) -> Iterator[tuple[AskGroup, int]]:
         """Yield the groups of a job's asks that wait for room, with how many do."""
         for group in job.application.groups.values():

@@ -99,13 +99,13 @@ class Digest:
             journal.PlaceholderTooSmall: self._too_small,
             journal.Allocated: self._allocated,
             journal.RunPlaced: self._run_placed,
-            journal.AllocationChanged: self._allocation_changed,
+            journal.AllocationChanged: self._use_changed,
             journal.AllocationReleased: self._allocation_released,
-            journal.AllocationEnded: self._allocation_ended,
+            journal.AllocationEnded: self._use_changed,
             journal.EndConfirmed: lambda entry: self._say(
                 "released_allocations", entry.release.application_id, entry.release
             ),
-            journal.ForeignChanged: self._foreign,
+            journal.ForeignChanged: self._allocation,
             journal.ApplicationAccepted: self._accepted,
             journal.ApplicationRejected: self._rejected,
             journal.ApplicationChanged: self._application,
@@ -203,17 +203,21 @@ class Digest:
         self._say("rejected_allocations", item.application_id, rejected)
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
-        owner = entry.application.id
-        state = ContainerSchedulingState(
-            owner, entry.ask.key, SchedulingState.FAILED, entry.refusal.message
-        )
-        self._say("scheduling_states", owner, state)
+        self._say_pod(entry, SchedulingState.FAILED, entry.refusal.message)
 
     def _too_small(self, entry: journal.PlaceholderTooSmall) -> None:
-        owner = entry.application.id
-        state = ContainerSchedulingState(owner, entry.ask.key, SchedulingState.SKIPPED, entry.text)
         self._applications[entry.application] = None
-        self._say("scheduling_states", owner, state)
+        self._say_pod(entry, SchedulingState.SKIPPED, entry.text)
+
+    def _say_pod(
+        self,
+        entry: journal.AskUnschedulable | journal.PlaceholderTooSmall,
+        state: SchedulingState,
+        why: str,
+    ) -> None:
+        owner = entry.application.id
+        said = ContainerSchedulingState(owner, entry.ask.key, state, why)
+        self._say("scheduling_states", owner, said)
 
     def _allocation(self, entry: _AllocationEntry) -> None:
         self._allocations[entry.allocation.allocation_key] = (entry, self._now_ns)
@@ -221,8 +225,7 @@ class Digest:
             self._applications[entry.application] = None
 
     def _allocated(self, entry: journal.Allocated) -> None:
-        self._allocation(entry)
-        self._usage_of(entry.application)
+        self._use_changed(entry)
         if entry.is_new:
             self._say("new_allocations", entry.application.id, entry.allocation)
 
@@ -241,7 +244,9 @@ class Digest:
         for node in entry.nodes:
             self._nodes[node.node_id] = node
 
-    def _allocation_changed(self, entry: journal.AllocationChanged) -> None:
+    def _use_changed(
+        self, entry: journal.Allocated | journal.AllocationChanged | journal.AllocationEnded
+    ) -> None:
         self._allocation(entry)
         self._usage_of(entry.application)
 
@@ -250,13 +255,6 @@ class Digest:
         owner, key = entry.application.id, entry.allocation.allocation_key
         release = AllocationRelease(owner, key, entry.why, message=entry.message)
         self._say("released_allocations", owner, release)
-
-    def _allocation_ended(self, entry: journal.AllocationEnded) -> None:
-        self._allocation(entry)
-        self._usage_of(entry.application)
-
-    def _foreign(self, entry: journal.ForeignChanged) -> None:
-        self._allocation(entry)
 
     def _usage_of(self, application: Application) -> None:
         for tracker in application.trackers:
