@@ -10,9 +10,7 @@ import time
 
 from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.victims import carry_out
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.policies import kai
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.trial import Trial, TrialSettings

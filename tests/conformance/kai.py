@@ -11,11 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 from services.core.scheduler.actions import live_actions
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.hooks import Hooks
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.policy import Policy
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.model.settings import ACTIONS
 from services.core.scheduler.policies import kai
 from services.core.scheduler.statement.partition import Partition

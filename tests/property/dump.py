@@ -1,6 +1,6 @@
 """A canonical dump of a partition: all that a statement may touch, and what it answers."""
 
-from services.core.scheduler.model.queues import depth_first
+from services.core.scheduler.model.rows import depth_first
 from services.core.scheduler.statement.partition import Partition
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.actions.victims import have_type_in_common
-from services.core.scheduler.model.nodes import Node, could_hold
+from services.core.scheduler.model.node_fit import could_hold
+from services.core.scheduler.model.queue_ledger import HIGHEST_PRIORITY
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.queues import HIGHEST_PRIORITY, Queue
-from services.core.scheduler.model.reservations import Reservation
+from services.core.scheduler.model.rows import Node, Queue, Reservation
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.policies.preemption_choice import NoChoice

@@ -7,8 +7,7 @@ import re
 
 from hypothesis.stateful import invariant
 
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Node, Queue
 from shared.messages.interface import TerminationType
 from shared.model.resources import add_into, total_of, without_zeros
 

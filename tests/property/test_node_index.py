@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from services.core.scheduler.model.nodes import Node, matches
+from services.core.scheduler.model.node_fit import matches
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes import node_index, node_table
 from services.core.scheduler.nodes.node_index import Ranks

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes import pod_topology
 from services.core.scheduler.nodes.node_table import NodeTable

@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings
-from services.core.scheduler.model.queues import NO_PRIORITY, Queue
+from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.ordering import turns
 
 AMOUNTS = st.fixed_dictionaries({"vcore": st.integers(0, 4), "gpu": st.integers(0, 2)})

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.preemptors import due_at, may_ever
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies import preemption, preemption_choice
 from services.core.scheduler.policies.preemption_choice import NoChoice

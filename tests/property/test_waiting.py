@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.invariants import violations
-from services.core.scheduler.model.gates import EquivalenceClass
+from services.core.scheduler.model.rows import EquivalenceClass
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     AddApplicationRequest,

@@ -6,10 +6,9 @@ Tests and the scenario runner call ``violations`` after each step; the service d
 from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.gates import class_key
-from services.core.scheduler.model.queues import NO_PRIORITY, Queue, depth_first
-from services.core.scheduler.model.users import first_full, first_shortage
+from services.core.scheduler.model.queue_ledger import NO_PRIORITY
+from services.core.scheduler.model.rows import Application, Queue, class_key, depth_first
+from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
@@ -153,7 +152,7 @@ def _reservations(partition: Partition) -> Iterator[str]:
                 yield f"{key} has a reservation and does not wait"
             if held.node.reservations.get(key) is not held:
                 yield f"the reservation of {key} is not on node {held.node.node_id}"
-            if held not in held.ask.shape.reservations:
+            if held not in partition.reserved_nodes.of_shape(held.ask.shape):
                 yield f"the reservation of {key} is not with its shape"
     yield from _reserved_nodes(partition)
 

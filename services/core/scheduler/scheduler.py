@@ -13,10 +13,9 @@ from dataclasses import replace
 from services.core.scheduler.actions import backoff, cycle, gang, patience, quota_preemption
 from services.core.scheduler.intake import allocations, nodes, updates
 from services.core.scheduler.lifecycle import endings
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
-from services.core.scheduler.model.queues import depth_first
+from services.core.scheduler.model.rows import Application, depth_first
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues

@@ -3,7 +3,7 @@
 import pytest
 
 from services.core.scheduler.actions.quota_preemption import preemptable
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.policies.preemption_victims import eligible_victims
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (

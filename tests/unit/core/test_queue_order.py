@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings, inheritable, settings_of
-from services.core.scheduler.model.queues import NO_PRIORITY, Queue
+from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.nodes.node_table import BINPACKING, FAIR, NodeTable
 from services.core.scheduler.policies.preemption_victims import eligible_victims
 from shared.messages.interface import (

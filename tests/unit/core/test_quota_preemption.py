@@ -6,7 +6,7 @@ Source: contract section 6.10; the rows are worked out by hand from its rules.
 import pytest
 
 from services.core.scheduler.actions.quota_preemption import divided
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Queue
 from shared.messages.interface import Allocation, UpdateConfiguration
 from shared.model.units import seconds
 from tests.builders import START_NS, Core, section

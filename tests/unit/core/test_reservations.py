@@ -5,8 +5,8 @@ Source: contract section 6.7, and docs/adr/0027: the cluster is not eaten by res
 
 import pytest
 
+from services.core.scheduler.model.rows import AskGroup
 from services.core.scheduler.model.settings import settings_from
-from services.core.scheduler.model.shapes import AskGroup
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AllocationAsk,

@@ -10,14 +10,22 @@ import services.core.scheduler as core
 ROOT = Path(core.__file__).parent
 WRITERS = {"model", "nodes", "statement"}
 ROWS = {
-    "application.py": {"Application"},
-    "gates.py": {"Gate", "PluginGate", "EquivalenceClass"},
-    "nodes.py": {"Node"},
-    "queues.py": {"Queue"},
-    "reservations.py": {"Reservation"},
-    "shapes.py": {"Ask", "AskGroup", "Bucket", "Shape"},
+    "queue_ledger.py": {"QueueLedger"},
+    "rows.py": {
+        "Application",
+        "AskGroup",
+        "Bucket",
+        "EquivalenceClass",
+        "Gate",
+        "Node",
+        "PluginGate",
+        "Queue",
+        "Reservation",
+        "Tracker",
+    },
+    "shapes.py": {"Ask", "Shape"},
     "task_groups.py": {"TaskGroupCount", "Replacement"},
-    "users.py": {"Tracker"},
+    "user_ledger.py": {"UserLedger"},
 }
 # What the cycle has yet to look at, and what is only remembered of an order: no part of the model.
 AGENDA = {

@@ -4,7 +4,7 @@ What it does stays in the trial's statement unless it is discarded.
 Source: contract kai.md, 1.8.
 """
 
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.statement import At
 from services.core.scheduler.statement.trial import Task, Trial, is_out

@@ -5,8 +5,7 @@ asks park the application for ``application.unschedasks.backoff.delay``.
 Source: contract section 6.5, step 5; case S-14.
 """
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.shapes import Bucket
+from services.core.scheduler.model.rows import Application, Bucket
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.protocol import TimerKind
 from shared.model.duration import go_duration
@@ -32,7 +31,7 @@ def _unschedulable(application: Application) -> int:
     return sum(
         len(group.asks)
         for group in application.groups.values()
-        if group.bucket in group.bucket.shape.blocked_buckets and application.hold(group) is None
+        if group.bucket.is_blocked_by_nodes and application.hold(group) is None
     )
 
 

@@ -17,11 +17,10 @@ asked for, in O(log nodes) each.
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import TaskGroupCount
-from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import Reason, Refusal

@@ -21,14 +21,18 @@ from services.core.scheduler.actions import (
     runs,
     unschedulable,
 )
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.gates import Gate, PluginGate
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.reservations import Reservation
+from services.core.scheduler.model.rows import (
+    Application,
+    AskGroup,
+    Gate,
+    Node,
+    PluginGate,
+    Queue,
+    Reservation,
+)
 from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
-from services.core.scheduler.model.shapes import Ask, AskGroup
-from services.core.scheduler.model.users import first_full, first_shortage
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import turns
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.journal import (

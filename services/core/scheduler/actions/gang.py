@@ -17,12 +17,9 @@ Source: contract section 3.3; cases G-01 to G-28.
 from services.core.scheduler.actions import gang_places, patience, unschedulable
 from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.lifecycle.endings import after_placeholders_changed, drop_ask, end
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.gates import Gate
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Gate, Node, Queue, Tracker
 from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.model.users import Tracker, first_full, first_shortage
+from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.model.rows import AskGroup, Node
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.conversions import allocation_of
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, add_into, fits_room, go_map, multiply
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
+    from services.core.scheduler.model.rows import Application
 
 
 MAX_STARTS = 8  # domains in which a gang is tried that affinity keeps together

@@ -25,9 +25,8 @@ from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
 from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, AskGroup, Queue
 from services.core.scheduler.model.settings import (
     ALLOCATE,
     CONSOLIDATION,
@@ -36,7 +35,7 @@ from services.core.scheduler.model.settings import (
     STALE,
     YUNIKORN,
 )
-from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.trial import (

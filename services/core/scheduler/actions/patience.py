@@ -18,8 +18,8 @@ Limit: the moments that are remembered are no more than MAX_SPARE and twice the 
 from heapq import heapify, heappop, heappush
 
 from services.core.scheduler.actions.gang_places import could_be_held
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import FAIR
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.statement.partition import Partition
 from shared.model.duration import go_duration
 from shared.model.reasons import Reason, Refusal

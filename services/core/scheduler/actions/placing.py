@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import Job, Status, Task, Trial, is_placed
 

@@ -5,9 +5,8 @@ Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``,
 Source: contract section 6.9. Who makes way is the policy's to say (``policies``).
 """
 
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.preemptors import due_at, may_ever
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement import allocation_log

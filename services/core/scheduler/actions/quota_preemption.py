@@ -18,7 +18,7 @@ Source: contract section 6.10; cases X-17, X-19, X-20.
 from fractions import Fraction
 
 from services.core.scheduler.actions.victims import evict, have_type_in_common
-from services.core.scheduler.model.queues import Queue, depth_first
+from services.core.scheduler.model.rows import Queue, depth_first
 from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition

@@ -15,9 +15,8 @@ from itertools import chain
 
 from services.core.scheduler.actions import covers, unschedulable
 from services.core.scheduler.lifecycle.endings import after_placeholders_changed
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.model.rows import Application, AskGroup, Node
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.statement import replacing
 from services.core.scheduler.statement.journal import (

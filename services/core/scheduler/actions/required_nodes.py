@@ -17,10 +17,9 @@ from services.core.scheduler.actions.victims import (
     is_open_without,
     room_to_come,
 )
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node, matches
-from services.core.scheduler.model.reservations import Reservation
-from services.core.scheduler.model.shapes import Ask, Bucket
+from services.core.scheduler.model.node_fit import matches
+from services.core.scheduler.model.rows import Application, Bucket, Node, Reservation
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note

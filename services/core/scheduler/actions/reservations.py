@@ -21,10 +21,11 @@ every type for what is reserved.
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from services.core.scheduler.model.nodes import Node, could_hold
-from services.core.scheduler.model.reservations import Rank, Reservation, rank_of
-from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape
-from services.core.scheduler.model.users import first_shortage
+from services.core.scheduler.model.node_fit import could_hold
+from services.core.scheduler.model.reservations import rank_of
+from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Rank, Reservation
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.statement.partition import Partition
 from shared.model.units import seconds
 
@@ -124,7 +125,7 @@ def _in_rank_order(
         bucket
         for shape in shapes
         if not shape.constraints.required_node
-        for bucket in shape.blocked_buckets
+        for bucket in partition.root.blocked_buckets.get(shape, ())
     ]
     for bucket in buckets:
         _push_next(heads, _old_asks(partition, bucket, most))

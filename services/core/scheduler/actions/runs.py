@@ -15,11 +15,9 @@ Rule 4: a run takes asks of which other pods know nothing, in leaves whose order
 Limit: what the cycle may still decide, and the headroom of every group that takes part.
 """
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queue_settings import FAIR
-from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.shapes import Ask, AskGroup, EntryKey, Shape
+from services.core.scheduler.model.rows import Application, AskGroup, EntryKey, Node, Queue
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import turns
 from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition

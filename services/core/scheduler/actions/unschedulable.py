@@ -11,7 +11,8 @@ Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others ha
 
 from itertools import islice
 
-from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket
+from services.core.scheduler.model.rows import AskGroup, Bucket
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.journal import AskUnschedulable
 from services.core.scheduler.statement.partition import Partition
 from shared.model.reasons import NODES_WOULD_HELP, Refusal

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition

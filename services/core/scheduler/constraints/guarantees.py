@@ -11,7 +11,7 @@ What is judged is what the ledgers hold; who asks what would be if others went h
 on a trial (``statement/queue_trial.py``).
 """
 
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Queue
 from shared.model.resources import Resource, ResourceView, smaller_of
 
 

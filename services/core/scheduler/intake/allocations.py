@@ -9,8 +9,7 @@ Rule 3: one that could not be bound goes back to being an ask, at the place that
 
 from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.intake import foreign
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AllocationChanged, AskRejected, BindFailed

@@ -10,8 +10,8 @@ taken in by itself.
 
 from collections.abc import Callable, Iterable
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.shapes import Ask, AskGroup
+from services.core.scheduler.model.rows import Application, AskGroup
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import AllocationAsk
 from shared.model.names import FOREIGN_TAG

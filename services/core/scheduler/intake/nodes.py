@@ -5,8 +5,7 @@ Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 
 from services.core.scheduler.actions import replacement
 from services.core.scheduler.lifecycle import endings
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.statement import node_moves
 from services.core.scheduler.statement.journal import (
     EndConfirmed,

@@ -10,9 +10,8 @@ from services.core.scheduler.actions import gang, live_actions, replacement
 from services.core.scheduler.intake import allocations, arrivals, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.queue_settings import FAIR
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.nodes.pod_topology import MAX_LABEL_KEYS

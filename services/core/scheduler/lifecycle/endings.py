@@ -8,8 +8,8 @@ Rule 4: no placeholder of an ended application is left uncounted: one that was n
         timed out before counts as timed out.
 """
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.queues import DRAINING
+from services.core.scheduler.model.queue_ledger import DRAINING
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import application_moves, replacing
 from services.core.scheduler.statement.journal import (

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.gates import Gate, PluginGate
 from services.core.scheduler.model.policy import Policy, Reads, Register, Victim, reads
+from services.core.scheduler.model.rows import Gate, PluginGate
 from shared.messages.interface import Allocation
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Application, Node
     from services.core.scheduler.model.shapes import Shape
 
 LAST = 2**63  # the order of an application for which a hook raised

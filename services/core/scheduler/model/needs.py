@@ -3,7 +3,7 @@
 A table holds keys and what each needs, in the order in which they came. It answers which of them
 fit a room; it knows nothing of what keys or rooms are. Amounts beyond int64 count as the number
 nearest to them, which can only name a key too many: who asks compares the few that are named by
-the ledgers.
+the ledgers. ``Waiters`` adds those of whom no need is known.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.model.numbers import INT64_MIN, saturated
+from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.resources import ResourceView
 
 K = TypeVar("K")
@@ -91,3 +91,35 @@ class NeedTable(Generic[K]):
         self._needs = needs
         self._keys = list(self._rows)
         self._rows = {key: row for row, key in enumerate(self._rows)}
+
+
+class Waiters(Generic[K]):
+    """Who waits on one list: those of whom it is known how much room they need, and others."""
+
+    def __init__(self) -> None:
+        self._by_need: NeedTable[K] = NeedTable()
+        self._others: dict[K, None] = {}
+
+    def add(self, key: K, need: ResourceView | None) -> None:
+        """Let one wait for so much room; None: for any."""
+        self.discard(key)
+        if need is None:
+            self._others[key] = None
+        else:
+            self._by_need.add(key, need)
+
+    def discard(self, key: K) -> None:
+        """Let one wait no more, if it does."""
+        self._by_need.discard(key)
+        self._others.pop(key, None)
+
+    def to_try(self, room: ResourceView) -> list[K]:
+        """Return whom a room might be enough for; it has any amount of a type it does not name."""
+        return [*self._others, *self._by_need.fitting(room, unnamed=INT64_MAX)]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._others
+        yield from self._by_need
+
+    def __len__(self) -> int:
+        return len(self._others) + len(self._by_need)

@@ -17,8 +17,7 @@ from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Application, Node
     from services.core.scheduler.model.shapes import Shape
 
 OrderKey = Callable[["Application"], int]

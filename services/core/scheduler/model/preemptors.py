@@ -6,26 +6,23 @@ Rule 3: what comes is noted by its group from the first look on; what has gone i
         turn comes. So a look costs what is new and what is tried.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
+from services.core.scheduler.model.shapes import Ask
 from shared.model.units import seconds
-
-if TYPE_CHECKING:
-    from services.core.scheduler.model.shapes import Ask, AskGroup
 
 CHECK_AGAIN_NS = seconds(15)
 SPARE = 64  # asks that have gone and may be known still, beside as many as wait
 
 
-def may_ever(ask: "Ask") -> bool:
+def may_ever(ask: Ask) -> bool:
     """Return whether an ask may preempt at all: it may take from others, and has not done so."""
     is_ordinary = not ask.shape.constraints.required_node
     return is_ordinary and ask.request.allow_preempt_other and not ask.has_preempted
 
 
-def due_at(ask: "Ask", delay_ns: int) -> int:
+def due_at(ask: Ask, delay_ns: int) -> int:
     """Return from when an ask may try: old enough, and some time after it last tried."""
     checked_ns = ask.preemption_checked_ns
     again_ns = checked_ns + CHECK_AGAIN_NS if checked_ns else 0
@@ -33,11 +30,11 @@ def due_at(ask: "Ask", delay_ns: int) -> int:
 
 
 class Preemptors:
-    """The asks of a group that may preempt, now or later."""
+    """The asks of a group that may preempt, now or later; ``asks`` are those that wait in it."""
 
-    def __init__(self, group: "AskGroup", delay_ns: int) -> None:
+    def __init__(self, asks: Mapping[str, Ask], delay_ns: int) -> None:
         self.delay_ns = delay_ns
-        self._group = group
+        self._asks = asks
         self._rooms_lost = 0
         self._pushed = 0  # tells entries of one moment apart
         self._begin()
@@ -47,18 +44,18 @@ class Preemptors:
         self._due: list[tuple[tuple[int, int, int], int, Ask]] = []
         self._later: list[tuple[int, int, Ask]] = []
         self._aside: dict[str, Ask] = {}  # they have preempted
-        self._group.fresh = [*self._group.asks.values()]
+        self.fresh = [*self._asks.values()]  # what has come since they were looked at last
 
     def follow(self, now_ns: int, rooms_lost: int) -> None:
         """Take in what is new, and whose time has come; ``rooms_lost`` counts for Rule 2."""
-        if len(self._known) > SPARE + 2 * len(self._group.asks):
+        if len(self._known) > SPARE + 2 * len(self._asks):
             self._begin()
         if self._rooms_lost != rooms_lost:
             self._rooms_lost = rooms_lost
             aside, self._aside = self._aside, {}
             for ask in aside.values():
                 self._enter(ask, now_ns)
-        fresh, self._group.fresh = self._group.fresh or [], []
+        fresh, self.fresh = self.fresh, []
         for ask in fresh:
             if self._known.get(ask.key) is not ask:
                 self._known[ask.key] = ask
@@ -66,7 +63,7 @@ class Preemptors:
         while self._later and self._later[0][0] <= now_ns:
             self._enter(heappop(self._later)[2], now_ns)
 
-    def take(self, now_ns: int, most: int) -> "list[Ask]":
+    def take(self, now_ns: int, most: int) -> list[Ask]:
         """Take out the asks whose time has come, in order, so many at most; to be put back."""
         taken: list[Ask] = []
         while self._due and len(taken) < most:
@@ -77,7 +74,7 @@ class Preemptors:
                 self._enter(ask, now_ns)
         return taken
 
-    def put_back(self, asks: "Iterable[Ask]", now_ns: int) -> None:
+    def put_back(self, asks: Iterable[Ask], now_ns: int) -> None:
         """Enter asks that have had their turn."""
         for ask in asks:
             self._enter(ask, now_ns)
@@ -89,10 +86,10 @@ class Preemptors:
             self._enter(heappop(self._later)[2], 0)
         return self._later[0][0] if self._later else None
 
-    def _waits(self, ask: "Ask") -> bool:
-        return self._group.asks.get(ask.key) is ask and self._known.get(ask.key) is ask
+    def _waits(self, ask: Ask) -> bool:
+        return self._asks.get(ask.key) is ask and self._known.get(ask.key) is ask
 
-    def _enter(self, ask: "Ask", now_ns: int) -> None:
+    def _enter(self, ask: Ask, now_ns: int) -> None:
         """Enter an ask where it belongs now."""
         self._pushed += 1
         due_ns = due_at(ask, self.delay_ns)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from shared.messages.constraints import Constraints
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Shape
 
 MAX_INDEXES = 500

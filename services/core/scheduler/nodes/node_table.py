@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.nodes import Node, matches
+from services.core.scheduler.model.node_fit import matches
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
 from services.core.scheduler.nodes.node_view import NodeHooks, NodeView, leaves_enough, normalised

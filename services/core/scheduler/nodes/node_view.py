@@ -16,7 +16,7 @@ from shared.messages.selectors import (
 )
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Shape
 
 FULL_MARKS = 100

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shared.messages.constraints import SpreadConstraint
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Node
 
 Mask = NDArray[np.bool_]
 Amounts = NDArray[np.int64]

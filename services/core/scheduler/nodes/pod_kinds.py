@@ -14,7 +14,7 @@ from shared.messages.constraints import ALL_NAMESPACES, Constraints, PodTerm, Re
 from shared.messages.selectors import all_hold
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Labels
     from services.core.scheduler.nodes.pod_counts import PodCount
 

@@ -43,7 +43,7 @@ from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation, AllocationAsk
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Labels, Shape
 
 Pod = Allocation | AllocationAsk

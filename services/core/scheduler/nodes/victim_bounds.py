@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shared.model.numbers import saturated
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.nodes import Node
+    from services.core.scheduler.model.rows import Node
     from services.core.scheduler.nodes.node_table import NodeTable
     from services.core.scheduler.nodes.victim_kinds import Kind, NodeVictims
 

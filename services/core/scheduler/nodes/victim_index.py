@@ -27,9 +27,7 @@ from services.core.scheduler.nodes.victim_kinds import (
 from shared.messages.interface import Allocation
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-    from services.core.scheduler.model.nodes import Node
-    from services.core.scheduler.model.queues import Queue
+    from services.core.scheduler.model.rows import Application, Node, Queue
     from services.core.scheduler.nodes.node_table import NodeTable
 
 

@@ -7,7 +7,7 @@ from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.queues import Queue
+    from services.core.scheduler.model.rows import Queue
 
 KindKey = tuple["Queue", int, tuple[tuple[str, int], ...]]
 

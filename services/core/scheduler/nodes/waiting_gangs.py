@@ -2,10 +2,8 @@
 
 from collections.abc import Hashable
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.gates import EquivalenceClass, class_key
 from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Application, EquivalenceClass, Node, class_key
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.model.reasons import Refusal

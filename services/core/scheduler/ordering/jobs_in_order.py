@@ -8,7 +8,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.statement.task_trees import Group, Holds
 from services.core.scheduler.statement.trial import (
     UNLIMITED,

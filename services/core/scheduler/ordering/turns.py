@@ -10,7 +10,7 @@ Cost: a decision sifts the entries of its path in heaps, whatever the number of 
 
 from heapq import heapify, heappop, heappush
 
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Queue
 
 SPARE = 64  # lapsed entries that a heap may have beside three times as many as there are children
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.constraints.guarantees import used
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.preemptors import may_ever
+from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies.preemption_choice import NoChoice, Supposed, choose_victims
 from services.core.scheduler.policies.preemption_victims import eligible

@@ -25,16 +25,14 @@ from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.constraints.guarantees import is_within, left
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.preemptors import (
     CHECK_AGAIN_NS,
     Preemptors,
     may_ever,
 )
-from services.core.scheduler.model.queues import Queue, depth_first
+from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
-from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.gang_preemption import would_be_whole
@@ -123,7 +121,7 @@ def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptor
     """Return the asks of a group that may preempt, brought up to date."""
     delay_ns = leaf.settings.preemption_delay_ns
     if group.preemptors is None or group.preemptors.delay_ns != delay_ns:
-        group.preemptors = Preemptors(group, delay_ns)
+        group.preemptors = Preemptors(group.asks, delay_ns)
     group.preemptors.follow(partition.now_ns, partition.rooms_lost)
     return group.preemptors
 

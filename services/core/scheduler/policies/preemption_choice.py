@@ -21,10 +21,7 @@ import numpy as np
 from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.actions.victims import is_open_without, room_to_come
 from services.core.scheduler.constraints.guarantees import falls_short, used
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.reservations import Reservation
+from services.core.scheduler.model.rows import Application, Node, Queue, Reservation
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from services.core.scheduler.actions.victims import have_type_in_common
 from services.core.scheduler.constraints.guarantees import left
+from services.core.scheduler.model.queue_ledger import HIGHEST_PRIORITY
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.queues import HIGHEST_PRIORITY, Queue
+from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim

@@ -7,8 +7,9 @@ Source: contract sections 1.5, 1.10 and 2.7; cases P-13, Q-22, N-08, N-13.
 
 from collections.abc import Mapping
 
+from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.queue_settings import Template, settings_of
-from services.core.scheduler.model.queues import DRAINING, Queue, depth_first
+from services.core.scheduler.model.rows import Queue, depth_first
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import QueueEnded, limit_changes

@@ -17,7 +17,8 @@ from services.core.scheduler.model.placement_rules import (
     PlacementRules,
     Rule,
 )
-from services.core.scheduler.model.queues import DRAINING, Queue
+from services.core.scheduler.model.queue_ledger import DRAINING
+from services.core.scheduler.model.rows import Queue
 from shared.messages.interface import AddApplicationRequest
 from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
 

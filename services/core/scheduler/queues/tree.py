@@ -8,15 +8,15 @@ when the tree is first built and stays.
 
 from dataclasses import dataclass, field
 
-from services.core.scheduler.model.application import Application
 from services.core.scheduler.model.placement_rules import PlacementRules
+from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import (
     QueueConfig,
     inheritable,
     settings_of,
     settings_of_root,
 )
-from services.core.scheduler.model.queues import ACTIVE, DRAINING, Queue, depth_first
+from services.core.scheduler.model.rows import Application, Queue, depth_first
 from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import (

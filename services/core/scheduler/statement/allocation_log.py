@@ -10,7 +10,7 @@ Source: contract sections 5.3, 6.5, 6.8 and 6.9. ``Victims picked earlier were r
 stage`` is none of them: here victims are chosen and released in one step.
 """
 
-from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.shapes import Ask, LogLine
 from services.core.scheduler.statement.journal import AskChanged
 from services.core.scheduler.statement.partition import Partition

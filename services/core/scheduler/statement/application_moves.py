@@ -1,6 +1,6 @@
 """Applications come, start to reserve, and go: the moves."""
 
-from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.statement.journal import (
     ApplicationAccepted,
     ApplicationEnded,

@@ -10,13 +10,16 @@ Limit: the entries of one batch; the host hands them over after every batch (``t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.queue_settings import Limit
-from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.reservations import Reservation
-from services.core.scheduler.model.shapes import Ask, AskGroup
-from services.core.scheduler.model.users import Tracker
+from services.core.scheduler.model.rows import (
+    Application,
+    AskGroup,
+    Node,
+    Queue,
+    Reservation,
+    Tracker,
+)
+from services.core.scheduler.model.shapes import Ask
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,

@@ -3,7 +3,7 @@
 Whoever may be helped by a node that has more room, or other labels, is looked at again.
 """
 
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.journal import (
     ForeignChanged,
     NodeAccepted,

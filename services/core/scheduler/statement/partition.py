@@ -8,20 +8,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from services.core.scheduler.model import resource_history
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.covers import Cover
 from services.core.scheduler.model.evictions import EvictionWatch
-from services.core.scheduler.model.gates import Gate
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.placement_rules import PlacementRules
-from services.core.scheduler.model.queues import Queue
-from services.core.scheduler.model.reservations import Reservation, ReservedNodes, rank_of
+from services.core.scheduler.model.reservations import ReservedNodes, rank_of
+from services.core.scheduler.model.rows import (
+    WAIT_NS,
+    Application,
+    AskGroup,
+    Bucket,
+    Cover,
+    Gate,
+    Node,
+    Queue,
+    Reservation,
+    Successor,
+)
 from services.core.scheduler.model.settings import Settings
-from services.core.scheduler.model.shapes import Ask, AskGroup, Bucket, Shape, ShapeTable
-from services.core.scheduler.model.successors import WAIT_NS, Successor
-from services.core.scheduler.model.users import UserTable
+from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
+from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.pod_topology import has_label
 from services.core.scheduler.nodes.victim_index import VictimIndex
@@ -437,9 +443,9 @@ class Partition:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
         self.blocked_shapes.discard(shape)
         self.nodes.pods.waiting.remove(shape)
-        for reservation in shape.reservations:
+        for reservation in self.reserved_nodes.of_shape(shape):
             reservation.retry()
-        for bucket in list(shape.blocked_buckets):
+        for bucket in list(self.root.blocked_buckets.get(shape, ())):
             self.journal.record(QueueChanged(bucket.leaf))
             bucket.leaf.open(bucket)
 
@@ -536,7 +542,6 @@ class Partition:
         self.reserved_nodes.add(reservation)
         node.reservations[ask.key] = reservation
         application.reservations[ask.key] = reservation
-        ask.shape.reservations[reservation] = None
         self.nodes.refresh(node)
         self.journal.record(NodeChanged(node))
         self.journal.record(ReservationMade(reservation))
@@ -561,7 +566,6 @@ class Partition:
         key, node = reservation.ask.key, reservation.node
         self.reserved_nodes.remove(reservation)
         reservation.application.reservations.pop(key, None)
-        reservation.ask.shape.reservations.pop(reservation, None)
         self.reserved_to_try.pop(reservation, None)
         if reservation.waits_at is not None:
             reservation.waits_at.reservations.pop(reservation, None)

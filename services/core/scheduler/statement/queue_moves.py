@@ -1,6 +1,6 @@
 """Queues come and go: the moves."""
 
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.statement.journal import RowSet
 from services.core.scheduler.statement.partition import Partition
 

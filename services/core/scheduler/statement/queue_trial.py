@@ -9,7 +9,7 @@ Rule 2: nobody is woken by it and nothing is told. A trial that is used in a ``w
 from types import TracebackType
 from typing import Self
 
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Queue
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 

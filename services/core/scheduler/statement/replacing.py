@@ -7,8 +7,7 @@ Source: contract section 3.3, steps 6, 7 and 9.
 
 from dataclasses import replace
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
+from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import Replacement
 from services.core.scheduler.statement.journal import NodeChanged

@@ -32,9 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue, depth_first
-from services.core.scheduler.model.shapes import Ask, AskGroup, Shape
+from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group

@@ -17,11 +17,8 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from services.core.scheduler.model.application import Application
-from services.core.scheduler.model.nodes import Node
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Application, Node, Queue, Tracker
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.model.users import Tracker
 from services.core.scheduler.statement import journal
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.telling import events, placed

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from services.core.scheduler.model.application import Application
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.shapes import Ask
 from shared.messages.columns import Column, Columns, Same, joined
 from shared.messages.interface import Allocation

@@ -3,7 +3,6 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from services.core.scheduler.model.nodes import Node
 from services.core.scheduler.model.placement_rules import (
     FIXED,
     RECOVERY,
@@ -13,7 +12,7 @@ from services.core.scheduler.model.placement_rules import (
     chain,
 )
 from services.core.scheduler.model.queue_settings import Template
-from services.core.scheduler.model.queues import Queue
+from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from shared.messages.interface import Allocation
@@ -40,8 +39,7 @@ from shared.model.numbers import saturated
 from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-    from services.core.scheduler.model.users import Owner, Tracker
+    from services.core.scheduler.model.rows import Application, Owner, Tracker
     from services.core.scheduler.statement.partition import Partition
 
 

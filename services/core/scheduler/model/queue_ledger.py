@@ -1,33 +1,21 @@
-"""Queues: a tree of ledgers with limits, and the order in which they are served.
+"""The ledgers of queues: a tree of sums with limits, and the order in which queues are served.
 
 Rule 1: ``allocated`` of a parent is the sum of its children's; a leaf's is the sum of its
         applications', placeholders included.
 Rule 2: an ask fits a queue when it fits every queue on the path to the root. A type that a
         queue's max lacks is unlimited there; the root's max is the cluster, and must have it.
-Rule 3: whoever is refused by a queue waits at its gate, and is looked at again only when that
-        queue has more room than before.
-Rule 4: ``current_priority`` is what a queue shows to its siblings: the highest priority that
+Rule 3: ``current_priority`` is what a queue shows to its siblings: the highest priority that
         waits in it, with its offset added, or its offset alone behind a fence. It is kept right
         on the way up when an application's highest priority changes, and costs the depth.
 Source: contract sections 6.2 to 6.5 and 6.11.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Generic, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
-from services.core.scheduler.model.gates import EquivalenceClass, Gate
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
-from services.core.scheduler.model.shapes import (
-    ANY_SHAPE,
-    AskGroup,
-    Bucket,
-    BucketHeap,
-    BucketKey,
-    EntryKey,
-)
-from shared.model.reasons import Refusal
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -39,9 +27,7 @@ from shared.model.resources import (
     subtract_into,
 )
 
-if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-
+Q = TypeVar("Q")
 NO_PRIORITY = -(2**31)
 HIGHEST_PRIORITY = 2**31 - 1
 ACTIVE = "Active"
@@ -58,25 +44,25 @@ class Tree:
 
 
 @dataclass(slots=True)
-class Turns:
+class Turns(Generic[Q]):
     """The order of a queue's active children, as far as it has been worked out.
 
     ``heap`` has an entry for every child with a ``turn``, and lapsed ones: a key, a number that
     tells entries apart, the child. ``unordered`` are those that have changed since.
     """
 
-    heap: list[tuple[OrderKey, int, "Queue"]] = field(default_factory=list)
-    unordered: dict["Queue", None] = field(default_factory=dict)
+    heap: list[tuple[OrderKey, int, Q]] = field(default_factory=list)
+    unordered: dict[Q, None] = field(default_factory=dict)
     made: int = 0
     version: int = -1  # of the tree, for which it was worked out
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Queue:
-    """One queue. ``max_resource`` is its own limit; the root's is the sum of the nodes."""
+class QueueLedger:
+    """What a queue may use and uses. ``max_resource`` is its own; the root's is all nodes' sum."""
 
     name: str
-    parent: "Queue | None" = None
+    parent: Self | None = None
     is_leaf: bool = True
     is_managed: bool = True
     status: str = ACTIVE
@@ -90,8 +76,7 @@ class Queue:
     template: Template | None = None
     user_limits: dict[str, Limit] = field(default_factory=dict)
     group_limits: dict[str, Limit] = field(default_factory=dict)
-    children: dict[str, "Queue"] = field(default_factory=dict)
-    applications: dict[str, "Application"] = field(default_factory=dict)
+    children: dict[str, Self] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
     pending: Resource = field(default_factory=dict)
     promised: Resource = field(default_factory=dict)  # to admitted gangs, not allocated yet
@@ -102,41 +87,28 @@ class Queue:
     current_priority: int = NO_PRIORITY
     highest: int = NO_PRIORITY  # of the applications or children, before offset and fence
     priorities: dict[int, int] = field(default_factory=dict)
-    buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
-    open_buckets: BucketHeap = field(default_factory=BucketHeap)
-    to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
-    behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
-    overdue_gang: "Application | None" = None
-    active_children: dict[str, "Queue"] = field(default_factory=dict)
+    active_children: dict[str, Self] = field(default_factory=dict)
     tree: Tree = field(init=False)
-    turns: Turns = field(default_factory=Turns)
+    turns: Turns[Self] = field(default_factory=Turns)
     turn: OrderKey | None = None  # its own among its siblings, None while that is not known
     promised_by_type: Resource = field(default_factory=dict)  # of which its share is taken
-    gate: Gate = field(default_factory=Gate)
-    trying: dict[EquivalenceClass, None] = field(default_factory=dict)  # at the root: all
-    reopened: "dict[Queue | Application, None]" = field(default_factory=dict)  # at the root: whose
-    # refusal was withdrawn, which is not in the journal yet
     quota_since_ns: int = 0  # since when more than its max is used, and to be given back
     quota_due_ns: int = 0  # when it is made to; 0: never
-    starter: "Application | None" = None  # the one that is let start, where one at a time is
     path: str = ""
-    _lineage: tuple["Queue", ...] = ()  # a queue never moves
+    _lineage: tuple[Self, ...] = ()  # a queue never moves
 
-    def __post_init__(self) -> None:
+    def __post_init__(self: Self) -> None:
         self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
         self.path = self.name if self.parent is None else f"{self.parent.path}.{self.name}"
         self.tree = Tree() if self.parent is None else self.parent.tree
         self.forget_turns()
-        self.gate.queue = self if self.parent is not None else None
-        self.to_admit = Bucket(self, ANY_SHAPE)
-        self.behind = Bucket(self, ANY_SHAPE)
 
-    def lineage(self) -> tuple["Queue", ...]:
+    def lineage(self) -> tuple[Self, ...]:
         """Return this queue and every one above it, the root last."""
         return self._lineage
 
     @property
-    def root(self) -> "Queue":
+    def root(self) -> Self:
         """Return the queue above all."""
         return self._lineage[-1]
 
@@ -172,7 +144,7 @@ class Queue:
 
     def first_without_room(
         self, amount: ResourceView, *, count_kept: bool = True
-    ) -> tuple["Queue", str] | None:
+    ) -> tuple[Self, str] | None:
         """Return the nearest queue on the path that cannot take an amount, with the sentence.
 
         ``count_kept`` counts what is kept for those who have preempted as allocated.
@@ -204,7 +176,7 @@ class Queue:
 
     def first_without_quota(
         self, amount: ResourceView, *, if_promised: bool = False
-    ) -> tuple["Queue", str] | None:
+    ) -> tuple[Self, str] | None:
         """Return the nearest queue whose configured max has no room for a whole gang.
 
         What admitted gangs have yet to allocate, and what is kept for those who have preempted,
@@ -251,7 +223,7 @@ class Queue:
                 )
         return ""
 
-    def first_over_applications(self, application_id: str) -> "Queue | None":
+    def first_over_applications(self, application_id: str) -> Self | None:
         """Return the nearest queue on the path that may not run one more application."""
         for queue in self.lineage():
             if application_id in queue.allocating_accepted:
@@ -286,11 +258,10 @@ class Queue:
                 queue.parent.turns.unordered[queue] = None
 
     def release(self, amount: ResourceView) -> None:
-        """Take from the ledgers from here to the root, and let whom that refused try again."""
+        """Take from the ledgers from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.allocated, amount)
             queue.moved()
-            queue.gate.open()
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:
         """Change what an admitted gang has yet to allocate, from here to the root."""
@@ -313,7 +284,6 @@ class Queue:
         """Give kept room back, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.kept, amount)
-            queue.gate.open()
 
     def add_pending(self, amount: ResourceView) -> None:
         """Add to what waits, from here to the root."""
@@ -328,16 +298,15 @@ class Queue:
             queue.moved()
 
     def set_max(self, limit: Resource | None) -> None:
-        """Change the queue's own limit; whoever it refused is looked at again."""
+        """Change the queue's own limit."""
         self.max_resource = limit
         self.forget_turns()
-        self.gate.open()
 
     # --- priority -------------------------------------------------------------------------------
 
-    def change_priority(self, before: int, after: int) -> None:
+    def change_priority(self: Self, before: int, after: int) -> None:
         """Count an application, or a child, from one priority to another (NO_PRIORITY: none)."""
-        queue: Queue | None = self
+        queue: Self | None = self
         while queue is not None and before != after:
             queue._count(before, after)
             before, after = queue.current_priority, queue.published()
@@ -380,98 +349,9 @@ class Queue:
         if self.parent is not None:
             self.parent.change_priority(before, after)
 
-    # --- buckets --------------------------------------------------------------------------------
-
-    def bucket(self, key: BucketKey) -> Bucket:
-        """Return this leaf's bucket of a shape and, where limits apply to them, of an owner."""
-        bucket = self.buckets.get(key)
-        if bucket is None:
-            bucket = self.buckets[key] = Bucket(self, key)
-        return bucket
-
-    def open(self, bucket: Bucket) -> None:
-        """Let a bucket be considered; a bucket that was blocked is no longer."""
-        if bucket.refusal is not None:
-            self.root.reopened[self] = None
-        bucket.unblock()
-        self.open_buckets.push(bucket)
-        self.activate()
-
-    def enter(self, group: AskGroup) -> None:
-        """Let a group be considered, unless its bucket is blocked: then it waits with it."""
-        group.bucket.push(group)
-        if group.bucket.refusal is None:
-            self.open(group.bucket)
-
-    def forget_order(self) -> None:
-        """Forget the order of what waits, and who is ahead: all are to be entered anew."""
-        self.overdue_gang = None
-        for bucket in (*self.buckets.values(), self.to_admit, self.behind):
-            bucket.clear()
-        self.open_buckets.clear()
-
-    def wait_no_more_for(self, gang: "Application") -> None:
-        """Let those behind a gang start, if it was the one that they had to wait for."""
-        if self.overdue_gang is gang:
-            self.overdue_gang = None
-            self.open(self.behind)
-
-    def activate(self) -> None:
-        """Say that this leaf may have something to schedule."""
-        queue = self
-        while queue.parent is not None:
-            if queue.name in queue.parent.active_children:
-                return
-            queue.parent.active_children[queue.name] = queue
-            queue.moved()
-            queue = queue.parent
-
-    def deactivate(self) -> None:
-        """Say that this leaf has nothing to schedule now."""
-        queue = self
-        while queue.parent is not None:
-            queue.parent.active_children.pop(queue.name, None)
-            queue.turn = None
-            queue.parent.turns.unordered.pop(queue, None)
-            if queue.parent.active_children:
-                return
-            queue = queue.parent
-
-    def first_group(self) -> tuple[EntryKey, AskGroup] | None:
-        """Return the group whose head ask is this leaf's next, or None."""
-        return self.open_buckets.first()
-
-    def block(
-        self,
-        bucket: Bucket,
-        refusal: Refusal,
-        at: Gate | None,
-        now_ns: int,
-        *,
-        by_need: bool = False,
-    ) -> None:
-        """Set a bucket aside: a gate refuses it, or (None) no node has the room.
-
-        ``by_need`` leaves it aside until its shape fits what the gate's queue has left.
-        """
-        self.open_buckets.withdraw(bucket)
-        bucket.refusal = refusal
-        bucket.refused_since_ns = now_ns
-        bucket.blocked_at = at
-        if at is not None:
-            at.block(bucket, by_need=by_need)
-        else:
-            bucket.shape.blocked_buckets[bucket] = None
-
-    def drop(self, bucket: Bucket) -> None:
-        """Forget a bucket whose last group has gone."""
-        bucket.unblock()
-        self.open_buckets.withdraw(bucket)
-        self.buckets.pop(bucket.key, None)
-
     # --- order ----------------------------------------------------------------------------------
 
-    def moved(self) -> None:
+    def moved(self: Self) -> None:
         """Say that the queue may have another place among its siblings now."""
         if self.parent is not None:
             self.parent.turns.unordered[self] = None
@@ -501,11 +381,11 @@ class Queue:
         above = self.parent.fair_max() if self.parent is not None else {}
         return {**above, **(self.max_resource or {})}
 
-    def promised_to(self, child: "Queue", fair_max: ResourceView) -> Resource:
+    def promised_to(self, child: Self, fair_max: ResourceView) -> Resource:
         """Return of what a child's share is taken, by type; ``fair_max`` is this queue's."""
         return {**fair_max, **(child.max_resource or {}), **(child.guaranteed_resource or {})}
 
-    def order_of(self, child: "Queue", promised_by_type: ResourceView) -> OrderKey:
+    def order_of(self, child: Self, promised_by_type: ResourceView) -> OrderKey:
         """Return the key by which a child is served.
 
         Priority, then fair share, then the larger pending; with priority sorting off the fair
@@ -517,14 +397,7 @@ class Queue:
             return (priority, share, pending, child.path)
         return (share, priority, pending, child.path)
 
-    def order_of_children(self) -> Callable[["Queue"], OrderKey]:
+    def order_of_children(self) -> Callable[[Self], OrderKey]:
         """Return the key by which children are served, worked out anew."""
         fair_max = self.fair_max()
         return lambda child: self.order_of(child, self.promised_to(child, fair_max))
-
-
-def depth_first(root: Queue) -> Iterator[Queue]:
-    """Yield every queue, parents before their children."""
-    yield root
-    for child in root.children.values():
-        yield from depth_first(child)

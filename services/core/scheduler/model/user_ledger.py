@@ -12,11 +12,9 @@ Source: contract section 6.11.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from services.core.scheduler.model.gates import Gate
+from services.core.scheduler.model.queue_ledger import MANY, QueueLedger
 from services.core.scheduler.model.queue_settings import Limit
-from services.core.scheduler.model.queues import MANY, Queue
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -27,14 +25,11 @@ from shared.model.resources import (
     subtract_into,
 )
 
-if TYPE_CHECKING:
-    from services.core.scheduler.model.application import Application
-
 WILDCARD = "*"
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Tracker:
+class UserLedger:
     """What one user or one group uses, by queue path, with the applications that use it."""
 
     name: str
@@ -44,15 +39,14 @@ class Tracker:
     kept: dict[str, Resource] = field(default_factory=dict)  # for asks whose placeholders go
     running: dict[str, dict[str, None]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)  # application -> its group, "" for none
-    levels: dict[str, Queue] = field(default_factory=dict)  # the queues of ``usage``
-    gate: Gate = field(default_factory=Gate)
+    levels: dict[str, QueueLedger] = field(default_factory=dict)  # the queues of ``usage``
 
     @property
     def title(self) -> str:
         """Return what people call it."""
         return f"{'group' if self.is_group else 'user'} {self.name}"
 
-    def limit_in(self, queue: Queue) -> Limit | None:
+    def limit_in(self, queue: QueueLedger) -> Limit | None:
         """Return what a queue limits it to, or None."""
         if self.is_group:
             return queue.group_limits.get(self.name)
@@ -62,7 +56,7 @@ class Tracker:
         """Return the limit in a queue that it uses something of; an empty one if none."""
         return self.limit_in(self.levels[path]) or Limit()
 
-    def limits(self, queue: Queue) -> Iterator[tuple[Queue, Limit]]:
+    def limits(self, queue: QueueLedger) -> Iterator[tuple[QueueLedger, Limit]]:
         """Yield the limits on the path to the root."""
         for level in queue.lineage():
             limit = self.limit_in(level)
@@ -71,7 +65,7 @@ class Tracker:
 
     def shortage(
         self,
-        queue: Queue,
+        queue: QueueLedger,
         amount: ResourceView,
         *,
         count_promises: bool = False,
@@ -100,7 +94,7 @@ class Tracker:
                     )
         return ""
 
-    def room_for(self, queue: Queue, amount: ResourceView) -> int:
+    def room_for(self, queue: QueueLedger, amount: ResourceView) -> int:
         """Return how many times an amount its limits on the path have headroom for."""
         room = MANY
         for level, limit in self.limits(queue):
@@ -112,7 +106,7 @@ class Tracker:
                     room = min(room, left // value)
         return max(room, 0)
 
-    def headroom(self, queue: Queue) -> Resource:
+    def headroom(self, queue: QueueLedger) -> Resource:
         """Return what is left under the limits on the path, for the types that they name."""
         room: Resource = {}
         for level, limit in self.limits(queue):
@@ -121,7 +115,7 @@ class Tracker:
             room = smaller_of(room, {n: v - used.get(n, 0) for n, v in most.items()})
         return room
 
-    def full(self, queue: Queue, application_id: str) -> str:
+    def full(self, queue: QueueLedger, application_id: str) -> str:
         """Return in a sentence which limit one more application is over, or ""."""
         for level, limit in self.limits(queue):
             running = self.running.get(level.path, {})
@@ -133,7 +127,7 @@ class Tracker:
                 )
         return ""
 
-    def count_in(self, queue: Queue, application_id: str, amount: ResourceView) -> None:
+    def count_in(self, queue: QueueLedger, application_id: str, amount: ResourceView) -> None:
         """Add usage from a queue to the root."""
         for level in queue.lineage():
             path = level.path
@@ -145,15 +139,8 @@ class Tracker:
             add_into(used, amount)
             self.running[path][application_id] = None
 
-    def count_out(
-        self, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
-    ) -> None:
-        """Take usage off from a queue to the root; whoever the limit refused tries again."""
-        self.take_back(queue, application_id, amount, is_last=is_last)
-        self.gate.open()
-
     def take_back(
-        self, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
+        self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
     ) -> None:
         """Take usage off that was only tried: nobody is woken."""
         for level in queue.lineage():
@@ -164,7 +151,7 @@ class Tracker:
                     del self.running[level.path], self.usage[level.path]
                     del self.levels[level.path]
 
-    def change_promise(self, queue: Queue, before: ResourceView, after: ResourceView) -> None:
+    def change_promise(self, queue: QueueLedger, before: ResourceView, after: ResourceView) -> None:
         """Change what admitted gangs have yet to allocate, from a queue to the root."""
         for level in queue.lineage():
             promised = self.promised.setdefault(level.path, {})
@@ -173,114 +160,14 @@ class Tracker:
             if not promised:
                 del self.promised[level.path]
 
-    def keep(self, queue: Queue, amount: ResourceView) -> None:
+    def keep(self, queue: QueueLedger, amount: ResourceView) -> None:
         """Keep room for an ask whose placeholders go, from a queue to the root."""
         for level in queue.lineage():
             add_into(self.kept.setdefault(level.path, {}), amount)
 
-    def keep_no_more(self, queue: Queue, amount: ResourceView) -> None:
+    def keep_no_more(self, queue: QueueLedger, amount: ResourceView) -> None:
         """Give kept room back, from a queue to the root."""
         for level in queue.lineage():
             subtract_into(self.kept[level.path], amount)
             if not self.kept[level.path]:
                 del self.kept[level.path]
-        self.gate.open()
-
-
-Owner = tuple[Tracker, ...]
-
-
-class UserTable:
-    """Every user and group with a live application."""
-
-    def __init__(self) -> None:
-        self.users: dict[str, Tracker] = {}
-        self.groups: dict[str, Tracker] = {}
-
-    def all(self) -> list[Tracker]:
-        """Return every user and then every group."""
-        return [*self.users.values(), *self.groups.values()]
-
-    def link(self, application: "Application") -> None:
-        """Find an application's user, its group, and whether limits concern them."""
-        user = self._tracker(self.users, application.request.ugi.user, is_group=False)
-        name = _group_of(application)
-        found = (user, self._tracker(self.groups, name, is_group=True)) if name else (user,)
-        for tracker in found:
-            tracker.links[application.id] = name
-        application.trackers = found
-        self.judge(application)
-
-    def judge(self, application: "Application") -> None:
-        """Find out whether any limit concerns an application; it shares buckets if none does."""
-        queue = application.queue
-        is_limited = any(
-            tracker.limit_in(level) for level in queue.lineage() for tracker in application.trackers
-        )
-        application.owner = application.trackers if is_limited else None
-
-    def find_group(self, application: "Application") -> None:
-        """Look for a group again, after a reload, for an application that has none."""
-        if len(application.trackers) > 1 or not _group_of(application):
-            self.judge(application)
-            return
-        self.link(application)
-        group = application.trackers[-1]
-        for allocation in application.allocations.values():
-            group.count_in(application.queue, application.id, allocation.resource_per_alloc)
-        group.change_promise(application.queue, {}, application.promise)
-        for cover in application.covers.values():
-            group.keep(application.queue, cover.in_queues)
-
-    def unlink(self, application: "Application") -> None:
-        """Forget an application; a user or group without any is forgotten with it."""
-        for tracker in application.trackers:
-            tracker.links.pop(application.id, None)
-            if not tracker.links:
-                (self.groups if tracker.is_group else self.users).pop(tracker.name, None)
-
-    def _tracker(self, table: dict[str, Tracker], name: str, *, is_group: bool) -> Tracker:
-        tracker = table.get(name)
-        if tracker is None:
-            tracker = table[name] = Tracker(name, is_group)
-        return tracker
-
-
-def _group_of(application: "Application") -> str:
-    """Return the group that limits an application, or "".
-
-    Without a resolver a user who names no groups has one of the user's own name.
-    """
-    ugi = application.request.ugi
-    groups = ugi.groups or (ugi.user,)
-    for level in application.queue.lineage():
-        for name in level.group_limits:
-            if name in groups or name == WILDCARD:
-                return name
-    return ""
-
-
-def first_shortage(
-    application: "Application",
-    amount: ResourceView,
-    *,
-    count_promises: bool = False,
-    if_promised: bool = False,
-) -> tuple[Tracker, str] | None:
-    """Return whose limit on the path an amount does not fit, with the sentence, or None."""
-    for tracker in application.owner or ():
-        short = tracker.shortage(
-            application.queue, amount, count_promises=count_promises, if_promised=if_promised
-        )
-        if short:
-            return tracker, short
-    return None
-
-
-def first_full(application: "Application") -> tuple[Tracker, str] | None:
-    """Return who may not run one more application, with the sentence, or None."""
-    for tracker in application.owner or ():
-        full = tracker.full(application.queue, application.id)
-        if full:
-            return tracker, full
-    return None

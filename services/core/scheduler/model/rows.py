@@ -1,4 +1,11 @@
-"""An application: its state, its asks and allocations, and the sums over them.
+"""The rows that know one another: nodes, queues, users, applications, and what waits in them.
+
+In a leaf queue the asks of one shape share a Bucket: whatever refuses one of them (a quota on the
+path, no node with the room) refuses them all, so it is found out once, and kept until something
+that could change it happens. That is why a decision does not cost more when more applications
+wait. Where limits of users or groups apply, those of one owner share a bucket. Inside an
+application the asks of one shape, priority and task group are an AskGroup, in order of creation. A
+bucket orders the heads of its groups by their applications.
 
 Rule 1: the state changes by ``fire`` alone, along the rows of the table in ``shared.model.states``.
 Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholder`` that of the
@@ -7,22 +14,40 @@ Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholde
 Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
         gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
         refuses single asks of its shape does not keep the gang from being considered.
-Source: contract sections 3.1, 3.3 and 6.3.
+
+A queue, a user and a group have a waiting list each, a Gate. When their room grows, the list is
+requeued, and only those who waited on it are looked at again.
+
+Rule 4: buckets and reservations that wait are each tried again. Who is refused by the own max of a
+        queue is not, as long as its need is more than that leaves, found for all in one comparison;
+        but only where nobody preempts: there each refusal sets the moment of the next look.
+Rule 5: applications that wait are classed. Who is in one class is refused alike: whatever refuses
+        one of them refuses all, as long as nothing is placed in between (``class_key``). Of a
+        class only the first in the order of its leaf is tried. Refused as before, it goes back,
+        and the others sleep on; whatever else comes of it (it starts, ends, has changed, is
+        refused for another reason), the next is tried at once. One that is not considered in a
+        cycle, because those of its shape are refused already, keeps nobody asleep either.
+Rule 6: an application whose key is no longer that of its class leaves it and is tried by itself.
+        To be tried once too often costs time, to be left asleep a start: in doubt it is tried.
+Source: contract sections 3.1, 3.3 and 6.3; of who waits, ADR 30.
 """
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
 
-from services.core.scheduler.model.gates import EquivalenceClass, GangList, Gate, class_key
+from services.core.scheduler.model.needs import Waiters
+from services.core.scheduler.model.preemptors import Preemptors
+from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
 from services.core.scheduler.model.queue_settings import FAIR
-from services.core.scheduler.model.queues import NO_PRIORITY, Queue
 from services.core.scheduler.model.resource_history import History
-from services.core.scheduler.model.shapes import Ask, AskGroup, GroupKey, Shape
-from services.core.scheduler.model.successors import Successor
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
-from services.core.scheduler.model.users import Owner
+from services.core.scheduler.model.user_ledger import UserLedger
+from shared.messages.constraints import NO_CONSTRAINTS, Taint
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
     AddApplicationRequest,
@@ -41,11 +66,735 @@ from shared.model.resources import (
     subtract_into,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
-from shared.model.units import NANOS_PER_MILLI
+from shared.model.units import NANOS_PER_MILLI, seconds
 
-if TYPE_CHECKING:
-    from services.core.scheduler.model.covers import Cover
-    from services.core.scheduler.model.reservations import Reservation
+# From the old pod's end on: longer than a controller backs off before its first two retries.
+WAIT_NS = seconds(60)
+GroupKey = tuple[Shape, int, str, bool, bool]  # with priority, task group, kind of its asks
+# What orders asks in a leaf: the application's key, then the ask's.
+EntryKey = tuple[Any, ...]
+# What orders those who want a node: priority at the root, creation, arrival. No two are alike.
+Rank = tuple[int, int, int]
+SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
+
+
+def in_heap_order(heap: list[Any]) -> Iterator[Any]:
+    """Yield a heap's entries, the smallest first, and leave the heap as it is.
+
+    The first k cost O(k log k), however many there are. The heap must not change meanwhile.
+    """
+    frontier = [(heap[0], 0)] if heap else []
+    while frontier:
+        entry, at = heappop(frontier)
+        yield entry
+        for child in range(2 * at + 1, min(2 * at + 3, len(heap))):
+            heappush(frontier, (heap[child], child))
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One node. ``allocated`` is the sum of ``allocations``, ``occupied`` that of ``foreign``."""
+
+    node_id: str
+    row: int
+    capacity: Resource
+    attributes: dict[str, str]
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    schedulable: bool
+    allocated: Resource = field(default_factory=dict)
+    occupied: Resource = field(default_factory=dict)
+    available: Resource = field(default_factory=dict)
+    allocations: dict[str, Allocation] = field(default_factory=dict)
+    foreign: dict[str, Allocation] = field(default_factory=dict)
+    reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
+    kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
+    expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
+    score: float = 0.0  # its place in the order: smaller is better
+    changed: int = -1  # when its row changed last, by the index's log
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Reservation:
+    """A node that is kept for an ask. ``waits_at`` is the gate that refused it last.
+
+    ``rank`` is the ask's when it was made.
+    """
+
+    to_try: dict["Reservation", None]  # those that the next cycle tries
+    application: "Application"
+    ask: Ask
+    node: Node
+    since_ns: int
+    is_required: bool = False
+    has_preempted: bool = False
+    told_ns: int = 0  # when people were told that nobody can be preempted for it
+    waits_at: "Gate | None" = None
+    rank: Rank = (0, 0, 0)
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Return whether it was made for age alone: not by need of the node, nor by preemption."""
+        return not (self.is_required or self.has_preempted)
+
+    def wait_at(self, gate: "Gate") -> None:
+        """Wait until a gate opens."""
+        self.waits_at = gate
+        gate.reservations[self] = None
+
+    def retry(self) -> None:
+        """Have the reservation tried in the next cycle; it waits at no gate any more."""
+        if self.waits_at is not None:
+            self.waits_at.reservations.pop(self, None)
+            self.waits_at = None
+        self.to_try[self] = None
+
+
+@dataclass(slots=True, eq=False)
+class Cover:
+    """Placeholders that go for an ask, and what is kept for it meanwhile.
+
+    ``going`` are those that have not gone yet, with what they hold; ``from_node`` and ``in_all``
+    the sums over those on ``node`` and over all. ``on_node`` and ``in_queues`` are in the ledgers.
+    """
+
+    node: Node
+    wanted: ResourceView
+    going: dict[str, ResourceView] = field(default_factory=dict)
+    from_node: Resource = field(default_factory=dict)
+    in_all: Resource = field(default_factory=dict)
+    on_node: Resource = field(default_factory=dict)
+    in_queues: Resource = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Successor:
+    """A place on a node for an ask like the one that a pod was made of.
+
+    ``until_ns`` is set when the old pod has gone: from then on its queues keep the room, and before
+    they count the old one. ``ask`` is who has come for it while the old pod is still going.
+    """
+
+    allocation: Allocation
+    node: Node
+    until_ns: int = 0
+    ask: Ask | None = None
+
+    def is_like(self, ask: Ask) -> bool:
+        """Return whether an ask is of the kind of the pod that is moved."""
+        old, new = self.allocation, ask.request
+        return (
+            self.ask is None
+            and (old.task_group_name, old.placeholder) == (new.task_group_name, new.placeholder)
+            and old.priority == new.priority
+            and old.resource_per_alloc == new.resource_per_alloc
+            and old.constraints == new.constraints
+        )
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AskGroup:
+    """The asks of one application that differ in nothing but their identity.
+
+    ``asks`` is the truth; ``_heap`` holds their order and may name asks that have gone.
+    """
+
+    application: "Application"
+    bucket: "Bucket"
+    task_group_name: str
+    placeholder: bool
+    is_covered: bool  # each by placeholders that go for it
+    key: "GroupKey"
+    asks: dict[str, Ask] = field(default_factory=dict)
+    version: int = 0
+    unplaced: Refusal | None = None  # why its head could not replace a placeholder
+    refused: "tuple[Refusal, PluginGate] | None" = None  # by a plugin's capacity hook
+    untold: deque[str] = field(default_factory=deque)  # may name asks that have gone
+    told: int = 0  # asks that wait and were told of
+    preemptors: Preemptors | None = None  # from the first look for victims on
+    _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
+
+    def add(self, ask: Ask) -> None:
+        """Put an ask in its place."""
+        self.asks[ask.key] = ask
+        if self.preemptors is not None:
+            self.preemptors.fresh.append(ask)
+        if ask.is_told:
+            self.told += 1
+            self.bucket.told += 1
+        else:
+            self.untold.append(ask.key)
+            self.bucket.untold[self] = None
+        heappush(self._heap, (ask.order, ask.key))
+
+    def remove(self, key: str) -> Ask | None:
+        """Take an ask out, or return None when it is not here."""
+        ask = self.asks.pop(key, None)
+        if ask is not None:
+            self.told -= ask.is_told
+            self.bucket.told -= ask.is_told
+        return ask
+
+    def next_untold(self) -> Ask | None:
+        """Return an ask that waits and was not told of, which is not returned again; or None."""
+        while self.untold:
+            ask = self.asks.get(self.untold.popleft())
+            if ask is not None and not ask.is_told:
+                return ask
+        self.bucket.untold.pop(self, None)
+        return None
+
+    def mark_told(self, ask: Ask) -> None:
+        """Count an ask among those that people were told of."""
+        ask.is_told = True
+        self.told += 1
+        self.bucket.told += 1
+
+    def head(self) -> Ask | None:
+        """Return the first ask, or None."""
+        while self._heap:
+            order, key = self._heap[0]
+            ask = self.asks.get(key)
+            if ask is not None and ask.order == order:
+                return ask
+            heappop(self._heap)
+        return None
+
+    def in_order(self) -> Iterator[Ask]:
+        """Yield the asks, the first first; no ask may come or go meanwhile."""
+        for order, key in in_heap_order(self._heap):
+            ask = self.asks.get(key)
+            if ask is not None and ask.order == order:
+                yield ask
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Bucket:
+    """The ask groups of one shape, and one owner, in one leaf queue, ordered by application.
+
+    ``refusal`` is why none of them can be allocated now; ``blocked_at`` the gate that refused,
+    None when it is the nodes that have no room. ``queued`` is the key under which the bucket
+    stands in its leaf's heap, None when it does not.
+    """
+
+    leaf: "Queue"
+    key: "BucketKey"
+    refusal: Refusal | None = None
+    refused_since_ns: int = 0
+    blocked_at: "Gate | None" = None
+    groups: dict[AskGroup, None] = field(default_factory=dict)
+    untold: dict[AskGroup, None] = field(default_factory=dict)  # with asks to tell of
+    told: int = 0  # asks that wait and were told of
+    queued: EntryKey | None = None
+    stamp: int = 0
+    _heap: list[tuple[EntryKey, int, int, AskGroup]] = field(default_factory=list)
+    _pushed: int = 0  # tells entries of one key apart
+    _compact_at: int = SMALL_HEAP
+
+    @property
+    def shape(self) -> Shape:
+        """Return the shape of the asks."""
+        return self.key[0]
+
+    @property
+    def is_blocked_by_nodes(self) -> bool:
+        """Return whether it is the nodes that have no room."""
+        return self.refusal is not None and self.blocked_at is None
+
+    @property
+    def is_blocked_by_user(self) -> bool:
+        """Return whether it is a limit of a user or group that refuses."""
+        owner = self.key[1] or ()
+        return any(tracker.gate is self.blocked_at for tracker in owner)
+
+    def tell_last(self, group: AskGroup) -> None:
+        """Let a group with asks to tell of have its turn after the others."""
+        self.untold[group] = self.untold.pop(group)
+
+    def push(self, group: AskGroup) -> None:
+        """Enter a group, or renew its entry after its order changed; without asks it leaves."""
+        group.version += 1
+        head = group.head()
+        if head is not None:
+            self._pushed += 1
+            key = group.application.order + head.order
+            heappush(self._heap, (key, self._pushed, group.version, group))
+        if len(self._heap) > self._compact_at:
+            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
+            heapify(self._heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+
+    def unblock(self) -> None:
+        """Forget the refusal: something has changed that it stood on."""
+        if self.refusal is None:
+            return
+        self.refusal = None
+        if self.blocked_at is None:
+            self.leaf.no_longer_blocked(self)
+        else:
+            self.blocked_at.buckets.discard(self)
+            self.blocked_at = None
+
+    def withdraw(self, group: AskGroup) -> None:
+        """Let a group's entry lapse: it is held back until it is pushed again."""
+        group.version += 1
+
+    def clear(self) -> None:
+        """Forget the order: what orders applications has changed, all are to be entered anew."""
+        self._heap.clear()
+        self.queued = None
+        self.stamp += 1
+
+    def first(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the first group with its key, or None."""
+        while self._heap:
+            key, _, version, group = self._heap[0]
+            if version == group.version:
+                return key, group
+            heappop(self._heap)
+        return None
+
+    def in_order(self) -> Iterator[AskGroup]:
+        """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
+        for _, _, version, group in in_heap_order(self._heap):
+            if version == group.version:
+                yield group
+
+
+BucketKey = tuple[Shape, "Owner | None"]
+ANY_SHAPE: BucketKey = (Shape("any", {}, NO_CONSTRAINTS), None)  # of a bucket that orders, no more
+
+
+class BucketHeap:
+    """The open buckets of a leaf, ordered by their first groups: the next is found in O(log n)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[EntryKey, int, int, Bucket]] = []
+        self._pushed = 0
+        self._compact_at = SMALL_HEAP
+
+    def push(self, bucket: Bucket) -> None:
+        """Enter a bucket, or move it forward because its first group comes earlier now."""
+        entry = bucket.first()
+        if entry is None or (bucket.queued is not None and bucket.queued <= entry[0]):
+            return
+        bucket.stamp += 1
+        self._pushed += 1
+        bucket.queued = entry[0]
+        heappush(self._heap, (entry[0], self._pushed, bucket.stamp, bucket))
+        if len(self._heap) > self._compact_at:
+            self._heap = [held for held in self._heap if held[2] == held[3].stamp]
+            heapify(self._heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+
+    def withdraw(self, bucket: Bucket) -> None:
+        """Let a bucket's entry lapse."""
+        bucket.stamp += 1
+        bucket.queued = None
+
+    def first(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the first group of all, with its key, or None."""
+        while self._heap:
+            key, _, stamp, bucket = self._heap[0]
+            if stamp == bucket.stamp:
+                entry = bucket.first()
+                if entry is not None and entry[0] == key:
+                    return entry
+                heappop(self._heap)
+                self.withdraw(bucket)
+                self.push(bucket)
+            else:
+                heappop(self._heap)
+        return None
+
+    def clear(self) -> None:
+        """Forget the order: what orders applications has changed, all are to be entered anew."""
+        self._heap.clear()
+
+
+_AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
+
+
+def class_key(application: "Application", refusal: Refusal) -> Hashable:
+    """Return what decides over a refused application, the ledgers and the nodes aside.
+
+    Two of one key, considered one after the other, get the same answer: it is made of nothing but
+    this, the place in the order (who is behind an overdue gang is refused all the same) and what
+    is the same for all. Whose answer hangs on more is alone.
+    """
+    leaf = application.queue
+    alone = (application.id,)
+    if leaf.settings.state_aware:  # to be considered may be to be the one that is let start
+        return alone
+    what: Hashable
+    if refusal.reason in _AS_A_WHOLE:
+        what = application.needs_of_the_whole()
+    elif refusal.reason is not Reason.MAX_APPLICATIONS:
+        return alone
+    elif application.allocations or application.id in leaf.allocating_accepted:
+        return alone  # where it runs already it is not one more
+    elif application.awaits_admission:
+        what = None
+    else:  # it is considered when one of its buckets is
+        what = frozenset(group.bucket for group in application.groups.values())
+    state, is_starting = application.state, application.is_starting
+    return refusal.reason, leaf, application.owner, state, is_starting, what
+
+
+class GangList(Protocol):
+    """Where gangs wait for places on the nodes."""
+
+    def class_of(self, application: "Application", refusal: "Refusal") -> "EquivalenceClass | None":
+        """Return the class of gangs that lack the same places; None if no node can help."""
+
+    def remove(self, application: "Application") -> None:
+        """Forget a gang; one that does not wait is no error."""
+
+
+class Home(Protocol):
+    """Where a class waits."""
+
+    def forget(self, waiting: "EquivalenceClass") -> None:
+        """Forget a class in which nobody is left."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class EquivalenceClass:
+    """Applications of one leaf that are refused alike, in its order.
+
+    ``tried`` is the one that is to be considered for all of them; it is not in ``members``.
+    """
+
+    home: Home
+    key: Hashable
+    leaf: "Queue"
+    members: dict["Application", int] = field(default_factory=dict)  # -> its entry that counts
+    tried: "Application | None" = None
+    tried_since_ns: int = 0  # since when it has been refused
+    _heap: list[tuple[tuple[object, ...], int, "Application"]] = field(default_factory=list)
+    _pushed: int = 0
+    _compact_at: int = SMALL_HEAP
+
+    def add(self, application: "Application") -> None:
+        """Let an application wait, or find its place anew after its order changed."""
+        self._pushed += 1
+        self.members[application] = self._pushed
+        heappush(self._heap, (application.order, self._pushed, application))
+        if len(self._heap) > self._compact_at:
+            self._heap = [entry for entry in self._heap if self._is_valid(entry)]
+            heapify(self._heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+
+    def remove(self, application: "Application") -> None:
+        """Let an application wait no more."""
+        self.members.pop(application, None)
+        self._forget_if_over()
+
+    def requeue(self) -> None:
+        """Let the first be considered for all, unless one that comes before it already is."""
+        head = self._head()
+        if head is None or (self.tried is not None and self.tried.order < head.order):
+            return
+        if self.tried is not None:
+            self.tried.trying_for = None
+        self.tried, self.tried_since_ns = head, head.parked_since_ns
+        self.leaf.root.trying[self] = None
+        head.trying_for = self
+        head.unpark()
+
+    def was_tried(self) -> None:
+        """Sleep on if the one that was considered is back; if not, let the next be considered."""
+        tried, self.tried = self.tried, None
+        self.leaf.root.trying.pop(self, None)
+        if tried is not None:
+            tried.trying_for = None
+        if tried not in self.members:
+            self.requeue()
+        self._forget_if_over()
+
+    def _head(self) -> "Application | None":
+        while self._heap:
+            if self._is_valid(self._heap[0]):
+                return self._heap[0][2]
+            heappop(self._heap)
+        return None
+
+    def _is_valid(self, entry: tuple[tuple[object, ...], int, "Application"]) -> bool:
+        return self.members.get(entry[2]) == entry[1]
+
+    def _forget_if_over(self) -> None:
+        if not self.members and self.tried is None:
+            self.home.forget(self)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Gate:
+    """Who waits for more room: buckets, classes of applications, reservations.
+
+    ``queue`` is whose room it is, where a need can be compared with it: not a user's, and not the
+    root's, of which the size is what the nodes are told of.
+    """
+
+    queue: "Queue | None" = None
+    buckets: Waiters["Bucket"] = field(default_factory=Waiters)
+    classes: Waiters[EquivalenceClass] = field(default_factory=Waiters)
+    reservations: dict["Reservation", None] = field(default_factory=dict)
+    _by_key: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
+
+    def block(self, bucket: "Bucket", *, by_need: bool) -> None:
+        """Let a bucket wait; ``by_need``: until its shape fits, not for every chance."""
+        self.buckets.add(bucket, bucket.shape.resource if by_need and self.queue else None)
+
+    def class_of(
+        self, application: "Application", refusal: Refusal, *, by_need: bool
+    ) -> EquivalenceClass:
+        """Return the class of applications that are refused like this one."""
+        key = class_key(application, refusal)
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = EquivalenceClass(self, key, application.queue)
+            is_by_need = (
+                by_need
+                and self.queue is not None
+                and refusal.reason is Reason.GANG_HEADROOM
+                and not application.starts_in_part
+                and application.owner is None
+                and not application.queue.settings.state_aware
+            )
+            self.classes.add(found, application.outstanding() if is_by_need else None)
+        return found
+
+    def try_always(self, waiting: EquivalenceClass) -> None:
+        """Have a class tried at every chance: others wait for one of it, if it is room it lacks."""
+        self.classes.add(waiting, None)
+
+    def forget(self, waiting: EquivalenceClass) -> None:
+        """Forget a class in which nobody is left."""
+        self._by_key.pop(waiting.key, None)
+        self.classes.discard(waiting)
+
+    def open(self) -> None:
+        """Let those who wait here be considered again, of like applications the first."""
+        if self.buckets:
+            room = self.queue.own_room() if self.queue is not None else {}
+            for bucket in self.buckets.to_try(room):
+                bucket.leaf.open(bucket)
+        if self.classes:
+            room = self.queue.own_room(for_gangs=True) if self.queue is not None else {}
+            for waiting in self.classes.to_try(room):
+                waiting.requeue()
+        if self.reservations:
+            reservations, self.reservations = self.reservations, {}
+            for reservation in reservations:
+                reservation.retry()
+
+    def open_for_all(self) -> None:
+        """Let those be considered too whose need is more than there is: all may be different."""
+        for bucket in list(self.buckets):
+            bucket.leaf.open(bucket)
+        for waiting in list(self.classes):
+            waiting.requeue()
+        self.open()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PluginGate(Gate):
+    """Who waits for one hook to say yes; of an application's asks only those that it refused."""
+
+    groups: dict["AskGroup", None] = field(default_factory=dict)
+
+    def hold(self, group: "AskGroup", refusal: "Refusal") -> None:
+        """Set a group aside."""
+        group.refused = (refusal, self)
+        group.bucket.withdraw(group)
+        self.groups[group] = None
+
+    def open(self) -> None:
+        """Let everybody who waits here be considered again."""
+        Gate.open(self)
+        groups, self.groups = self.groups, {}
+        for group in groups:
+            group.refused = None
+        for application in dict.fromkeys(group.application for group in groups):
+            application.enter()
+            for reservation in application.reservations.values():
+                reservation.retry()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Queue(QueueLedger):
+    """One queue: its ledger, and what waits in it and at its gate.
+
+    Rule: whoever is refused by a queue waits at its gate, and is looked at again only when that
+    queue has more room than before.
+    """
+
+    applications: dict[str, "Application"] = field(default_factory=dict)
+    buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
+    open_buckets: BucketHeap = field(default_factory=BucketHeap)
+    to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
+    behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
+    overdue_gang: "Application | None" = None
+    gate: Gate = field(default_factory=Gate)
+    # At the root, of all queues:
+    blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
+    trying: dict[EquivalenceClass, None] = field(default_factory=dict)
+    reopened: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
+    # withdrawn, which is not in the journal yet
+    starter: "Application | None" = None  # the one that is let start, where one at a time is
+
+    def __post_init__(self) -> None:
+        QueueLedger.__post_init__(self)
+        self.gate.queue = self if self.parent is not None else None
+        self.to_admit = Bucket(self, ANY_SHAPE)
+        self.behind = Bucket(self, ANY_SHAPE)
+
+    # --- ledgers: who was refused is looked at again where there is more room -------------------
+
+    def release(self, amount: ResourceView) -> None:
+        """Take from the ledgers from here to the root, and let whom that refused try again."""
+        QueueLedger.release(self, amount)
+        self._open_gates()
+
+    def keep_no_more(self, amount: ResourceView) -> None:
+        """Give kept room back, from here to the root."""
+        QueueLedger.keep_no_more(self, amount)
+        self._open_gates()
+
+    def set_max(self, limit: Resource | None) -> None:
+        """Change the queue's own limit; whoever it refused is looked at again."""
+        QueueLedger.set_max(self, limit)
+        self.gate.open()
+
+    def _open_gates(self) -> None:
+        for queue in self.lineage():
+            queue.gate.open()
+
+    # --- buckets --------------------------------------------------------------------------------
+
+    def bucket(self, key: BucketKey) -> Bucket:
+        """Return this leaf's bucket of a shape and, where limits apply to them, of an owner."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            bucket = self.buckets[key] = Bucket(self, key)
+        return bucket
+
+    def open(self, bucket: Bucket) -> None:
+        """Let a bucket be considered; a bucket that was blocked is no longer."""
+        if bucket.refusal is not None:
+            self.root.reopened[self] = None
+        bucket.unblock()
+        self.open_buckets.push(bucket)
+        self.activate()
+
+    def enter(self, group: AskGroup) -> None:
+        """Let a group be considered, unless its bucket is blocked: then it waits with it."""
+        group.bucket.push(group)
+        if group.bucket.refusal is None:
+            self.open(group.bucket)
+
+    def forget_order(self) -> None:
+        """Forget the order of what waits, and who is ahead: all are to be entered anew."""
+        self.overdue_gang = None
+        for bucket in (*self.buckets.values(), self.to_admit, self.behind):
+            bucket.clear()
+        self.open_buckets.clear()
+
+    def wait_no_more_for(self, gang: "Application") -> None:
+        """Let those behind a gang start, if it was the one that they had to wait for."""
+        if self.overdue_gang is gang:
+            self.overdue_gang = None
+            self.open(self.behind)
+
+    def activate(self) -> None:
+        """Say that this leaf may have something to schedule."""
+        queue = self
+        while queue.parent is not None:
+            if queue.name in queue.parent.active_children:
+                return
+            queue.parent.active_children[queue.name] = queue
+            queue.moved()
+            queue = queue.parent
+
+    def deactivate(self) -> None:
+        """Say that this leaf has nothing to schedule now."""
+        queue = self
+        while queue.parent is not None:
+            queue.parent.active_children.pop(queue.name, None)
+            queue.turn = None
+            queue.parent.turns.unordered.pop(queue, None)
+            if queue.parent.active_children:
+                return
+            queue = queue.parent
+
+    def first_group(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the group whose head ask is this leaf's next, or None."""
+        return self.open_buckets.first()
+
+    def block(
+        self,
+        bucket: Bucket,
+        refusal: Refusal,
+        at: Gate | None,
+        now_ns: int,
+        *,
+        by_need: bool = False,
+    ) -> None:
+        """Set a bucket aside: a gate refuses it, or (None) no node has the room.
+
+        ``by_need`` leaves it aside until its shape fits what the gate's queue has left.
+        """
+        self.open_buckets.withdraw(bucket)
+        bucket.refusal = refusal
+        bucket.refused_since_ns = now_ns
+        bucket.blocked_at = at
+        if at is not None:
+            at.block(bucket, by_need=by_need)
+        else:
+            self.root.blocked_buckets.setdefault(bucket.shape, {})[bucket] = None
+
+    def drop(self, bucket: Bucket) -> None:
+        """Forget a bucket whose last group has gone."""
+        bucket.unblock()
+        self.open_buckets.withdraw(bucket)
+        self.buckets.pop(bucket.key, None)
+
+    def no_longer_blocked(self, bucket: Bucket) -> None:
+        """Take a bucket off those that no node has the room for."""
+        blocked = self.root.blocked_buckets[bucket.shape]
+        del blocked[bucket]
+        if not blocked:
+            del self.root.blocked_buckets[bucket.shape]
+
+
+def depth_first(root: Queue) -> Iterator[Queue]:
+    """Yield every queue, parents before their children."""
+    yield root
+    for child in root.children.values():
+        yield from depth_first(child)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Tracker(UserLedger):
+    """One user or one group: its ledger, and who waits for room under its limits."""
+
+    gate: Gate = field(default_factory=Gate)
+
+    def count_out(
+        self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
+    ) -> None:
+        """Take usage off from a queue to the root; whoever the limit refused tries again."""
+        self.take_back(queue, application_id, amount, is_last=is_last)
+        self.gate.open()
+
+    def keep_no_more(self, queue: QueueLedger, amount: ResourceView) -> None:
+        """Give kept room back, from a queue to the root."""
+        UserLedger.keep_no_more(self, queue, amount)
+        self.gate.open()
+
+
+Owner = tuple[Tracker, ...]
+
 
 MAX_NOTES = 8  # sentences about an application; more say nothing new
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
