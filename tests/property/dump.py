@@ -122,5 +122,5 @@ def _application(application) -> list:
         list(application.reservations),
         [ask.key for ask in application.asks()],
         application.order,
-        application.parked_refusal,
+        application.refusal,
     ]

@@ -102,7 +102,7 @@ def _overdue(partition):
     for name, app in partition.applications.items():
         since_ns = partition.now_ns - app.submission_time_ns
         if (
-            (_waits_for_its_queue(app) or app.is_parked_for("GANG_PLACES"))
+            (_waits_for_its_queue(app) or app.is_refused_for("GANG_PLACES"))
             and (not app.starts_placed or could_be_held(partition.nodes, app))
             and app.state == "Accepted"
             and since_ns >= partition.settings.gang_patience_ns
@@ -117,7 +117,7 @@ def _overdue(partition):
 
 
 def _waits_for_its_queue(app):
-    refusal = app.parked_refusal
+    refusal = app.refusal
     is_refused = refusal is not None and refusal.reason == "GANG_HEADROOM"
     return is_refused and "queue" in refusal.message.split(" has ")[0]
 

@@ -82,7 +82,7 @@ class PluginMachine(SchedulerMachine):
             for group in application.groups.values():
                 if group.refused is not None and application.may_schedule:
                     assert hooks.no_capacity(application, group.bucket.shape.resource)
-            if application.is_parked_for(Reason.PLUGIN):
+            if application.is_refused_for(Reason.PLUGIN):
                 assert hooks.no_capacity(application, application.outstanding())
 
     @invariant()

@@ -72,7 +72,7 @@ def everybody_tried():
 
     def requeue_all(waiting):
         for application in list(waiting.members):
-            application.unpark()
+            application.activate()
 
     EquivalenceClass.requeue = requeue_all
     try:

@@ -275,7 +275,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
                 yield f"gang {application.id} waits at a gate and has the headroom"
         yield from _with_places(partition, application)
         if (
-            application.is_parked_for(Reason.GANG_PATIENCE)
+            application.is_refused_for(Reason.GANG_PATIENCE)
             and not application.is_behind_overdue_gang
         ):
             yield f"application {application.id} waits behind a gang that does not"
@@ -289,7 +289,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
 
 def _with_places(partition: Partition, application: Application) -> Iterator[str]:
     """See that a gang which waits for places on the nodes has none, and is known to wait."""
-    if not application.is_parked_for(Reason.GANG_PLACES):
+    if not application.is_refused_for(Reason.GANG_PLACES):
         return
     if application.waiting_among is not partition.waiting_gangs:
         yield f"gang {application.id} waits for places and is not among those that do"
@@ -307,11 +307,11 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
 def _starts_overlooked(partition: Partition) -> Iterator[str]:
     """See that who waits for others to end may not start, and waits with those like it."""
     for application in partition.applications.values():
-        if application.is_parked_for(Reason.MAX_APPLICATIONS) and not (
+        if application.is_refused_for(Reason.MAX_APPLICATIONS) and not (
             application.queue.first_over_applications(application.id) or first_full(application)
         ):
             yield f"application {application.id} waits to run and may"
-        waiting, refusal = application.waits_in, application.parked_refusal
+        waiting, refusal = application.waits_in, application.refusal
         if waiting is not None and (
             refusal is None
             or application not in waiting.members

@@ -162,7 +162,7 @@ class Scheduler:
             return outgoing
         decisions = cycle.run(self.partition)
         self.decisions += decisions
-        self.partition.write_reopened()
+        self.partition.write_requeued()
         self._digest.read(self.partition.journal.trim())
         outgoing += self._digest.orders(self._epoch)
         if decisions >= cycle.MAX_DECISIONS:
@@ -397,7 +397,7 @@ class Scheduler:
                 Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
             )
         if self._snapshot_for:
-            self._digest.forget_told()
+            self._digest.forget_published()
         self._snapshot_for.clear()
         return outgoing
 

@@ -120,7 +120,7 @@ def test_sums_of_what_waits_are_told_as_the_largest_number_and_come_back(count):
     assert core.partition.root.pending == {"memory": count * 2**62}
     app = core.partition.applications["app"]
     for n in range(count):
-        core.partition.take_ask(app, f"k{n}")
+        core.partition.remove_ask(app, f"k{n}")
     assert core.partition.root.pending == {}
     core.check()
 

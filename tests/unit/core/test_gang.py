@@ -185,7 +185,7 @@ def test_two_gangs_never_hold_a_part_each_of_a_queues_room(nodes):
             core.asks(name, [f"{name}{at}"], ONE, placeholder=True, task_group_name=group)
     held = {name: len(app.allocations) for name, app in core.partition.applications.items()}
     assert held == {"old": min(3, nodes // 1000), "young": 0}
-    assert core.partition.applications["young"].parked_refusal.reason == "GANG_HEADROOM"
+    assert core.partition.applications["young"].refusal.reason == "GANG_HEADROOM"
     core.check()
     core.node("n2", vcore=10_000, pods=20)
     held = {name: len(app.allocations) for name, app in core.partition.applications.items()}
@@ -211,7 +211,7 @@ def test_what_is_promised_to_a_gang_stays_so_through_a_restart_in_its_middle():
     core.send(SyncEnd(1, 1, 5))
     apps = core.partition.applications
     assert apps["half"].promise == {"vcore": 2000, "pods": 2}
-    assert apps["older"].parked_refusal.reason == "GANG_HEADROOM"
+    assert apps["older"].refusal.reason == "GANG_HEADROOM"
     assert [name.split("/")[0] for name in apps["half"].timers] == ["placeholder"]
     core.node("n2", vcore=9000, pods=9)
     assert (len(apps["half"].allocations), len(apps["older"].allocations)) == (3, 0)
@@ -228,7 +228,7 @@ def test_what_the_nodes_lack_is_no_headroom_and_what_a_configured_max_lacks_is()
     assert [app.gang_admitted for app in apps.values()] == [True, True, False]
     leaf = core.partition.queues["root.a"]
     assert (leaf.allocated["vcore"], leaf.promised["vcore"]) == (1000, 5000)
-    assert "vcore: queue root.a has 1000 of 7000 left" in apps["three"].parked_refusal.message
+    assert "vcore: queue root.a has 1000 of 7000 left" in apps["three"].refusal.message
     core.check()
 
 
@@ -557,7 +557,7 @@ def test_with_partial_too_a_gang_of_which_no_member_fits_is_not_passed_for_ever(
     core.application("filler", "root.a")
     core.asks("filler", ["f"], {"vcore": 3})
     core.gang("old", 2, {"vcore": 2}, queue="root.a")
-    assert core.partition.applications["old"].parked_refusal.reason == "GANG_HEADROOM"
+    assert core.partition.applications["old"].refusal.reason == "GANG_HEADROOM"
     assert started("young")
     core.update(remove_applications=(RemoveApplicationRequest("young"),))
     core.now_ns += seconds(300)

@@ -76,7 +76,7 @@ def test_five_members_of_five_on_four_nodes_of_eight_hold_nothing_and_are_unsche
     assert [(s.allocation_key, s.state) for s in states] == [
         (f"gang-ph-{at}", SchedulingState.FAILED) for at in range(5)
     ]
-    refusal = app_of(core).parked_refusal
+    refusal = app_of(core).refusal
     assert refusal.reason == "GANG_PLACES"
     assert refusal.message == (
         "the whole gang has no place: at most 4 of 5 members have one, on 4 of 4 nodes; "
@@ -103,8 +103,8 @@ def test_a_gang_that_lacks_a_type_holds_nothing_and_others_go_on():
     core = cluster(*[{"vcore": 8}] * 3, {"vcore": 8, "gpu": 3})
     gang(core, "gang", ("cpu", 4, {"vcore": 1}), ("gpu", 4, {"vcore": 1, "gpu": 1}))
     assert held(core) == 0
-    assert "at most 7 of 8 members" in app_of(core).parked_refusal.message
-    assert "lacks map[gpu:1]" in app_of(core).parked_refusal.message
+    assert "at most 7 of 8 members" in app_of(core).refusal.message
+    assert "lacks map[gpu:1]" in app_of(core).refusal.message
     core.application("plain")
     core.asks("plain", ["p"], {"vcore": 8})
     assert held(core, "plain") == 1
@@ -144,7 +144,7 @@ def test_a_part_that_was_asked_for_waits_for_the_rest():
     more = {"placeholder": True, "task_group_name": "tg"}
     assert section(core.asks("gang", ["a", "b"], {"vcore": 1}, **more), "scheduling_states") == []
     assert held(core) == 0
-    assert app_of(core).parked_refusal.reason == "GANG_PLACEHOLDERS_PENDING"
+    assert app_of(core).refusal.reason == "GANG_PLACEHOLDERS_PENDING"
     core.check()
     core.asks("gang", ["c", "d"], {"vcore": 1}, **more)
     assert held(core) == 4
@@ -187,7 +187,7 @@ def test_selectors_and_taints_of_members_are_respected():
     labelled(core, "c", {}, vcore=9)
     gang(core, "gang", ("tg", 3, {"vcore": 1}, Constraints(node_selector=(("disk", "ssd"),))))
     assert held(core) == 0
-    assert "at most 2 of 3 members have one, on 1 of 3" in app_of(core).parked_refusal.message
+    assert "at most 2 of 3 members have one, on 1 of 3" in app_of(core).refusal.message
     info = NodeInfo("c", NodeAction.UPDATE, {}, labels={"disk": "ssd"})
     core.update(nodes=(info,))
     assert held(core) == 3
@@ -206,7 +206,7 @@ def test_members_that_stay_apart_count_one_another_while_they_are_tried():
         labelled(core, name, {"host": name}, vcore=9)
     gang(core, "gang", ("tg", 3, {"vcore": 1}, APART, TAGS))
     assert held(core) == 0
-    message = app_of(core).parked_refusal.message
+    message = app_of(core).refusal.message
     assert "2 of 3 members have one, on 2 of 2 nodes" in message
     assert "affinity, spread or host ports" in message
     core.check()
@@ -272,7 +272,7 @@ def test_reserved_nodes_are_not_taken():
     assert len(reserved) == 1
     core.gang("gang", 4, {"vcore": 1})
     assert held(core) == 0
-    assert "at most 3 of 4" in app_of(core).parked_refusal.message
+    assert "at most 3 of 4" in app_of(core).refusal.message
     core.update(ask_releases=(AllocationAskRelease("large", "l", STOPPED),))
     assert held(core) == 4
     core.check()
@@ -410,7 +410,7 @@ def test_placeholders_that_exist_count_as_places_held():
     core.asks("gang", ["b", "c"], {"vcore": 1}, placeholder=True, task_group_name="tg")
     core.send(SyncEnd(1, 1, 2))
     assert held(core) == 1
-    assert app_of(core).parked_refusal.reason == "GANG_PLACES"
+    assert app_of(core).refusal.reason == "GANG_PLACES"
     core.check()
     core.node("m", vcore=1)
     assert held(core) == 3
@@ -444,7 +444,7 @@ def test_the_older_gang_is_not_passed_for_longer_than_its_patience():
     core.now_ns += seconds(60)
     core.gang("late", 2, {"vcore": 1})
     assert held(core, "late") == 0
-    assert app_of(core, "late").parked_refusal.reason == "GANG_PATIENCE"
+    assert app_of(core, "late").refusal.reason == "GANG_PATIENCE"
     core.check()
     core.update(releases=(AllocationRelease("plain", "p", STOPPED),))
     assert (held(core, "old"), held(core, "late")) == (4, 0)
@@ -463,7 +463,7 @@ def test_maxima_are_heeded_first_and_then_the_nodes():
     core = cluster({"vcore": 4}, config=config_of("{name: a, resources: {max: {vcore: 4m}}}"))
     core.gang("one", 2, {"vcore": 1}, queue="root.a")
     core.gang("gang", 3, {"vcore": 1}, queue="root.a")
-    assert app_of(core).parked_refusal.reason == "GANG_HEADROOM"
+    assert app_of(core).refusal.reason == "GANG_HEADROOM"
     for at in range(2):
         core.update(releases=(AllocationRelease("one", f"one-ph-{at}", STOPPED),))
     assert held(core) == 3

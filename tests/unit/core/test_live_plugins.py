@@ -43,8 +43,8 @@ def placed(core) -> dict[str, str]:
 def why(core, app="app"):
     """Return the reason and sentence of what an application waits for, by itself or its shapes."""
     application = core.partition.applications[app]
-    if application.parked_refusal is not None:
-        return application.parked_refusal
+    if application.refusal is not None:
+        return application.refusal
     for group in application.groups.values():
         refusal = application.hold(group) or group.bucket.refusal
         if refusal is not None:
@@ -360,7 +360,7 @@ def test_a_gang_that_is_given_up_waits_for_no_plugin():
     core.partition.applications["gang"].is_gang_over = True
     core.partition.applications["gang"].pending_placeholders = 0
     core.partition.applications["gang"].enter()
-    assert core.partition.applications["gang"].parked_refusal is None
+    assert core.partition.applications["gang"].refusal is None
 
 
 def test_a_hook_is_asked_again_only_when_what_it_reads_has_changed():
@@ -411,7 +411,7 @@ def test_what_is_taken_back_waits_for_no_plugin():
     core.asks("app", ["one"], ONE)
     gate = core.partition.hooks.capacity[0].gate
     assert len(gate.groups) == 1
-    core.partition.take_ask(core.partition.applications["app"], "one")
+    core.partition.remove_ask(core.partition.applications["app"], "one")
     assert not gate.groups
 
 

@@ -67,7 +67,7 @@ class Queue(Core):
 
     def reason(self, name: str) -> str:
         application = self.partition.applications.get(name)
-        refusal = application.parked_refusal if application is not None else None
+        refusal = application.refusal if application is not None else None
         return refusal.reason if refusal is not None else ""
 
 
@@ -83,7 +83,7 @@ def test_a_waiting_gang_is_passed_for_its_patience_and_no_longer():
     assert not core.ganged("gang", 1)
     assert not core.plain("plain", 1)
     assert (core.reason("gang"), core.reason("plain")) == ("GANG_PATIENCE", "GANG_PATIENCE")
-    message = core.partition.applications["plain"].parked_refusal.message
+    message = core.partition.applications["plain"].refusal.message
     assert "queue root.a has waited for longer than gangPatience 5m0s" in message
     assert core.plain("filler", 1)  # who runs goes on
     core.end("filler")

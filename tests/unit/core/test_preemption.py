@@ -388,14 +388,14 @@ def test_what_is_said_again_and_again_is_counted_and_told_now_and_then():
     leaf = core.partition.queues["root.parent.leaf2"]
     before = len(core.answers)
     for _ in range(3):
-        leaf.gate.open_for_all()
+        leaf.gate.requeue_all()
         core.send(Heartbeat("t"))
     assert core.partition.applications["leaf2"].group_of["wants"].asks["wants"].log[
         QUEUE_QUOTA
     ].count == 4  # fmt: skip
     assert not any(getattr(item.message, "asks", ()) for item in core.answers[before:])
     core.now_ns += 5_000_000_000
-    leaf.gate.open_for_all()
+    leaf.gate.requeue_all()
     core.send(Heartbeat("t"))
     assert core.log("wants") == {QUEUE_QUOTA: 5, PRECONDITIONS: 5}
 
@@ -523,7 +523,7 @@ def test_a_gang_that_its_user_keeps_waiting_is_not_let_start_because_its_queue_i
     core.run("leaf1", "v", 6)
     alice = UserGroupInformation("alice")
     core.gang("gang", 3, {"vcore": 1}, queue="root.parent.leaf2", ugi=alice)
-    assert core.partition.applications["gang"].parked_refusal.reason == "GANG_HEADROOM"
+    assert core.partition.applications["gang"].refusal.reason == "GANG_HEADROOM"
     core.look()
     assert not core.partition.applications["gang"].gang_admitted
 

@@ -109,7 +109,7 @@ def test_no_room_above_the_statement_writes_to_the_model(path):
         "group.asks[key] = ask",
         "del application.timers[name]",
         "node.allocations.pop(key)",
-        "ask.told += 'x'",
+        "ask.lacks_headroom_by += 'x'",
         "self._partition.queues.update(more)",
     ],
 )

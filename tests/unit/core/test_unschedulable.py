@@ -86,7 +86,7 @@ def test_a_gang_that_its_queue_keeps_from_running_is_not_told():
     core.application("filler", "root.b")
     core.asks("filler", ["f"], {"vcore": 8})
     assert told(core.gang("g", 2, {"vcore": 5}, queue="root.a")) == []
-    assert core.partition.applications["g"].parked_refusal.reason == "MAX_APPLICATIONS"
+    assert core.partition.applications["g"].refusal.reason == "MAX_APPLICATIONS"
 
 
 def test_an_ask_that_comes_back_is_told_anew():

@@ -57,13 +57,13 @@ class Waiting(Core):
 @pytest.mark.parametrize("gangs", [5, 50])
 def test_like_gangs_sleep_until_one_fits_and_the_first_is_tried(monkeypatch, gangs):
     core = Waiting(monkeypatch, gangs)
-    since_ns = core.partition.applications["g0"].parked_since_ns
+    since_ns = core.partition.applications["g0"].refused_since_ns
     core.now_ns += 1_000
     core.free("f0")
     core.free("f1", "f2")
     assert core.considered == []
     assert set(core.told()) == {"filler"}
-    assert core.partition.applications["g0"].parked_since_ns == since_ns
+    assert core.partition.applications["g0"].refused_since_ns == since_ns
     core.free("f3")
     assert core.started() == ["g0"]
     assert list(dict.fromkeys(core.considered)) == ["g0", "g1"]
@@ -112,13 +112,13 @@ GUARANTEED = "{name: a, resources: {max: {vcore: 8m}, guaranteed: {vcore: 1m}}}"
 
 def test_where_somebody_may_preempt_the_first_of_the_class_is_tried_at_every_chance(monkeypatch):
     core = Waiting(monkeypatch, 5, leaf=GUARANTEED)
-    since_ns = core.partition.applications["g0"].parked_since_ns
+    since_ns = core.partition.applications["g0"].refused_since_ns
     core.now_ns += 1_000
     core.free("f0")
     core.free("f1")
     assert core.considered == ["g0", "g0"]
     assert set(core.told()) == {"filler", "g0"}
-    assert core.partition.applications["g0"].parked_since_ns == since_ns
+    assert core.partition.applications["g0"].refused_since_ns == since_ns
 
 
 def test_asks_sleep_until_their_shape_fits_what_their_queue_has_left(monkeypatch):

@@ -16,7 +16,7 @@ def look(partition: Partition) -> None:
         return
     for hook in hooks.capacity:
         if hooks.is_due(hook):
-            hook.gate.open()
+            hook.gate.requeue()
     if hooks.are_due(_that_move([*hooks.moving, *hooks.score])):
         _try_nodes_again(partition)
     if hooks.are_due(hooks.order):
@@ -30,12 +30,12 @@ def _that_move(hooks: list[Hook]) -> list[Hook]:
 def _try_nodes_again(partition: Partition) -> None:
     """Let all that no node takes be considered again."""
     for shape in list(partition.blocked_shapes):
-        partition.open_shape(shape)
+        partition.requeue_shape(shape)
     for node in partition.nodes.rows:
         for reservation in node.reservations.values():
             reservation.retry()
     for gang in partition.waiting_gangs.all():
-        gang.unpark()
+        gang.activate()
     partition.retry_replacements()
 
 

@@ -1,7 +1,7 @@
 """Backoff: an application with many asks that no node takes is left out for a while.
 
 Off unless the queue's ``application.unschedasks.backoff`` is more than 0: so many unschedulable
-asks park the application for ``application.unschedasks.backoff.delay``.
+asks back the application off for ``application.unschedasks.backoff.delay``.
 Source: contract section 6.5, step 5; case S-14.
 """
 
@@ -14,7 +14,7 @@ from shared.model.reasons import Reason, Refusal
 
 
 def begin(partition: Partition, bucket: Bucket) -> None:
-    """Park the applications of a bucket, just refused by the nodes, that have had enough."""
+    """Back off the applications of a bucket, just refused by the nodes, that have had enough."""
     settings = bucket.leaf.settings
     if not settings.backoff_asks:
         return
@@ -23,7 +23,7 @@ def begin(partition: Partition, bucket: Bucket) -> None:
         count = _unschedulable(application)
         is_tried = application.may_schedule and not application.awaits_admission
         if count >= settings.backoff_asks and is_tried:
-            _park(partition, application, count)
+            _back_off(partition, application, count)
 
 
 def _unschedulable(application: Application) -> int:
@@ -35,15 +35,15 @@ def _unschedulable(application: Application) -> int:
     )
 
 
-def _park(partition: Partition, application: Application, count: int) -> None:
+def _back_off(partition: Partition, application: Application, count: int) -> None:
     delay_ns = application.queue.settings.backoff_delay_ns
     partition.set(application, backoff_until_ns=saturated(partition.now_ns + delay_ns))
     sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
-    application.park(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
+    application.set_unschedulable(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
     partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)
 
 
 def end(partition: Partition, application: Application) -> None:
     """Take an application in again: its backoff is over."""
     partition.set(application, backoff_until_ns=0)
-    application.unpark()
+    application.activate()

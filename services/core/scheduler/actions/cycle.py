@@ -112,9 +112,9 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     if short is not None:
         _block(partition, group, ask, *short)
         return 0
-    if ask.told:
-        is_user = ask.told == BY_USER
-        partition.set(ask, told="")
+    if ask.lacks_headroom_by:
+        is_user = ask.lacks_headroom_by == BY_USER
+        partition.set(ask, lacks_headroom_by="")
         partition.journal.record(HeadroomFound(application, ask, is_user))
     node = _node_for(partition, group, ask)
     if node is None:
@@ -145,34 +145,34 @@ def _may_start(partition: Partition, application: Application) -> bool:
     One that is admitted here, or need not wait behind a gang any more, has had its asks entered,
     each in its bucket: they come from there.
     """
-    is_behind = application.parked_refusal is not None
+    is_behind = application.refusal is not None
     is_to_admit = application.awaits_admission
     admission_refusal = gang.admission_refusal(partition, application)
     reason = admission_refusal[0].reason if admission_refusal is not None else None
     if reason is not Reason.GANG_PATIENCE:
         _note_runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
     if admission_refusal is not None:
-        _park(partition, application, *admission_refusal)
+        _set_unschedulable(partition, application, *admission_refusal)
     elif is_behind:
-        application.unpark()
+        application.activate()
         partition.journal.record(ApplicationChanged(application))
     application.was_tried()
     return admission_refusal is None and not is_behind and not is_to_admit
 
 
-def _park(
+def _set_unschedulable(
     partition: Partition, application: Application, refusal: Refusal, gate: Gate | None
 ) -> None:
     """Set an application aside that may not start yet."""
     if refusal.reason is Reason.GANG_PATIENCE:
         leaf = application.queue
-        leaf.open_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
-        if application.is_parked_for(Reason.GANG_PATIENCE):
+        leaf.active_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
+        if application.is_refused_for(Reason.GANG_PATIENCE):
             return
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
     by_need = _may_wait_by_need(partition, application.queue)
-    application.park(refusal, partition.now_ns, gate, by_need=by_need)
+    application.set_unschedulable(refusal, partition.now_ns, gate, by_need=by_need)
     patience.watch(partition, application)
     preemption_looks.look_later_for_gang(partition, application)
     partition.journal.record(ApplicationChanged(application))
@@ -213,8 +213,8 @@ def _note_no_headroom(
     partition: Partition, application: Application, ask: Ask, by: str, available: ResourceView
 ) -> None:
     """Record that an ask does not fit a queue or a user's limit, unless that is known."""
-    if ask.told != by:
-        partition.set(ask, told=by)
+    if ask.lacks_headroom_by != by:
+        partition.set(ask, lacks_headroom_by=by)
         partition.journal.record(HeadroomLacking(application, ask, by == BY_USER, available))
 
 
@@ -271,7 +271,7 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
         return 0
     behind = patience.refusal(partition, application)
     if behind is not None:
-        _park(partition, application, behind, None)
+        _set_unschedulable(partition, application, behind, None)
         return 0
     if not reservations.has_room(partition, reservation):
         return 0

@@ -251,10 +251,10 @@ def _may_move(leaf: Queue, asking: Queue) -> bool:
 
 def _waits_for_room(application: Application) -> bool:
     """Return whether it is room that an application lacks, not leave to run or a user's limit."""
-    refusal = application.parked_refusal
+    refusal = application.refusal
     if refusal is None:
         return application.may_schedule
-    by_user = any(tracker.gate is application.parked_at for tracker in application.trackers)
+    by_user = any(tracker.gate is application.waits_at for tracker in application.trackers)
     is_for_room = refusal.reason in (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
     return is_for_room and not by_user
 

@@ -81,7 +81,7 @@ def judge_anew(partition: Partition) -> None:
     leaves = [queue for queue in partition.queues.values() if queue.overdue_gang is not None]
     waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
     for application in (*waited_for, *partition.too_large):
-        if application.parked_refusal is not None:  # else it has its turn now
+        if application.refusal is not None:  # else it has its turn now
             _watch_anew(partition, application)
 
 
@@ -92,7 +92,7 @@ def _watch_anew(partition: Partition, application: Application) -> None:
     """
     watch(partition, application)
     if application.queue.overdue_gang is application:
-        application.unpark()
+        application.activate()
 
 
 def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
@@ -116,16 +116,16 @@ def _become_overdue(partition: Partition, application: Application) -> None:
     """Let a gang be waited for, unless one that is ahead of it already is."""
     leaf = application.queue
     waited_for = leaf.overdue_gang
-    if application.waits_in is not None and application.parked_at is not None:
-        application.parked_at.try_always(application.waits_in)
+    if application.waits_in is not None and application.waits_at is not None:
+        application.waits_at.try_always(application.waits_in)
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:
-        application.unpark()  # to wait behind that one
+        application.activate()  # to wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
-        waited_for.unpark()
+        waited_for.activate()
 
 
 def _remember(partition: Partition, application: Application, due_ns: int) -> None:

@@ -128,7 +128,7 @@ def _note_too_small(
     partition: Partition, application: Application, ask: Ask, placeholder: Allocation
 ) -> None:
     """Record once that an ask is larger than its group's placeholders; its application shows it."""
-    if ask.is_mismatch_told:
+    if ask.is_mismatch_reported:
         return
     message = (
         f"Task group '{placeholder.task_group_name}' in application '{application.id}': "
@@ -136,7 +136,7 @@ def _note_too_small(
         f"placeholder '{go_map(placeholder.resource_per_alloc)}' allocation with ID "
         f"'{placeholder.allocation_key}'"
     )
-    partition.set(ask, is_mismatch_told=True)
+    partition.set(ask, is_mismatch_reported=True)
     partition.set(application, message=message)
     partition.journal.record(PlaceholderTooSmall(application, ask, message))
 

@@ -84,8 +84,8 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     victims = _victims(partition, node, ask)
     if not victims or not partition.agree(REQUIRED_NODE, victims, application):
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
-        if partition.now_ns - reservation.told_ns >= TELL_AGAIN_NS:
-            partition.set(reservation, told_ns=partition.now_ns)
+        if partition.now_ns - reservation.reported_ns >= TELL_AGAIN_NS:
+            partition.set(reservation, reported_ns=partition.now_ns)
             partition.journal.record(NoVictim(application, ask))
         return
     partition.set(reservation, has_preempted=True)

@@ -69,7 +69,9 @@ class _Lane:
 
 
 def _is_plain(ask: Ask, lane: _Lane) -> bool:
-    return not (ask.told or ask.has_kept_room or ask.key in lane.application.reservations)
+    return not (
+        ask.lacks_headroom_by or ask.has_kept_room or ask.key in lane.application.reservations
+    )
 
 
 class _Run:
@@ -168,7 +170,7 @@ class _Run:
             or shape.constraints.asks_about_pods
             or shape.constraints.required_node
             or group.is_covered
-            or application.parked_refusal is not None
+            or application.refusal is not None
             or application.cannot_run
             or application.awaits_admission
         ):

@@ -1,9 +1,9 @@
-"""Asks that more nodes would help: told to the resource manager, once each, for its autoscaler.
+"""Asks that more nodes would help are marked Unschedulable, once each, for an autoscaler.
 
-Rule 1: an ask is told when its queue has the headroom for it, nothing of its own application holds
-        it back, and no node takes it. What waits for a quota or for its gang is not told, and of
+Rule 1: an ask is marked when its queue has the headroom for it, nothing of its own application
+        holds it back, and no node takes it. What waits for a quota or for its gang is not, and of
         asks in one queue no more than its headroom has room for.
-Rule 2: telling costs what is told: asks that have been told are not looked at again.
+Rule 2: marking costs what is marked: asks that have been are not looked at again.
 Source: contract section 2.9 (the condition), 8.12 (what goes wrong otherwise).
 
 Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others have their turn later.
@@ -21,12 +21,12 @@ MAX_GROUPS = 1_000
 
 
 def mark(partition: Partition) -> None:
-    """Tell the asks of every bucket that no node took since this was done last."""
+    """Mark the asks of every bucket that no node took since this was done last."""
     for bucket in partition.take_unplaced():
         if not _nodes_would_help(partition, bucket):
             continue
         room = _room(bucket)
-        for group in list(islice(bucket.untold, MAX_GROUPS)):
+        for group in list(islice(bucket.unmarked, MAX_GROUPS)):
             if room <= 0:
                 break
             room -= _mark_group(partition, bucket, group, room)
@@ -35,13 +35,13 @@ def mark(partition: Partition) -> None:
 def mark_group(
     partition: Partition, group: AskGroup, head: Ask, refusal: Refusal, most: int
 ) -> None:
-    """Tell a group's head, and of the others so many that ``most`` of the group have been told.
+    """Mark a group's head, and of the others so many that ``most`` of the group are marked.
 
     For asks that wait outside of their bucket, because they have a place to take: a placeholder's.
     """
-    if not head.is_told:
+    if not head.is_marked:
         _mark(partition, group, head, refusal)
-    _mark_asks(partition, group, most - group.told, refusal)
+    _mark_asks(partition, group, most - group.marked, refusal)
 
 
 def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
@@ -53,36 +53,36 @@ def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
 
 
 def _room(bucket: Bucket) -> int:
-    """Return how many asks of a bucket the queues below the root have room for, untold ones."""
-    most = sum(len(group.untold) for group in islice(bucket.untold, MAX_GROUPS))
+    """Return how many asks of a bucket the queues below the root have room for, unmarked ones."""
+    most = sum(len(group.unmarked) for group in islice(bucket.unmarked, MAX_GROUPS))
     for queue in bucket.leaf.lineage():
         limit = queue.max_resource if queue.parent is not None else None
         for name, value in bucket.shape.resource.items():
             if limit is not None and name in limit and value > 0:
                 left = limit[name] - queue.allocated.get(name, 0)
-                most = min(most, left // value - bucket.told)
+                most = min(most, left // value - bucket.marked)
     return most
 
 
 def _mark_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:
-    """Tell at most ``room`` asks of a group; one that is held back goes to the end of the line."""
+    """Mark at most ``room`` asks of a group; one that is held back goes to the end of the line."""
     application = group.application
     if application.hold(group) is not None or not application.may_schedule:
-        bucket.tell_last(group)
+        bucket.mark_last(group)
         return 0
     assert bucket.refusal is not None
     return _mark_asks(partition, group, room, bucket.refusal)
 
 
 def _mark_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusal) -> int:
-    """Tell at most ``room`` asks of a group; return how many."""
-    told = 0
-    while told < room and (ask := group.next_untold()) is not None:
+    """Mark at most ``room`` asks of a group; return how many."""
+    marked = 0
+    while marked < room and (ask := group.next_unmarked()) is not None:
         _mark(partition, group, ask, refusal)
-        told += 1
-    return told
+        marked += 1
+    return marked
 
 
 def _mark(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal) -> None:
-    group.mark_told(ask)
+    group.mark(ask)
     partition.journal.record(AskUnschedulable(group.application, ask, refusal))

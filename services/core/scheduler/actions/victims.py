@@ -107,5 +107,5 @@ def _nominate(partition: Partition, decision: Decision) -> None:
     partition.keep_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
     if owner.is_gang and not owner.gang_admitted:
         owner.admit()
-        if owner.parked_at is not None or owner.waiting_among is not None:
-            owner.unpark()
+        if owner.waits_at is not None or owner.waiting_among is not None:
+            owner.activate()

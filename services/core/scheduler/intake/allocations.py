@@ -73,7 +73,7 @@ def _count_existing(
     if key in application.allocations:
         _resize(partition, application, key, allocation.resource_per_alloc)
         return
-    was_asked = partition.take_ask(application, key) is not None
+    was_asked = partition.remove_ask(application, key) is not None
     partition.learn(allocation.constraints)
     if allocation.placeholder and not was_asked:
         application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)

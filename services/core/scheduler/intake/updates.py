@@ -238,7 +238,7 @@ def add_ask(partition: Partition, request: AllocationAsk) -> None:
         if known.asks[key].request == request:
             return
         sequence = known.asks[key].sequence
-        partition.take_ask(application, key)
+        partition.remove_ask(application, key)
     elif request.placeholder:
         application.count_placeholder(request.task_group_name, request.resource_per_alloc)
     partition.add_ask(application, request, sequence)

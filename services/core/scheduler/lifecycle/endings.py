@@ -54,7 +54,7 @@ def drop_ask(
     if swapped_in is not None:
         partition.journal.record(AskEnded(application, swapped_in, why))
         return True
-    ask = partition.take_ask(application, key, why)
+    ask = partition.remove_ask(application, key, why)
     if ask is not None and ask.request.placeholder:
         application.count_dropped(ask.request.task_group_name)
     return ask is not None

@@ -128,7 +128,7 @@ class Reservation:
     since_ns: int
     is_required: bool = False
     has_preempted: bool = False
-    told_ns: int = 0  # when people were told that nobody can be preempted for it
+    reported_ns: int = 0  # when people were told that nobody can be preempted for it
     waits_at: "Gate | None" = None
     rank: Rank = (0, 0, 0)
 
@@ -138,7 +138,7 @@ class Reservation:
         return not (self.is_required or self.has_preempted)
 
     def wait_at(self, gate: "Gate") -> None:
-        """Wait until a gate opens."""
+        """Wait until a gate is requeued."""
         self.waits_at = gate
         gate.reservations[self] = None
 
@@ -209,8 +209,8 @@ class AskGroup:
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
     refused: "tuple[Refusal, PluginGate] | None" = None  # by a plugin's capacity hook
-    untold: deque[str] = field(default_factory=deque)  # may name asks that have gone
-    told: int = 0  # asks that wait and were told of
+    unmarked: deque[str] = field(default_factory=deque)  # may name asks that have gone
+    marked: int = 0  # asks that wait and are marked Unschedulable
     preemptors: Preemptors | None = None  # from the first look for victims on
     _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
 
@@ -219,36 +219,36 @@ class AskGroup:
         self.asks[ask.key] = ask
         if self.preemptors is not None:
             self.preemptors.fresh.append(ask)
-        if ask.is_told:
-            self.told += 1
-            self.bucket.told += 1
+        if ask.is_marked:
+            self.marked += 1
+            self.bucket.marked += 1
         else:
-            self.untold.append(ask.key)
-            self.bucket.untold[self] = None
+            self.unmarked.append(ask.key)
+            self.bucket.unmarked[self] = None
         heappush(self._heap, (ask.order, ask.key))
 
     def remove(self, key: str) -> Ask | None:
         """Take an ask out, or return None when it is not here."""
         ask = self.asks.pop(key, None)
         if ask is not None:
-            self.told -= ask.is_told
-            self.bucket.told -= ask.is_told
+            self.marked -= ask.is_marked
+            self.bucket.marked -= ask.is_marked
         return ask
 
-    def next_untold(self) -> Ask | None:
-        """Return an ask that waits and was not told of, which is not returned again; or None."""
-        while self.untold:
-            ask = self.asks.get(self.untold.popleft())
-            if ask is not None and not ask.is_told:
+    def next_unmarked(self) -> Ask | None:
+        """Return an ask that waits and is not marked, which is not returned again; or None."""
+        while self.unmarked:
+            ask = self.asks.get(self.unmarked.popleft())
+            if ask is not None and not ask.is_marked:
                 return ask
-        self.bucket.untold.pop(self, None)
+        self.bucket.unmarked.pop(self, None)
         return None
 
-    def mark_told(self, ask: Ask) -> None:
-        """Count an ask among those that people were told of."""
-        ask.is_told = True
-        self.told += 1
-        self.bucket.told += 1
+    def mark(self, ask: Ask) -> None:
+        """Count an ask among those that are marked Unschedulable."""
+        ask.is_marked = True
+        self.marked += 1
+        self.bucket.marked += 1
 
     def head(self) -> Ask | None:
         """Return the first ask, or None."""
@@ -283,8 +283,8 @@ class Bucket:
     refused_since_ns: int = 0
     blocked_at: "Gate | None" = None
     groups: dict[AskGroup, None] = field(default_factory=dict)
-    untold: dict[AskGroup, None] = field(default_factory=dict)  # with asks to tell of
-    told: int = 0  # asks that wait and were told of
+    unmarked: dict[AskGroup, None] = field(default_factory=dict)  # with asks to mark
+    marked: int = 0  # asks that wait and are marked Unschedulable
     queued: EntryKey | None = None
     stamp: int = 0
     _heap: list[tuple[EntryKey, int, int, AskGroup]] = field(default_factory=list)
@@ -307,9 +307,9 @@ class Bucket:
         owner = self.key[1] or ()
         return any(tracker.gate is self.blocked_at for tracker in owner)
 
-    def tell_last(self, group: AskGroup) -> None:
-        """Let a group with asks to tell of have its turn after the others."""
-        self.untold[group] = self.untold.pop(group)
+    def mark_last(self, group: AskGroup) -> None:
+        """Let a group with asks to mark have its turn after the others."""
+        self.unmarked[group] = self.unmarked.pop(group)
 
     def push(self, group: AskGroup) -> None:
         """Enter a group, or renew its entry after its order changed; without asks it leaves."""
@@ -497,10 +497,10 @@ class EquivalenceClass:
             return
         if self.tried is not None:
             self.tried.trying_for = None
-        self.tried, self.tried_since_ns = head, head.parked_since_ns
+        self.tried, self.tried_since_ns = head, head.refused_since_ns
         self.leaf.root.trying[self] = None
         head.trying_for = self
-        head.unpark()
+        head.activate()
 
     def was_tried(self) -> None:
         """Sleep on if the one that was considered is back; if not, let the next be considered."""
@@ -573,12 +573,12 @@ class Gate:
         self._by_key.pop(waiting.key, None)
         self.classes.discard(waiting)
 
-    def open(self) -> None:
+    def requeue(self) -> None:
         """Let those who wait here be considered again, of like applications the first."""
         if self.buckets:
             room = self.queue.own_room() if self.queue is not None else {}
             for bucket in self.buckets.to_try(room):
-                bucket.leaf.open(bucket)
+                bucket.leaf.requeue(bucket)
         if self.classes:
             room = self.queue.own_room(for_gangs=True) if self.queue is not None else {}
             for waiting in self.classes.to_try(room):
@@ -588,13 +588,13 @@ class Gate:
             for reservation in reservations:
                 reservation.retry()
 
-    def open_for_all(self) -> None:
+    def requeue_all(self) -> None:
         """Let those be considered too whose need is more than there is: all may be different."""
         for bucket in list(self.buckets):
-            bucket.leaf.open(bucket)
+            bucket.leaf.requeue(bucket)
         for waiting in list(self.classes):
             waiting.requeue()
-        self.open()
+        self.requeue()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -609,9 +609,9 @@ class PluginGate(Gate):
         group.bucket.withdraw(group)
         self.groups[group] = None
 
-    def open(self) -> None:
+    def requeue(self) -> None:
         """Let everybody who waits here be considered again."""
-        Gate.open(self)
+        Gate.requeue(self)
         groups, self.groups = self.groups, {}
         for group in groups:
             group.refused = None
@@ -631,7 +631,7 @@ class Queue(QueueLedger):
 
     applications: dict[str, "Application"] = field(default_factory=dict)
     buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
-    open_buckets: BucketHeap = field(default_factory=BucketHeap)
+    active_buckets: BucketHeap = field(default_factory=BucketHeap)
     to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
     behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
     overdue_gang: "Application | None" = None
@@ -639,7 +639,7 @@ class Queue(QueueLedger):
     # At the root, of all queues:
     blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
-    reopened: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
+    requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
     # withdrawn, which is not in the journal yet
     starter: "Application | None" = None  # the one that is let start, where one at a time is
 
@@ -664,11 +664,11 @@ class Queue(QueueLedger):
     def set_max(self, limit: Resource | None) -> None:
         """Change the queue's own limit; whoever it refused is looked at again."""
         QueueLedger.set_max(self, limit)
-        self.gate.open()
+        self.gate.requeue()
 
     def _open_gates(self) -> None:
         for queue in self.lineage():
-            queue.gate.open()
+            queue.gate.requeue()
 
     # --- buckets --------------------------------------------------------------------------------
 
@@ -679,32 +679,32 @@ class Queue(QueueLedger):
             bucket = self.buckets[key] = Bucket(self, key)
         return bucket
 
-    def open(self, bucket: Bucket) -> None:
+    def requeue(self, bucket: Bucket) -> None:
         """Let a bucket be considered; a bucket that was blocked is no longer."""
         if bucket.refusal is not None:
-            self.root.reopened[self] = None
+            self.root.requeued[self] = None
         bucket.unblock()
-        self.open_buckets.push(bucket)
+        self.active_buckets.push(bucket)
         self.activate()
 
     def enter(self, group: AskGroup) -> None:
         """Let a group be considered, unless its bucket is blocked: then it waits with it."""
         group.bucket.push(group)
         if group.bucket.refusal is None:
-            self.open(group.bucket)
+            self.requeue(group.bucket)
 
     def forget_order(self) -> None:
         """Forget the order of what waits, and who is ahead: all are to be entered anew."""
         self.overdue_gang = None
         for bucket in (*self.buckets.values(), self.to_admit, self.behind):
             bucket.clear()
-        self.open_buckets.clear()
+        self.active_buckets.clear()
 
     def wait_no_more_for(self, gang: "Application") -> None:
         """Let those behind a gang start, if it was the one that they had to wait for."""
         if self.overdue_gang is gang:
             self.overdue_gang = None
-            self.open(self.behind)
+            self.requeue(self.behind)
 
     def activate(self) -> None:
         """Say that this leaf may have something to schedule."""
@@ -729,7 +729,7 @@ class Queue(QueueLedger):
 
     def first_group(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the group whose head ask is this leaf's next, or None."""
-        return self.open_buckets.first()
+        return self.active_buckets.first()
 
     def block(
         self,
@@ -744,7 +744,7 @@ class Queue(QueueLedger):
 
         ``by_need`` leaves it aside until its shape fits what the gate's queue has left.
         """
-        self.open_buckets.withdraw(bucket)
+        self.active_buckets.withdraw(bucket)
         bucket.refusal = refusal
         bucket.refused_since_ns = now_ns
         bucket.blocked_at = at
@@ -756,7 +756,7 @@ class Queue(QueueLedger):
     def drop(self, bucket: Bucket) -> None:
         """Forget a bucket whose last group has gone."""
         bucket.unblock()
-        self.open_buckets.withdraw(bucket)
+        self.active_buckets.withdraw(bucket)
         self.buckets.pop(bucket.key, None)
 
     def no_longer_blocked(self, bucket: Bucket) -> None:
@@ -785,12 +785,12 @@ class Tracker(UserLedger):
     ) -> None:
         """Take usage off from a queue to the root; whoever the limit refused tries again."""
         self.take_back(queue, application_id, amount, is_last=is_last)
-        self.gate.open()
+        self.gate.requeue()
 
     def keep_no_more(self, queue: QueueLedger, amount: ResourceView) -> None:
         """Give kept room back, from a queue to the root."""
         UserLedger.keep_no_more(self, queue, amount)
-        self.gate.open()
+        self.gate.requeue()
 
 
 Owner = tuple[Tracker, ...]
@@ -858,8 +858,8 @@ class Application:
     trackers: Owner = ()  # of its user and, where a limit names one, its group
     owner: Owner | None = None  # the same, where any limit concerns them
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask key
-    parked_refusal: Refusal | None = None
-    parked_since_ns: int = 0
+    refusal: Refusal | None = None
+    refused_since_ns: int = 0
     waits_in: EquivalenceClass | None = None  # with those who are refused alike
     trying_for: EquivalenceClass | None = None  # those for whom it is to be considered
     patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
@@ -900,7 +900,7 @@ class Application:
     @property
     def may_schedule(self) -> bool:
         """Return whether the application's asks may be allocated in its present state."""
-        return self.state in _SCHEDULING_STATES and self.parked_refusal is None
+        return self.state in _SCHEDULING_STATES and self.refusal is None
 
     @property
     def awaits_admission(self) -> bool:
@@ -929,10 +929,10 @@ class Application:
     @property
     def waits_as_a_whole(self) -> bool:
         """Return whether its queue or the nodes lack room for the whole gang: no user's limit."""
-        return self.waits_for_its_queue or self.is_parked_for(Reason.GANG_PLACES)
+        return self.waits_for_its_queue or self.is_refused_for(Reason.GANG_PLACES)
 
     @property
-    def parked_at(self) -> Gate | None:
+    def waits_at(self) -> Gate | None:
         """Return the gate at which the whole application waits, or None."""
         home = self.waits_in.home if self.waits_in is not None else None
         return home if isinstance(home, Gate) else None
@@ -940,11 +940,11 @@ class Application:
     @property
     def waits_for_its_queue(self) -> bool:
         """Return whether a queue has not enough room for the whole gang: the limit of no user."""
-        refusal = self.parked_refusal
+        refusal = self.refusal
         return (
             refusal is not None
             and refusal.reason is Reason.GANG_HEADROOM
-            and any(queue.gate is self.parked_at for queue in self.queue.lineage())
+            and any(queue.gate is self.waits_at for queue in self.queue.lineage())
         )
 
     @property
@@ -1065,7 +1065,7 @@ class Application:
         self.reorder()
         return True
 
-    def take_ask(self, key: str) -> Ask | None:
+    def remove_ask(self, key: str) -> Ask | None:
         """Take an ask out of its group, or return None when it does not wait."""
         group = self.group_of.pop(key, None)
         ask = group.remove(key) if group is not None else None
@@ -1082,7 +1082,7 @@ class Application:
 
     def set_covered(self, ask: Ask, *, is_covered: bool) -> None:
         """Let an ask wait with those that placeholders go for, or with its own kind again."""
-        self.take_ask(ask.key)
+        self.remove_ask(ask.key)
         ask.is_covered = is_covered
         self.add_ask(ask)
 
@@ -1096,8 +1096,8 @@ class Application:
     def _leave(self, group: AskGroup) -> None:
         bucket = group.bucket
         bucket.groups.pop(group)
-        bucket.untold.pop(group, None)
-        bucket.told -= sum(ask.is_told for ask in group.asks.values())
+        bucket.unmarked.pop(group, None)
+        bucket.marked -= sum(ask.is_marked for ask in group.asks.values())
         if not bucket.groups:
             self.queue.drop(bucket)
 
@@ -1111,8 +1111,8 @@ class Application:
                 self._leave(group)
                 group.bucket = bucket
                 bucket.groups[group] = None
-                bucket.untold[group] = None
-                bucket.told += sum(ask.is_told for ask in group.asks.values())
+                bucket.unmarked[group] = None
+                bucket.marked += sum(ask.is_marked for ask in group.asks.values())
                 moved = True
         return moved
 
@@ -1158,7 +1158,7 @@ class Application:
         if self.order != before:
             self._find_place_in_class()
         if self.queue.overdue_gang is self and self.order != before:
-            self.queue.open(self.queue.behind)
+            self.queue.requeue(self.queue.behind)
 
     def _find_place_in_class(self) -> None:
         """Have the first of those who are refused alike be the one that is tried for them."""
@@ -1182,7 +1182,7 @@ class Application:
     def enter(self) -> None:
         """Enter every group that may be scheduled now, and withdraw the others."""
         self._review_waiting()
-        is_behind = self.is_parked_for(Reason.GANG_PATIENCE)
+        is_behind = self.is_refused_for(Reason.GANG_PATIENCE)
         for group in self.groups.values():
             if is_behind:
                 self.queue.behind.push(group)
@@ -1190,7 +1190,7 @@ class Application:
                 group.bucket.withdraw(group)
             elif group.placeholder and self.awaits_admission:
                 self.queue.to_admit.push(group)
-                self.queue.open(self.queue.to_admit)
+                self.queue.requeue(self.queue.to_admit)
             else:
                 self.queue.enter(group)
 
@@ -1203,7 +1203,7 @@ class Application:
             self.queue.wait_no_more_for(self)
         if (
             (self._is_refused_as_a_whole and not self.awaits_admission)
-            or (self.is_parked_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang)
+            or (self.is_refused_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang)
             or (self.waiting_among is not None and not self._lacks_the_same_places())
             or (self.waits_in is not None and not self._is_like_others(self.waits_in.key))
         ):
@@ -1211,11 +1211,11 @@ class Application:
 
     @property
     def _is_refused_as_a_whole(self) -> bool:
-        return self.is_parked_for(Reason.GANG_HEADROOM) or self.is_parked_for(Reason.PLUGIN)
+        return self.is_refused_for(Reason.GANG_HEADROOM) or self.is_refused_for(Reason.PLUGIN)
 
     def _is_like_others(self, key: Hashable) -> bool:
         """Return whether whoever is tried for a class is still tried for this application."""
-        return self.parked_refusal is not None and key == class_key(self, self.parked_refusal)
+        return self.refusal is not None and key == class_key(self, self.refusal)
 
     def needs_of_the_whole(self) -> Hashable:
         """Return all that decides over the gang's admission, in the order in which it is tried."""
@@ -1288,18 +1288,18 @@ class Application:
             )
         return None
 
-    def park(
+    def set_unschedulable(
         self, refusal: Refusal, now_ns: int, at: Gate | None, *, by_need: bool = False
     ) -> None:
-        """Take the application out of its buckets until a gate opens, or nodes have places.
+        """Take the application out of its buckets until a gate is requeued, or nodes have places.
 
         Without either it waits for a time to come, or for a gang that is ahead of it. One that was
         tried for those like it and is refused again waits since it did before. ``by_need`` leaves a
         gang aside until all of it fits what the gate's queue has left.
         """
         self._leave_class()
-        self.parked_refusal = refusal
-        self.parked_since_ns = now_ns
+        self.refusal = refusal
+        self.refused_since_ns = now_ns
         if at is not None:
             self.waits_in = at.class_of(self, refusal, by_need=by_need)
         elif self.waiting_among is not None:
@@ -1307,12 +1307,12 @@ class Application:
         if self.waits_in is not None:
             self.waits_in.add(self)
             if self.waits_in is self.trying_for:
-                self.parked_since_ns = self.trying_for.tried_since_ns
+                self.refused_since_ns = self.trying_for.tried_since_ns
         self.was_tried()
         self.enter()
 
-    def unpark(self) -> None:
-        """Let the application be considered again."""
+    def activate(self) -> None:
+        """Let the application be considered again: what refused it may have changed."""
         self._forget_refusal()
         self.enter()
 
@@ -1333,17 +1333,17 @@ class Application:
 
     def _forget_refusal(self) -> None:
         self._leave_class()
-        if self.parked_refusal is not None:
-            self.queue.root.reopened[self] = None
-        self.parked_refusal = None
+        if self.refusal is not None:
+            self.queue.root.requeued[self] = None
+        self.refusal = None
         if self.waiting_among is not None:
             self.waiting_among.remove(self)
         for reservation in self.reservations.values():
             reservation.retry()
 
-    def is_parked_for(self, reason: Reason) -> bool:
+    def is_refused_for(self, reason: Reason) -> bool:
         """Return whether a reason keeps the whole application out of its buckets."""
-        return self.parked_refusal is not None and self.parked_refusal.reason is reason
+        return self.refusal is not None and self.refusal.reason is reason
 
     # --- the gang's promise ---------------------------------------------------------------------
 
@@ -1375,7 +1375,7 @@ class Application:
         self.promise = after
         if not reserves:
             for gate in self.gates():
-                gate.open()
+                gate.requeue()
 
     def gates(self) -> Iterator[Gate]:
         """Yield every gate at which the application's asks may wait."""
@@ -1485,4 +1485,4 @@ class Application:
             self.reorder()
             self.enter()
         if self.waits_in is not None:
-            self.unpark()
+            self.activate()

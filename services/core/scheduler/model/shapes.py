@@ -34,7 +34,7 @@ class LogLine:
 
     count: int = 0
     last_ns: int = 0
-    told_ns: int = 0
+    reported_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -48,14 +48,14 @@ class Ask:
     shape: Shape
     sequence: int
     created_ns: int = 0
-    told: str = ""  # who people were told has no headroom for it
+    lacks_headroom_by: str = ""  # whose limit people were told has no headroom for it
     has_preempted: bool = False
     preemption_checked_ns: int = 0
     has_kept_room: bool = False  # in the queues on the path, which nobody else may take
-    is_told: bool = False  # to the resource manager, that more nodes would help
+    is_marked: bool = False  # Unschedulable, at the resource manager: more nodes would help
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
     is_covered: bool = False  # by placeholders that go for it
-    is_mismatch_told: bool = False  # to people, that it is larger than its placeholder
+    is_mismatch_reported: bool = False  # to people, that it is larger than its placeholder
     key: str = field(init=False)
     order: tuple[int, int, int] = field(init=False)  # of asks of one application
 

@@ -135,11 +135,11 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
     """
     are_whole: dict[object, bool] = {}
     for application in list(leaf.applications.values()):
-        if application.parked_refusal is None or not application.waits_as_a_whole:
+        if application.refusal is None or not application.waits_as_a_whole:
             continue
         if application.is_behind_overdue_gang:
             continue
-        due_ns = application.parked_since_ns + leaf.settings.preemption_delay_ns
+        due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
             partition.look_for_preemption_at(due_ns)
         elif _may_be_let_start(partition, application):
@@ -150,7 +150,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
             if are_whole[alike]:
                 are_whole.clear()
                 application.admit()
-                application.unpark()
+                application.activate()
             else:
                 partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 

@@ -82,10 +82,10 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
         partition.set(queue, guaranteed_resource=guaranteed)
         queue.forget_turns()
         for level in queue.lineage():
-            level.gate.open_for_all()  # who waits for it may preempt from now on
+            level.gate.requeue_all()  # who waits for it may preempt from now on
     if applications is not None and applications <= INT64_MAX:
         partition.set(queue, max_applications=applications)
-        queue.gate.open()
+        queue.gate.requeue()
 
 
 def _tag_resource(text: str) -> Resource | None:

@@ -142,7 +142,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
         for tracker in application.trackers:
             partition.journal.record(UsageChanged(tracker))
     if application.rejoin_buckets():
-        partition.tell_asks(application)
+        partition.record_asks(application)
 
 
 def _order_anew(partition: Partition) -> None:
@@ -155,22 +155,22 @@ def _order_anew(partition: Partition) -> None:
         _find_owner(partition, application)
         application.reorder()
         if application.waiting_among is not None:
-            application.unpark()  # whether it is waited for is found out anew
+            application.activate()  # whether it is waited for is found out anew
         else:
             application.enter()
     for queue in partition.queues.values():
-        queue.gate.open_for_all()
+        queue.gate.requeue_all()
     for tracker in partition.users.all():
-        tracker.gate.open()
+        tracker.gate.requeue()
         partition.journal.record(UsageChanged(tracker))
     partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
-        partition.open_shape(shape)
+        partition.requeue_shape(shape)
 
 
 def _consider_all(partition: Partition) -> None:
     """Let nobody wait any more with those who were refused alike."""
     for application in partition.applications.values():
         if application.waits_in is not None:
-            application.unpark()
+            application.activate()
         application.was_tried()

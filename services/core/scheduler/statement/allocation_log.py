@@ -32,11 +32,11 @@ def note(partition: Partition, application: Application, ask: Ask, text: str) ->
     if ask.log is None:
         ask.log = {}
     line = ask.log.get(text)
-    is_news = line is None or partition.now_ns - line.told_ns >= TELL_AGAIN_NS
+    is_news = line is None or partition.now_ns - line.reported_ns >= TELL_AGAIN_NS
     if line is None:
         line = ask.log[text] = LogLine()
     line.count += 1
     line.last_ns = partition.now_ns
     if is_news:
-        line.told_ns = partition.now_ns
+        line.reported_ns = partition.now_ns
         partition.journal.record(AskChanged(application, ask))

@@ -178,7 +178,7 @@ class Partition:
         if bucket.refusal is not None:
             self.unplaced[bucket] = None
             if request.constraints.required_node and bucket.blocked_at is None:
-                bucket.leaf.open(bucket)  # it has a place to take in the row for its node
+                bucket.leaf.requeue(bucket)  # it has a place to take in the row for its node
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
@@ -210,7 +210,7 @@ class Partition:
         for ask in asks:
             if ask.key in application.reservations:
                 self.unreserve(application.reservations[ask.key])
-            application.take_ask(ask.key)
+            application.remove_ask(ask.key)
             self._release_shape(ask.shape)
             labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
             shape = self.shapes.shape_of(ask.request, labels)
@@ -220,17 +220,17 @@ class Partition:
             reshaped = application.group_of[ask.key].asks[ask.key]
             self.journal.record(AskChanged(application, reshaped))
 
-    def tell_asks(self, application: Application) -> None:
+    def record_asks(self, application: Application) -> None:
         """Say all asks of an application anew: they wait under other names."""
         for ask in application.asks():
             self.journal.record(AskChanged(application, ask))
 
-    def take_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
+    def remove_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
         """Take an ask out of its application, its reservation with it; None when it is unknown.
 
         ``why`` it ends is a TerminationType, "" where it is allocated.
         """
-        ask = application.take_ask(key)
+        ask = application.remove_ask(key)
         if ask is not None:
             if key in application.reservations:
                 self.unreserve(application.reservations[key])
@@ -253,7 +253,7 @@ class Partition:
         """Take an ask that is placed out of its queue; what comes after it takes its turn."""
         order, group = application.order, application.group_of[ask.key]
         application.positions[ask.key] = ask.sequence
-        self.take_ask(application, ask.key)
+        self.remove_ask(application, ask.key)
         application.requeue(group, order)
 
     def _release_shape(self, shape: Shape, times: int = 1) -> None:
@@ -411,7 +411,7 @@ class Partition:
         if not node.reservations or self.settings.backfill:
             for shape in self.blocked_shapes.fitting(node.available):
                 if self.nodes.fits(node, shape):
-                    self.open_shape(shape)
+                    self.requeue_shape(shape)
         self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()
 
@@ -439,7 +439,7 @@ class Partition:
         self.replaceable.update(self.unreplaceable)
         self.unreplaceable.clear()
 
-    def open_shape(self, shape: Shape) -> None:
+    def requeue_shape(self, shape: Shape) -> None:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
         self.blocked_shapes.discard(shape)
         self.nodes.pods.waiting.remove(shape)
@@ -447,18 +447,18 @@ class Partition:
             reservation.retry()
         for bucket in list(self.root.blocked_buckets.get(shape, ())):
             self.journal.record(QueueChanged(bucket.leaf))
-            bucket.leaf.open(bucket)
+            bucket.leaf.requeue(bucket)
 
-    def write_reopened(self) -> None:
+    def write_requeued(self) -> None:
         """Write down of whom refusals were withdrawn: they may wait for something else now."""
-        for row in self.root.reopened:
+        for row in self.root.requeued:
             self.journal.record(RowSet(row, {}))
-        self.root.reopened.clear()
+        self.root.requeued.clear()
 
     def requeue_for_pods(self) -> None:
         """Look again at the shapes that other pods keep from a node, where those have changed."""
         for shape in self.nodes.pods.waiting.take_noted():
-            self.open_shape(shape)
+            self.requeue_shape(shape)
         if not self.nodes.pods_changed:
             return
         self.nodes.pods_changed = False
@@ -784,9 +784,9 @@ class Partition:
                 queue.allocating_accepted.pop(application.id, None)
         if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
             for gate in application.gates():
-                gate.open()
+                gate.requeue()
             if application.waits_in is not None:
-                application.unpark()  # what kept it may not concern it in its new state
+                application.activate()  # what kept it may not concern it in its new state
         application.keep_promise()
         self._time(application, before)
         self.journal.record(StateChanged(application, after, message or event.value))

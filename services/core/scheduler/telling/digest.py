@@ -82,7 +82,7 @@ class Digest:
         self._armed: dict[str, TimerSet] = {}
         self._cancelled: dict[str, TimerCancel] = {}
         self._forget_changes()
-        self.forget_told()
+        self.forget_published()
         self._readers: dict[type, Callable[[Any], None]] = {
             journal.TimePassed: self._time_passed,
             journal.RowSet: self._row,
@@ -365,8 +365,8 @@ class Digest:
             applications=(*map(application_summary, self._applications), *self.rejected),
             users=tuple(map(user_state, self._users)),
             events=tuple(self._events),
-            asks=placed.told(self._asks.values(), _is_placed, placed.asks, _ask_value),
-            allocations=placed.told(
+            asks=placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
+            allocations=placed.published(
                 self._allocations.values(),
                 lambda timed: _is_placed(timed[0]),
                 placed.allocations,
@@ -374,20 +374,20 @@ class Digest:
             ),
         )
         for queue in self._queues_gone:
-            self._told.pop(queue.path, None)
+            self._published.pop(queue.path, None)
         self._forget_changes()
         return delta if delta != StateDelta(time_ns=partition.now_ns) else None
 
     def _news(self, path: str, state: S) -> tuple[S, ...]:
         """Return a queue's state, or the partition's, where it is not what was told last."""
-        if self._told.get(path) == state:
+        if self._published.get(path) == state:
             return ()
-        self._told[path] = state
+        self._published[path] = state
         return (state,)
 
-    def forget_told(self) -> None:
+    def forget_published(self) -> None:
         """Tell all states when they come: somebody knows others, of a snapshot."""
-        self._told: dict[str, PartitionState | QueueState] = {}
+        self._published: dict[str, PartitionState | QueueState] = {}
 
     def _all_queues(self) -> dict[Queue, None]:
         """Return the queues that changed by themselves or with an application, and those above."""

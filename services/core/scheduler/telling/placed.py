@@ -33,7 +33,7 @@ _SAME_IN_BOTH = {  # fields of an allocation's state, and of the allocation
 _read = attrgetter(*_SAME_IN_BOTH.values())
 
 
-def told(
+def published(
     entries: Iterable[E],
     is_placed: Callable[[E], bool],
     by_column: Callable[[list[Any]], Columns[V]],

@@ -247,9 +247,9 @@ def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, .
 
 def _waiting(application: "Application") -> tuple[Waiting, ...]:
     """Return what the application itself holds back; what its queue refuses is told there."""
-    refusal = application.parked_refusal
+    refusal = application.refusal
     if refusal is not None:
-        since = application.parked_since_ns
+        since = application.refused_since_ns
         return tuple(
             Waiting(asks, refusal.reason, refusal.message, since)
             for asks in ("placeholder", "real")
