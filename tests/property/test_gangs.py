@@ -9,34 +9,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from services.core.scheduler.actions import gang_places
 from services.core.scheduler.invariants import violations
-from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint
+from shared.messages.constraints import Constraints, SpreadConstraint
 from shared.messages.interface import (
     AddApplicationRequest,
-    AllocationAsk,
-    AllocationAskRelease,
     AllocationRelease,
     NodeAction,
     NodeInfo,
-    RemoveApplicationRequest,
     TerminationType,
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.protocol import Heartbeat
 from shared.model.resources import add, multiply
-from shared.model.units import seconds
 from tests.builders import Core, config_of
-from tests.property import material
+from tests.property import leaves, material
 from tests.property.gangs import GangWatch, WholeWatch, everything
+from tests.property.leaves import OF_THE_JOB, SIZES, STOPPED, TwoLeaves, placeholder
 from tests.property.timers import FiresTimers
 
-STOPPED = TerminationType.STOPPED_BY_RM
 CONFIGS = [
-    config_of("{name: p, resources: {max: {vcore: 8m}}, queues: [{name: a}, {name: b}]}"),
-    config_of(
-        "{name: p, queues: [{name: a, resources: {max: {vcore: 6m}}}, "
-        "{name: b, maxapplications: 2, resources: {max: {vcore: 4m, memory: 3}}}]}"
-    ),
+    *leaves.CONFIGS,
     config_of(
         "{name: p, resources: {max: {vcore: 8m}}, queues: [{name: a, "
         "properties: {application.sort.policy: stateaware, application.unschedasks.backoff: '2'}}, "
@@ -68,7 +59,6 @@ def settings_with(data, **fixed):
     return tuple((drawn | fixed).items())
 
 
-SIZES = [{"vcore": 1}, {"vcore": 2}, {"vcore": 1, "memory": 1}]
 USERS = [UserGroupInformation(), *(UserGroupInformation(*user) for user in material.USERS)]
 REQUESTS = st.fixed_dictionaries(
     {
@@ -80,7 +70,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-class GangMachine(FiresTimers, RuleBasedStateMachine):
+class GangMachine(FiresTimers, TwoLeaves, RuleBasedStateMachine):
     admissions = ("queue", "partial")
     make_core = Core
 
@@ -91,15 +81,6 @@ class GangMachine(FiresTimers, RuleBasedStateMachine):
         self.core.node("n", vcore=vcore, memory=9)
         self.count = 0
         self.watch = GangWatch(self.core)
-
-    def name(self):
-        self.count += 1
-        self.core.now_ns += 1
-        return f"app{self.count}"
-
-    @property
-    def apps(self):
-        return self.core.partition.applications
 
     @rule(
         leaf=st.sampled_from("aab"),
@@ -160,30 +141,12 @@ class GangMachine(FiresTimers, RuleBasedStateMachine):
     def reload(self, config):
         self.core.send(UpdateConfiguration(config))
 
-    @rule(for_seconds=st.sampled_from([5, 61, 300]))
-    def time_passes(self, for_seconds):
-        self.core.now_ns += seconds(for_seconds)
-        self.core.send(Heartbeat("t"), epoch=0)
-
     @precondition(lambda self: any(app.allocations for app in self.apps.values()))
     @rule(data=st.data())
     def a_pod_ends(self, data):
         held = [(key, name) for name, app in self.apps.items() for key in app.allocations]
         key, name = data.draw(st.sampled_from(sorted(held)))
         self.core.update(releases=(AllocationRelease(name, key, STOPPED),))
-
-    @precondition(lambda self: any(app.group_of for app in self.apps.values()))
-    @rule(data=st.data())
-    def an_ask_is_withdrawn(self, data):
-        asked = [(key, name) for name, app in self.apps.items() for key in app.group_of]
-        key, name = data.draw(st.sampled_from(sorted(asked)))
-        self.core.update(ask_releases=(AllocationAskRelease(name, key, STOPPED),))
-
-    @precondition(lambda self: self.apps)
-    @rule(data=st.data())
-    def an_application_ends(self, data):
-        app = data.draw(st.sampled_from(sorted(self.apps)))
-        self.core.update(remove_applications=(RemoveApplicationRequest(app),))
 
     @invariant()
     def nobody_is_forgotten_or_passed(self):
@@ -196,21 +159,10 @@ TestGangs = GangMachine.TestCase
 
 
 SHAPES = [
-    Constraints(),
-    Constraints(node_selector=(("disk", "ssd"),)),
-    Constraints(
-        pod_anti_affinity=(PodTerm("host", (Requirement("job", "In", ("g",)),)),), namespace="ns"
-    ),
-    Constraints(
-        spread=(SpreadConstraint("disk", selector=(Requirement("job", "In", ("g",)),)),),
-        namespace="ns",
-    ),
-    Constraints(
-        pod_affinity=(PodTerm("disk", (Requirement("job", "In", ("g",)),)),), namespace="ns"
-    ),
+    *leaves.SHAPES,
+    Constraints(spread=(SpreadConstraint("disk", selector=OF_THE_JOB),), namespace="ns"),
     Constraints(required_node="n1"),
 ]
-TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
 
 
 class ClusterGangMachine(GangMachine):
@@ -223,15 +175,11 @@ class ClusterGangMachine(GangMachine):
         self.watch = GangWatch(self.core)
         self.whole = WholeWatch()
         for at in range(2):
-            self.a_node_comes(at, "ssd" if at else "hdd", 3)
+            self.node_is(at, "ssd" if at else "hdd", 3)
 
     @rule(at=st.integers(0, 4), disk=st.sampled_from(["ssd", "hdd"]), vcore=st.integers(1, 5))
     def a_node_comes(self, at, disk, vcore):
-        name, capacity = f"n{at}", {"vcore": vcore, "memory": 4}
-        known = name in self.core.partition.nodes.nodes
-        action = NodeAction.UPDATE if known else NodeAction.CREATE
-        labels = {"disk": disk, "host": name}
-        self.core.update(nodes=(NodeInfo(name, action, capacity, labels=labels),))
+        self.node_is(at, disk, vcore)
 
     @rule(at=st.integers(0, 4), drain=st.booleans())
     def a_node_is_drained_or_taken_back(self, at, drain):
@@ -257,14 +205,8 @@ class ClusterGangMachine(GangMachine):
         for number, (members, size, constraints) in enumerate(groups):
             wanted = add(wanted, multiply(size, members))
             asks += [
-                AllocationAsk(
-                    f"{name}-{number}-{at}",
-                    name,
-                    size,
-                    placeholder=True,
-                    task_group_name=f"tg{number}",
-                    constraints=constraints,
-                    allocation_tags=TAGS,
+                placeholder(
+                    f"{name}-{number}-{at}", name, f"tg{number}", size, constraints=constraints
                 )
                 for at in range(members)
             ]

@@ -8,7 +8,7 @@ from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies import preemption, preemption_choice
 from services.core.scheduler.policies.preemption_choice import NoChoice
-from services.core.scheduler.policies.preemption_victims import eligible, eligible_victims
+from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.constraints import Constraints, HostPort, PodTerm, Requirement
 from shared.messages.interface import (
@@ -22,6 +22,7 @@ from shared.messages.interface import (
 from shared.model.resources import Resource, add_into, multiply, total_of
 from tests.builders import Core, config_of
 from tests.property import plain_preemption as plain
+from tests.victims import eligible_keys
 
 SIZES = [{"vcore": 1}, {"vcore": 2}, {"vcore": 3, "gpu": 1}, {"gpu": 1}, {"vcore": 5}]
 APART = PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("x",)),), ("d",))
@@ -121,7 +122,7 @@ def _same_answer(partition: Partition, leaf: Queue, ask: Ask) -> object:
     victims = plain.eligible_victims(partition, leaf, ask)
     found = eligible(partition, leaf, ask)
     keys = sorted(victim.allocation.allocation_key for victim in victims)
-    assert sorted(v.key for v in eligible_victims(partition, leaf, ask)) == keys
+    assert sorted(eligible_keys(partition, ask)) == keys
     assert preemption._guarantees_hold(partition, leaf, ask, found) == plain.guarantees_hold(
         leaf, ask, victims
     )

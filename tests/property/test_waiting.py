@@ -13,31 +13,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from services.core.scheduler.invariants import violations
 from services.core.scheduler.model.rows import EquivalenceClass
-from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
-    AllocationAskRelease,
     AllocationRelease,
     NodeAction,
     NodeInfo,
-    RemoveApplicationRequest,
-    TerminationType,
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.protocol import Heartbeat, TimerFirings
+from shared.messages.protocol import TimerFirings
 from shared.model.resources import multiply
-from shared.model.units import seconds
 from tests.builders import Core, config_of
+from tests.property import leaves
+from tests.property.leaves import SHAPES, SIZES, STOPPED, TwoLeaves, placeholder
 
-STOPPED = TerminationType.STOPPED_BY_RM
 CONFIGS = [
-    config_of("{name: p, resources: {max: {vcore: 8m}}, queues: [{name: a}, {name: b}]}"),
-    config_of(
-        "{name: p, queues: [{name: a, resources: {max: {vcore: 6m}}}, "
-        "{name: b, maxapplications: 2, resources: {max: {vcore: 4m, memory: 3}}}]}"
-    ),
+    *leaves.CONFIGS,
     config_of(
         "{name: p, limits: [{users: [alice], maxresources: {vcore: 5m}, maxapplications: 2}, "
         "{users: ['*'], maxresources: {vcore: 6m}}], queues: [{name: a, "
@@ -51,18 +43,6 @@ CONFIGS = [
     config_of("{name: p, queues: [{name: a}, {name: b, maxapplications: 1}]}"),
 ]
 OWNERS = [UserGroupInformation("alice"), UserGroupInformation("bob")]
-SIZES = [{"vcore": 1}, {"vcore": 2}, {"vcore": 1, "memory": 1}]
-SHAPES = [
-    Constraints(),
-    Constraints(node_selector=(("disk", "ssd"),)),
-    Constraints(
-        pod_anti_affinity=(PodTerm("host", (Requirement("job", "In", ("g",)),)),), namespace="ns"
-    ),
-    Constraints(
-        pod_affinity=(PodTerm("disk", (Requirement("job", "In", ("g",)),)),), namespace="ns"
-    ),
-]
-TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
 
 
 @contextmanager
@@ -119,7 +99,7 @@ def outcome(core):
     }
 
 
-class WaitingMachine(RuleBasedStateMachine):
+class WaitingMachine(TwoLeaves, RuleBasedStateMachine):
     @initialize(
         config=st.sampled_from(CONFIGS),
         admission=st.sampled_from(["queue", "cluster", "cluster", "partial"]),
@@ -134,24 +114,11 @@ class WaitingMachine(RuleBasedStateMachine):
         self.core = Twin(config, settings=settings)
         self.count = 0
         for at in range(2):
-            self.a_node_comes(at, "ssd" if at else "hdd", 4)
-
-    @property
-    def apps(self):
-        return self.core.partition.applications
-
-    def name(self):
-        self.count += 1
-        self.core.now_ns += 1
-        return f"app{self.count}"
+            self.node_is(at, "ssd" if at else "hdd", 4)
 
     @rule(at=st.integers(0, 4), disk=st.sampled_from(["ssd", "hdd"]), vcore=st.integers(1, 7))
     def a_node_comes(self, at, disk, vcore):
-        name, capacity = f"n{at}", {"vcore": vcore, "memory": 4}
-        known = name in self.core.partition.nodes.nodes
-        action = NodeAction.UPDATE if known else NodeAction.CREATE
-        labels = {"disk": disk, "host": name}
-        self.core.update(nodes=(NodeInfo(name, action, capacity, labels=labels),))
+        self.node_is(at, disk, vcore)
 
     @rule(
         at=st.integers(0, 4),
@@ -176,14 +143,12 @@ class WaitingMachine(RuleBasedStateMachine):
         for at in range(number):
             name = self.name()
             asks = [
-                AllocationAsk(
+                placeholder(
                     f"{name}-{group}-{one}",
                     name,
+                    f"tg{group}",
                     size,
-                    placeholder=True,
-                    task_group_name=f"tg{group}",
-                    constraints=shape if group else Constraints(),
-                    allocation_tags=TAGS,
+                    constraints=shape if group else SHAPES[0],
                     priority=priorities[at % len(priorities)],
                 )
                 for group, amount in enumerate(members)
@@ -215,11 +180,6 @@ class WaitingMachine(RuleBasedStateMachine):
         group = data.draw(st.sampled_from(["", "tg0"]))
         self.core.asks(app, [self.name()], size, priority=priority, task_group_name=group)
 
-    @rule(for_seconds=st.sampled_from([5, 61, 300]))
-    def time_passes(self, for_seconds):
-        self.core.now_ns += seconds(for_seconds)
-        self.core.send(Heartbeat("t"), epoch=0)
-
     @precondition(lambda self: any(app.allocations for app in self.apps.values()))
     @rule(data=st.data(), number=st.integers(1, 4))
     def pods_end(self, data, number):
@@ -229,19 +189,6 @@ class WaitingMachine(RuleBasedStateMachine):
         self.core.update(
             releases=tuple(AllocationRelease(name, key, STOPPED) for key, name in ended)
         )
-
-    @precondition(lambda self: any(app.group_of for app in self.apps.values()))
-    @rule(data=st.data())
-    def an_ask_is_withdrawn(self, data):
-        asked = [(key, name) for name, app in self.apps.items() for key in app.group_of]
-        key, name = data.draw(st.sampled_from(sorted(asked)))
-        self.core.update(ask_releases=(AllocationAskRelease(name, key, STOPPED),))
-
-    @precondition(lambda self: self.apps)
-    @rule(data=st.data())
-    def an_application_ends(self, data):
-        app = data.draw(st.sampled_from(sorted(self.apps)))
-        self.core.update(remove_applications=(RemoveApplicationRequest(app),))
 
     @rule(config=st.sampled_from(CONFIGS))
     def the_configuration_changes(self, config):

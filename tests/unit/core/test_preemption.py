@@ -4,7 +4,6 @@ import pytest
 
 from services.core.scheduler.actions.quota_preemption import preemptable
 from services.core.scheduler.model.rows import Queue
-from services.core.scheduler.policies.preemption_victims import eligible_victims
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     Allocation,
@@ -18,6 +17,7 @@ from shared.messages.interface import (
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd, TimerKind
 from shared.messages.state import AskState, UsedResource
 from tests.builders import Core, config_of, section
+from tests.victims import eligible_keys
 
 QUEUE_QUOTA = "Not enough queue quota"
 PRECONDITIONS = "Preemption preconditions failed"
@@ -248,10 +248,8 @@ def seen(one: str, other: str, leaf1: str = "", leaf2: str = "", **ask) -> list[
     core.asks("app2", ["v2"], {"vcore": 5}, priority=-1000)
     assert len(core.partition.nodes.nodes["n1"].allocations) == 2
     core.asks("app1", ["wants"], {"vcore": ask.pop("vcore", 5)}, **ask)
-    leaf = core.partition.queues["root.parent1.leaf1"]
     ask = next(iter(core.partition.applications["app1"].asks()))
-    found = eligible_victims(core.partition, leaf, ask)
-    return [victim.allocation.allocation_key for victim in found]
+    return eligible_keys(core.partition, ask)
 
 
 FENCE, OFF = "preemption.policy: fence", "preemption.policy: disabled"
@@ -289,11 +287,9 @@ def test_x_11_a_released_one_is_not_seen():
     core.run("leaf1", "v1", 5)
     core.run("leaf1", "v2", 5)
     core.run("leaf2", "wants", 5)
-    leaf = core.partition.queues["root.parent.leaf2"]
     (ask,) = core.partition.applications["leaf2"].asks()
     core.partition.release(core.partition.applications["leaf1"], "v1", PREEMPTED, "gone")
-    found = eligible_victims(core.partition, leaf, ask)
-    assert [victim.allocation.allocation_key for victim in found] == ["v2"]
+    assert eligible_keys(core.partition, ask) == ["v2"]
 
 
 def test_nothing_before_the_delay_and_nothing_where_it_is_off():

@@ -8,7 +8,6 @@ from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.nodes.node_table import BINPACKING, FAIR, NodeTable
-from services.core.scheduler.policies.preemption_victims import eligible_victims
 from shared.messages.interface import (
     Allocation,
     AllocationRelease,
@@ -21,6 +20,7 @@ from shared.messages.state import StateDelta
 from shared.model.duration import go_duration, parse_go_duration
 from shared.queueconfig import QueueConfigError, load_configuration
 from tests.builders import Core, config_of, section
+from tests.victims import eligible_keys
 
 NODE = {"vcore": 100_000, "memory": 100_000, "pods": 1000}
 ONE = {"vcore": 1000, "pods": 1}
@@ -339,7 +339,7 @@ def shown(core: Core) -> dict[str, tuple[int, int, bool]]:
 def victims_for(core: Core, application: str, key: str) -> list[str]:
     owner = core.partition.applications[application]
     ask = next(ask for ask in owner.asks() if ask.key == key)
-    return [v.allocation.allocation_key for v in eligible_victims(core.partition, owner.queue, ask)]
+    return eligible_keys(core.partition, ask)
 
 
 def test_a_reload_shows_the_new_offset_at_once():

@@ -1,6 +1,6 @@
 """Who may be preempted for an ask: below its fence, over what is guaranteed, of no higher priority.
 
-The allocations of one leaf, priority and amount are judged together (``model/victim_index.py``):
+The allocations of one leaf, priority and amount are judged together (``nodes/victim_index.py``):
 what is asked of them is the same.
 Source: contract section 6.9; case X-11.
 """
@@ -13,9 +13,8 @@ from services.core.scheduler.constraints.guarantees import left
 from services.core.scheduler.model.queue_ledger import HIGHEST_PRIORITY
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.rows import Queue
-from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.victim_kinds import Kind, Victim
+from services.core.scheduler.nodes.victim_kinds import Kind
 from services.core.scheduler.statement.partition import Partition
 from shared.model.resources import ResourceView, add, subtract_into
 
@@ -30,20 +29,6 @@ class Eligible:
     kinds: tuple[Kind, ...] = ()
     takeable: tuple[Kind, ...] = ()
     spared: frozenset[str] = frozenset()
-
-
-def eligible_victims(partition: Partition, leaf: Queue, ask: Ask) -> list[Victim]:
-    """Return every allocation that the laws, and plugins, allow an ask to take, node by node."""
-    partition.victims.start(partition.applications.values())
-    kinds = set(eligible(partition, leaf, ask).kinds)
-    preemptor = partition.applications[ask.request.application_id]
-    nodes = partition.nodes.nodes.values()
-    return [
-        victim
-        for node in nodes
-        for victim in partition.victims.on(node).order
-        if victim.kind in kinds and partition.may_take(PREEMPT, victim.allocation, preemptor)
-    ]
 
 
 def eligible(
