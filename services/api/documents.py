@@ -1,7 +1,8 @@
 """From a request's body to manifest documents: YAML with limits, every refusal says where.
 
-Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, MAX_DEPTH, and MAX_NODES values and MAX_WRITTEN_BYTES after
-aliases are written out, so that a small file cannot grow into a large one.
+Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, and MAX_DEPTH and MAX_NODES values before anything is built
+of them; both again, and MAX_WRITTEN_BYTES, after aliases are written out, so that a small file
+cannot grow into a large one.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any
 import yaml
 
 from shared.messages.commands import ManifestDocument
+from shared.model.bounded_yaml import YamlLimitError, compose_bounded
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_DOCUMENTS = 2_000
@@ -17,7 +19,6 @@ MAX_NODES = 300_000
 MAX_WRITTEN_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 _CHARACTERS_A_VALUE = 32  # a long text counts as several values
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DocumentsError(ValueError):
@@ -49,11 +50,14 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
     documents: list[ManifestDocument] = []
     index = 0
     try:
-        for index, node in enumerate(yaml.compose_all(text, Loader=_Loader), start=1):
+        nodes = compose_bounded(text, depth=MAX_DEPTH, values=MAX_NODES)
+        for index, node in enumerate(nodes, start=1):
             if index > MAX_DOCUMENTS:
                 raise DocumentsError(f"more than {MAX_DOCUMENTS} documents", index)
             if node is not None:
                 documents += _document(node, source, index)
+    except YamlLimitError as error:
+        raise DocumentsError(f"line {error.line}: {error}", error.document) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, DocumentsError):
             raise
@@ -61,8 +65,6 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
         line = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error)
         raise DocumentsError(f"not YAML: {line}{problem}", index + 1) from error
-    except RecursionError:
-        raise DocumentsError(f"nested deeper than {MAX_DEPTH}", index + 1) from None
     return documents
 
 

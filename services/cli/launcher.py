@@ -96,7 +96,10 @@ class LocalCluster:
         """Run a host; a bug stops it, and it starts over after a moment (house style: crash)."""
         try:
             await host.run()
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
             log.exception("a service crashed; starting it again", service=name)
             await asyncio.sleep(_RESTART_SECONDS)
             running = self.running.pop(name, None)

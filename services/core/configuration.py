@@ -29,6 +29,7 @@ from shared.queueconfig.schema import (
 )
 from shared.queueconfig.warnings import warnings_of
 
+MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
 DEFAULT_CONFIG = """\
 partitions:
   - name: default
@@ -38,6 +39,33 @@ partitions:
         queues:
           - name: default
 """
+
+
+class ReadOnce:
+    """Configurations by their text: the last MAX_REMEMBERED are not read again, good or bad.
+
+    The core's host reads ahead in a thread; what the core's own loop asks for is there by then.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[str, PartitionConfig | ConfigurationError] = {}
+
+    def __call__(self, text: str) -> PartitionConfig:
+        """Return the configuration in a queues.yaml. Raises ConfigurationError."""
+        found = self._read.pop(text, None) or _tried(text)
+        self._read[text] = found
+        while len(self._read) > MAX_REMEMBERED:
+            del self._read[next(iter(self._read))]
+        if isinstance(found, ConfigurationError):
+            raise found
+        return found
+
+
+def _tried(text: str) -> PartitionConfig | ConfigurationError:
+    try:
+        return parse_configuration(text)
+    except ConfigurationError as error:
+        return error
 
 
 def parse_configuration(text: str) -> PartitionConfig:

@@ -2,15 +2,16 @@
 
 import structlog
 
-from services.core.configuration import parse_configuration
+from services.core.configuration import ReadOnce
 from services.core.plugins import find_plugin
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE
 
 INBOX = CORE
+_read = ReadOnce()  # of all machines of this process: one that starts over reads nothing again
 log = structlog.get_logger("muster.core")
 
 
 def make_machine(instance: str) -> Scheduler:
     """Return a scheduler that knows nothing yet: it recovers at the first message."""
-    return Scheduler(instance, parse_configuration, find_plugin, log.error)
+    return Scheduler(instance, _read, find_plugin, log.error)

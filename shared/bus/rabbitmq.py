@@ -7,6 +7,7 @@ topology anew. Traps and figures: contract, rabbitmq.md.
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import aio_pika
@@ -35,8 +36,32 @@ MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
 HEARTBEAT_SECONDS = 5
-_AWAY = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
+_CLOSE_SECONDS = 2.0
+_LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
 log = structlog.get_logger("muster.bus")
+
+
+@contextmanager
+def _away(what: str) -> Iterator[None]:
+    """Raise BusUnavailableError for whatever a lost connection throws at those who wait for it.
+
+    A connection that is closed cancels the confirms that are pending on it. The CancelledError
+    that comes of it asks nobody to stop: it is told from one that does by the task itself.
+    A DeliveryError passes: the connection stands, the broker refused one message.
+    """
+    try:
+        yield
+    except DeliveryError:
+        raise
+    except TimeoutError as error:
+        raise BusUnavailableError(f"{what}: no answer in time") from error
+    except _LOST as error:
+        raise BusUnavailableError(f"{what}: {error!r}") from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise BusUnavailableError(f"{what}: the connection was closed meanwhile") from error
 
 
 class RabbitBus:
@@ -73,14 +98,15 @@ class RabbitBus:
         assert self._consuming is not None
         connections = self._connections
         try:
-            channel = await self._consuming.channel()
-            await channel.set_qos(prefetch_count=PREFETCH)
-            queue = await self._queue_of(channel, inbox)
-            subscription = RabbitSubscription(self, channel, queue, inbox)
-            await subscription.start()
-        except _AWAY as error:
+            with _away(f"cannot read {inbox.routing_key}"):
+                channel = await self._consuming.channel()
+                await channel.set_qos(prefetch_count=PREFETCH)
+                queue = await self._queue_of(channel, inbox)
+                subscription = RabbitSubscription(self, channel, queue, inbox)
+                await subscription.start()
+        except BusUnavailableError:
             await self._lost(connections)
-            raise BusUnavailableError(f"cannot read {inbox.routing_key}: {error}") from error
+            raise
         return subscription
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
@@ -93,17 +119,15 @@ class RabbitBus:
         assert self._exchange is not None
         connections = self._connections
         try:
-            for batch in _batches(messages):
-                async with asyncio.timeout(CONFIRM_SECONDS):
-                    await asyncio.gather(*(self._publish_one(*item) for item in batch))
-        except TimeoutError:
-            await self._lost(connections)
-            raise BusUnavailableError(f"no confirm within {CONFIRM_SECONDS:g} s") from None
+            with _away("publishing failed"):
+                for batch in _batches(messages):
+                    async with asyncio.timeout(CONFIRM_SECONDS):
+                        await asyncio.gather(*(self._publish_one(*item) for item in batch))
         except DeliveryError as error:
             raise BusUnavailableError(f"the broker refused a message: {error!r}") from error
-        except _AWAY as error:
+        except BusUnavailableError:
             await self._lost(connections)
-            raise BusUnavailableError(f"publishing failed: {error!r}") from error
+            raise
 
     async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
         assert self._exchange is not None
@@ -132,13 +156,14 @@ class RabbitBus:
 
     async def _connect(self) -> None:
         try:
-            publishing = await self._open("publish")
-            self._consuming = await self._open("consume")
-            channel = await publishing.channel(publisher_confirms=True, on_return_raises=True)
-            await self._declare(publishing, channel)
-        except _AWAY as error:
+            with _away("cannot connect to the broker"):
+                publishing = await self._open("publish")
+                self._consuming = await self._open("consume")
+                channel = await publishing.channel(publisher_confirms=True, on_return_raises=True)
+                await self._declare(publishing, channel)
+        except BusUnavailableError:
             await self._drop()
-            raise BusUnavailableError(f"cannot connect to the broker: {error!r}") from error
+            raise
 
     @retry(
         retry=retry_if_exception_type(OSError),
@@ -205,11 +230,9 @@ class RabbitBus:
         connections, self._connections = self._connections, []
         self._exchange = self._dead = self._consuming = None
         for connection in connections:
-            try:
-                async with asyncio.timeout(2):
+            with suppress(BusUnavailableError), _away("a connection would not close"):
+                async with asyncio.timeout(_CLOSE_SECONDS):
                     await connection.close()
-            except (TimeoutError, *_AWAY):
-                log.debug("a connection would not close")
 
     async def delete_topology(self) -> None:
         """Delete everything of this prefix from the broker (tests and scenarios clean up)."""
@@ -331,10 +354,8 @@ class RabbitSubscription:
         message = self._held[last]
         for tag in [tag for tag in self._held if tag <= last]:
             del self._held[tag]
-        try:
+        with _away("cannot acknowledge"):
             await message.ack(multiple=True)
-        except _AWAY as error:
-            raise BusUnavailableError(f"cannot acknowledge: {error!r}") from error
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Put a message aside with the reason."""
@@ -343,19 +364,15 @@ class RabbitSubscription:
             await self._put_aside(message, reason)
 
     async def _put_aside(self, message: AbstractIncomingMessage, reason: str) -> None:
-        try:
+        with _away("cannot dead-letter"):
             await self._bus.put_aside(message, self._inbox.service, reason)
             await message.ack()
-        except _AWAY as error:
-            raise BusUnavailableError(f"cannot dead-letter: {error!r}") from error
 
     async def close(self) -> None:
         """Leave the queue; what was not acknowledged goes to the next reader."""
         self._channel.close_callbacks.discard(self._on_lost)
-        try:
-            async with asyncio.timeout(2):
+        with suppress(BusUnavailableError), _away("a channel would not close"):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._channel.close()
-        except (TimeoutError, *_AWAY):
-            log.debug("a channel would not close", inbox=self._inbox.routing_key)
         self._is_lost = True
         self._arrived.put_nowait(None)

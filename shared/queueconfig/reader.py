@@ -1,8 +1,8 @@
 """From YAML text to records, as strictly as Go's decoder with known fields.
 
 Every unknown key and every value of the wrong type is an error with its line, and all of them are
-told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, MAX_RECORDS (aliases written out); of the errors
-the first MAX_ERRORS are told.
+told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, and MAX_VALUES before and after aliases are written
+out; of the errors the first MAX_ERRORS are told.
 
 Every line is the file's own, inside a message too, as YuniKorn's checker prints it.
 """
@@ -16,6 +16,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
+from shared.model.bounded_yaml import YamlLimitError, compose_bounded
 from shared.model.memo import once_per_class
 from shared.model.numbers import parse_uint64
 from shared.model.texts import is_writable
@@ -24,7 +25,7 @@ from shared.queueconfig.schema import GO_NAMES, SchedulerConfig
 
 MAX_CHARACTERS = 1_048_576
 MAX_DEPTH = 200
-MAX_RECORDS = 200_000
+MAX_VALUES = 200_000
 MAX_ERRORS = 1_000
 _LONGEST_VALUE = 10  # of a scalar in a message; a longer one is cut to 7 and "...", as Go does
 _BOOLS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
@@ -52,11 +53,12 @@ def read_configuration(text: str) -> SchedulerConfig:
     if len(text) > MAX_CHARACTERS:
         raise QueueConfigError(f"{len(text)} characters, at most {MAX_CHARACTERS}")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        documents = compose_bounded(text, depth=MAX_DEPTH, values=MAX_VALUES)
+        root = next(documents, None)
+    except YamlLimitError as error:
+        raise QueueConfigError(str(error), error.line) from error
     except yaml.YAMLError as error:
-        raise _syntax_error(error) from error
-    except RecursionError:
-        raise QueueConfigError(f"nested deeper than {MAX_DEPTH}") from None
+        raise _syntax_error(_as_pyyaml_sees(text, error)) from error
     except ValueError as error:  # \U with a number that is no character's
         raise QueueConfigError(f"yaml: {_BAD_ESCAPE}") from error
     if root is None:
@@ -86,6 +88,18 @@ def _check_texts(root: yaml.Node) -> None:
                     nodes.append(child)
 
 
+def _as_pyyaml_sees(text: str, found: yaml.YAMLError) -> yaml.YAMLError:
+    """Return the same mistake with the lines of PyYAML's own scanner, which are the file's."""
+    try:
+        for _ in yaml.parse(text, Loader=yaml.SafeLoader):
+            pass
+    except yaml.YAMLError as error:
+        return error
+    except ValueError:  # \U with a number that is no character's
+        pass
+    return found
+
+
 def _syntax_error(error: yaml.YAMLError) -> QueueConfigError:
     """Return a syntax error in libyaml's words, with the line that it begins on."""
     problem = str(getattr(error, "problem", None) or error)
@@ -113,14 +127,12 @@ class _Decoder:
 
     def __init__(self) -> None:
         self.errors: list[tuple[int, str]] = []
-        self._records = 0
+        self._values = 0
 
     def record(self, cls: type[Any], node: yaml.Node, depth: int) -> Any:
         """Return a record; a null is an empty one."""
         line = node.start_mark.line + 1
-        self._records += 1
-        if self._records > MAX_RECORDS:
-            raise QueueConfigError(f"more than {MAX_RECORDS} records once aliases are written out")
+        self._count(node)
         if depth > MAX_DEPTH:
             raise QueueConfigError(f"nested deeper than {MAX_DEPTH}", line)
         if _is_null(node):
@@ -141,6 +153,12 @@ class _Decoder:
                 values[name] = self._value(known[name], value, depth + 1)
         present = {name: value for name, value in values.items() if value is not None}
         return cls(**present, line=line)
+
+    def _count(self, node: yaml.Node) -> None:
+        """Count a map's or a list's items as often as aliases write them out."""
+        self._values += 1 + len(node.value)
+        if self._values > MAX_VALUES:
+            raise QueueConfigError(f"more than {MAX_VALUES} values once aliases are written out")
 
     def _has_repeated_keys(self, node: yaml.MappingNode) -> bool:
         """Tell every two keys that are the same; nothing else of such a mapping is looked at."""
@@ -174,6 +192,7 @@ class _Decoder:
             name = GO_NAMES.get(inner, "string")
             self._wrong(node, f"[]{name}")
             return None
+        self._count(node)
         if dataclasses.is_dataclass(inner):
             return [self.record(cast(type[Any], inner), item, depth + 1) for item in node.value]
         return [self._scalar(inner, item) or "" for item in node.value]
@@ -182,6 +201,7 @@ class _Decoder:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"map[string]{'float64' if inner is float else 'string'}")
             return None
+        self._count(node)
         if self._has_repeated_keys(node):
             return None
         values: dict[str, Any] = {}

@@ -57,6 +57,8 @@ log = structlog.get_logger("muster.host")
 class Machine(Protocol):
     """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch.
 
+    One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
+    it runs in a thread, while heartbeats go on, and messages keep their order.
     One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
     returns what is to be said of it; ``item`` is None for the whole message.
     """
@@ -285,6 +287,7 @@ class Host:
             said += await self._handle(subscription, delivery, now_ns)
             handled[envelope.message_id] = envelope
         for envelope in inside:
+            await self._prepare(envelope)
             said += _said(coalesced(self.machine.handle(envelope, now_ns)), envelope)
         causes = [*handled.values(), *inside]
         answers = self._answers(said, now_ns)
@@ -301,6 +304,7 @@ class Host:
         self, subscription: Subscription, delivery: Delivery, now_ns: int
     ) -> list[_Said]:
         envelope = delivery.envelope
+        await self._prepare(envelope)
         started = self.metrics.started()
         try:
             outgoing = coalesced(self.machine.handle(envelope, now_ns))
@@ -310,6 +314,12 @@ class Host:
         spent_ns = self.metrics.handled(envelope.kind, started)
         self._tap.handled(envelope, outgoing, now_ns, spent_ns)
         return _said(outgoing, envelope)
+
+    async def _prepare(self, envelope: Envelope) -> None:
+        prepare = getattr(self.machine, "prepare", None)
+        work: Callable[[], object] | None = prepare(envelope) if prepare is not None else None
+        if work is not None:
+            await asyncio.to_thread(work)
 
     def _flush(self, cause: Envelope, now_ns: int) -> list[Envelope]:
         flush = getattr(self.machine, "flush", None)

@@ -1,6 +1,7 @@
 """A service as a process: settings, logs, bus, host, health, and an orderly end.
 
-Exit status: 0 after SIGTERM or SIGINT, 78 when the environment does not hold, 1 after a bug.
+Exit status: 0 after SIGTERM or SIGINT, 78 when the environment does not hold, 1 when it ended by
+itself, whatever the reason: who restarts services is to restart it.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from shared.runtime.settings import Settings, SettingsError, load_settings, with
 from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
+EXIT_ENDED = 1
 _GC_FIRST_THRESHOLD = 50_000
 _HOLD_TAP_NS = milliseconds(100)  # people read a story seconds after it
 log = structlog.get_logger("muster.service")
@@ -54,10 +56,12 @@ def run_service(
     clock = SystemClock()
     host = Host(inbox, make_machine, make_bus(), clock, instance=instance, options=options)
     log.info("starting", service=service, bus=without_credentials(settings.bus_url))
-    asyncio.run(_run(host, settings, beside))
+    if not asyncio.run(_run(host, settings, beside)):
+        sys.exit(EXIT_ENDED)
 
 
-async def _run(host: Host, settings: Settings, beside: Beside | None) -> None:
+async def _run(host: Host, settings: Settings, beside: Beside | None) -> bool:
+    """Run until told to stop, or until a part ends; return whether it was told."""
     loop = asyncio.get_running_loop()
     tasks = {asyncio.create_task(host.run(), name="host")}
     if beside is not None:
@@ -82,3 +86,4 @@ async def _run(host: Host, settings: Settings, beside: Beside | None) -> None:
             await task
     await asyncio.to_thread(flush_spans)
     log.info("stopped", clean=stop in done)
+    return stop in done

@@ -8,6 +8,7 @@ epoch that is not lower starts a new partition; lower epochs are refused.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from services.core.scheduler.actions import backoff, cycle, gang, patience, quota_preemption
@@ -125,6 +126,26 @@ class Scheduler:
             SnapshotRequest: self._on_snapshot_request,
             ContinueCycle: lambda _: None,
         }
+
+    def prepare(self, envelope: Envelope) -> Callable[[], object] | None:
+        """Return what reads the configurations in a message: that takes long, and no lock.
+
+        ``parse`` remembers what it read, so that handling the message costs no more than a look.
+        """
+        match envelope.message:
+            case UpdateConfiguration(config=text):
+                texts = [text]
+            case SyncBegin(config=text, last_good=last_good):
+                texts = [text, last_good]
+            case _:
+                return None
+
+        def read() -> None:
+            for text in texts:
+                with suppress(ConfigurationError):
+                    self._parse(text)
+
+        return read
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take a message in. Kinds that are not the core's are ignored."""

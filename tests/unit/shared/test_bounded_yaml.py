@@ -1,0 +1,82 @@
+"""YAML that strangers send: judged by its events, so that nothing deep or wide is ever built."""
+
+import pytest
+import yaml
+
+from services.api.documents import MAX_DEPTH, MAX_NODES, DocumentsError, read_documents
+from shared.model import bounded_yaml
+from shared.model.bounded_yaml import YamlLimitError, compose_bounded
+from shared.queueconfig import QueueConfigError, load_configuration
+from shared.queueconfig import reader as queue_reader
+
+DEEP = {
+    "flow lists": "[" * 30_000,
+    "flow maps": "{a: " * 30_000,
+    "block lists": "- " * 30_000,
+    "complex keys": "? " * 30_000,
+    "closed": "[" * 30_000 + "]" * 30_000,
+    "behind a document": "a: b\n---\n" + "[" * 30_000,
+}
+
+
+@pytest.fixture
+def composed(monkeypatch):
+    """What was built: nothing may be, of a text that is too large."""
+    seen = []
+    monkeypatch.setattr(
+        bounded_yaml.yaml, "compose_all", lambda *_, **__: seen.append(1) or iter(())
+    )
+    yield seen
+    assert seen == []
+
+
+@pytest.mark.usefixtures("composed")
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_what_nests_too_deeply_is_refused_before_anything_is_built(text):
+    with pytest.raises(DocumentsError, match=f"nested deeper than {MAX_DEPTH}") as refused:
+        read_documents(text.encode(), "x")
+    assert refused.value.index == 1 + text.startswith("a: b")
+    with pytest.raises(QueueConfigError, match=f"nested deeper than {queue_reader.MAX_DEPTH}"):
+        load_configuration(text)
+
+
+@pytest.mark.usefixtures("composed")
+def test_a_flat_list_of_too_many_is_refused_before_anything_is_built():
+    with pytest.raises(DocumentsError, match=f"more than {MAX_NODES} values"):
+        read_documents(b"a: [" + b"a," * MAX_NODES + b"]", "x")
+    many = "partitions: [" + "a," * queue_reader.MAX_VALUES + "]"
+    with pytest.raises(QueueConfigError, match=f"more than {queue_reader.MAX_VALUES} values"):
+        load_configuration(many)
+
+
+def test_the_limits_are_inclusive_and_count_keys_values_maps_and_lists_of_all_documents():
+    text = "a: [b, {c: d}]\n---\n[e]\n"  # map, a, list, b, map, c, d; list, e
+    assert len(list(compose_bounded(text, depth=3, values=9))) == 2
+    with pytest.raises(YamlLimitError, match="more than 8 values") as refused:
+        list(compose_bounded(text, depth=3, values=8))
+    assert (refused.value.line, refused.value.document) == (3, 2)
+    with pytest.raises(YamlLimitError, match="nested deeper than 2"):
+        list(compose_bounded(text, depth=2, values=9))
+
+
+def test_what_is_no_yaml_is_the_composer_s_to_say():
+    with pytest.raises(yaml.YAMLError):
+        list(compose_bounded("a: [b", depth=9, values=9))
+    with pytest.raises(yaml.YAMLError):
+        list(compose_bounded("*a", depth=9, values=9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [" + "a," * 1_000 + "]\npartitions: [" + "*a," * 1_000 + "]",
+        "partitions: [{name: d, queues: [{name: r, properties: &p {"
+        + "".join(f"k{at}: v, " for at in range(1_000))
+        + "}, queues: ["
+        + "".join(f"{{name: q{at}, properties: *p}}, " for at in range(1_000))
+        + "]}]}]",
+    ],
+)
+def test_aliases_are_counted_by_what_they_stand_for(text):
+    with pytest.raises(QueueConfigError, match="once aliases are written out"):
+        load_configuration(text)

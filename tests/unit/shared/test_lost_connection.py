@@ -1,0 +1,96 @@
+"""What a lost connection throws at those who wait for it, and how a process ends that ends itself."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from shared.bus.errors import BusUnavailableError
+from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.bus.rabbitmq import RabbitBus
+from shared.messages.envelope import CORE, Envelope
+from shared.messages.protocol import Heartbeat
+from shared.runtime import service
+from shared.runtime.clock import SystemClock
+from shared.runtime.host import Host
+
+BEAT = Envelope("id-1", "Heartbeat", Heartbeat("h"), CORE, "test", published_ns=1)
+
+
+class _PendingExchange:
+    """An exchange whose confirms are pending until its connection is closed, which cancels them."""
+
+    def __init__(self):
+        self.pending = []
+
+    async def publish(self, *_args, **_options):
+        self.pending.append(asyncio.get_running_loop().create_future())
+        await self.pending[-1]
+
+
+class _OpenConnection:
+    is_closed = False
+
+    async def close(self):
+        self.is_closed = True
+
+
+def pending_bus():
+    bus = RabbitBus("amqp://nowhere")
+    bus._connections, bus._exchange = [_OpenConnection()], _PendingExchange()
+    return bus, bus._exchange
+
+
+async def published(exchange):
+    while not exchange.pending:
+        await asyncio.sleep(0)
+
+
+async def test_a_confirm_cancelled_by_a_closing_connection_is_a_bus_that_is_away():
+    bus, exchange = pending_bus()
+    publishing = asyncio.create_task(bus.publish([BEAT]))
+    await published(exchange)
+    exchange.pending[0].cancel()
+    with pytest.raises(BusUnavailableError, match="closed meanwhile"):
+        await publishing
+    assert bus._connections == []  # the next call connects anew
+
+
+async def test_a_publisher_that_is_told_to_stop_stops():
+    bus, exchange = pending_bus()
+    publishing = asyncio.create_task(bus.publish([BEAT]))
+    await published(exchange)
+    publishing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await publishing
+
+
+@pytest.mark.parametrize("end", ["returns", "is cancelled"])
+def test_a_service_that_ends_by_itself_is_to_be_restarted(monkeypatch, end):
+    async def beside(_host, _settings):
+        if end == "is cancelled":
+            raise asyncio.CancelledError
+
+    async def run():
+        host = Host(CORE, _Deaf, MemoryBus(MemoryBroker()), SystemClock(), instance="core")
+        return await service._run(host, SimpleNamespace(health_port=0), beside)
+
+    assert asyncio.run(run()) is False
+    monkeypatch.setattr(service, "_run", lambda *_: _result(told=False))
+    monkeypatch.setattr(service.gc, "freeze", lambda: None)
+    monkeypatch.setattr(service.gc, "set_threshold", lambda _: None)
+    monkeypatch.setattr(service, "set_up_logs", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        service.run_service("core", lambda *_: (CORE, _Deaf))
+    assert ended.value.code == service.EXIT_ENDED
+
+
+class _Deaf:
+    """A machine that says nothing."""
+
+    def handle(self, _envelope, _now_ns):
+        return []
+
+
+async def _result(*, told):
+    return told
