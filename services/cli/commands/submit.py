@@ -1,0 +1,23 @@
+"""`muster submit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.client import DEFAULT_URL, Client
+from services.cli.options import Output, OutputOption, Url
+
+app = typer.Typer()
+
+
+@app.command()
+def submit(
+    file: Annotated[list[Path], typer.Option("--file", "-f", help="A manifest; - is stdin.")],
+    url: Url = DEFAULT_URL,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Submit manifests to the simulated cluster: pods, jobs and the workloads of many operators."""
+    from services.cli.submit import submit_files
+
+    raise typer.Exit(submit_files(Client(url), file, as_json=output is Output.JSON))
