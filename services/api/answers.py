@@ -6,8 +6,10 @@ Source: contract section 5.1.
 import gzip
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,17 +17,23 @@ from starlette.responses import Response
 GZIP_FROM_BYTES = 1400
 _WEIGHT = re.compile(r"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 _ESCAPES = {
-    "<": "\\u003c",
-    ">": "\\u003e",
-    "&": "\\u0026",
-    "\u2028": "\\u2028",
-    "\u2029": "\\u2029",
+    b"<": b"\\u003c",
+    b">": b"\\u003e",
+    b"&": b"\\u0026",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
 }
-_HEADERS = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Methods": "GET, OPTIONS",
-    "Access-Control-Allow-Headers": "X-Requested-With,Content-Type,Accept,Origin",
-}
+READ = ("GET", "OPTIONS")
+JSON = "application/json; charset=UTF-8"
+
+
+def cors_headers(methods: Sequence[str] = READ) -> dict[str, str]:
+    """Return the headers of every answer; a route that is no GET names its methods."""
+    return {
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Allow-Methods": ", ".join(methods),
+        "Access-Control-Allow-Headers": "X-Requested-With,Content-Type,Accept,Origin",
+    }
 
 
 class AnswerError(Exception):
@@ -38,20 +46,49 @@ class AnswerError(Exception):
 
 
 def answer(
-    request: Request, value: Any, status: int = 200, *, indent: int | None = None
+    request: Request,
+    value: Any,
+    status: int = 200,
+    *,
+    indent: int | None = None,
+    methods: Sequence[str] = READ,
 ) -> Response:
     """Return a value as JSON, on one line without ``indent``; large ones may be compressed."""
-    separators = (",", ":") if indent is None else (",", ": ")
-    text = json.dumps(value, separators=separators, ensure_ascii=False, indent=indent)
-    for character, escape in _ESCAPES.items():
-        text = text.replace(character, escape)
-    body = text.encode(errors="backslashreplace") + b"\n"  # half a character as JSON writes it
-    headers = dict(_HEADERS)
+    return written(request, encoded(value, indent=indent) + b"\n", status, methods=methods)
+
+
+def written(
+    request: Request,
+    body: bytes,
+    status: int = 200,
+    *,
+    methods: Sequence[str] = READ,
+    media_type: str = JSON,
+) -> Response:
+    """Return a body that is written already; a large one may be compressed."""
+    headers = cors_headers(methods)
     if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers):
         body = gzip.compress(body, compresslevel=1)
         headers["Content-Encoding"] = "gzip"
         headers["Vary"] = "Accept-Encoding"
-    return Response(body, status, headers, media_type="application/json; charset=UTF-8")
+    return Response(body, status, headers, media_type=media_type)
+
+
+def encoded(value: Any, *, indent: int | None = None) -> bytes:
+    """Return a value as Go's encoder writes it, but for the line's end."""
+    if indent is not None:
+        text = json.dumps(value, separators=(",", ": "), ensure_ascii=False, indent=indent)
+        body = text.encode(errors="backslashreplace")  # half a character as JSON writes it
+    else:
+        try:
+            body = orjson.dumps(value)
+        except TypeError:  # half a character, a number of more than 64 bits
+            text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            body = text.encode(errors="backslashreplace")
+    for character, escape in _ESCAPES.items():
+        if character in body:
+            body = body.replace(character, escape)
+    return body
 
 
 def accepts_gzip(headers: Headers) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import count
+from uuid import uuid4
 
 from services.api.projection import Projection
 from shared.messages.commands import CommandResult, SubmitResult
@@ -34,6 +35,7 @@ class ApiMachine:
 
     def __init__(self, instance: str) -> None:
         self.instance = instance
+        self.uuid = str(uuid4())  # of this replica's numbers of events
         self.projection = Projection(instance)
         self._waiting: dict[str, asyncio.Future[object]] = {}
         self._numbers = count(1)

@@ -1,6 +1,7 @@
 """The HTTP routes: YuniKorn's ``/ws/v1``, Muster's own ``/v1``, health and metrics."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -13,6 +14,7 @@ from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
 from services.api.replica import Replica, read_body
 from services.api.routes_ws import debug_routes, yunikorn_routes
+from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (
     CommandResult,
     DeleteApplication,
@@ -30,7 +32,7 @@ def make_app(replica: Replica) -> FastAPI:
         title="Muster",
         summary="A gang scheduler: YuniKorn's /ws/v1, and why, trace and submission under /v1",
         version="0.1.0",
-        redirect_slashes=True,
+        redirect_slashes=False,
     )
     app.state.replica = replica
     app.include_router(_health(replica))
@@ -42,14 +44,21 @@ def make_app(replica: Replica) -> FastAPI:
     async def _refused(request: Request, error: AnswerError) -> Response:
         return error_answer(request, error.status, error.message)
 
+    unrouted = Unrouted(lambda: _paths(app))
+
     @app.exception_handler(HTTPException)
-    async def _unrouted(_: Request, error: HTTPException) -> Response:
-        if error.status_code == 404:  # noqa: PLR2004
-            return PlainTextResponse("404 page not found\n", 404)
+    async def _unrouted(request: Request, error: HTTPException) -> Response:
+        if error.status_code in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
+            return unrouted.answer(request)
         headers = dict(error.headers or {})
         return PlainTextResponse(f"{error.detail}\n", error.status_code, headers)
 
     return app
+
+
+def _paths(app: FastAPI) -> Paths:
+    paths = app.openapi()["paths"]
+    return {path: [method.upper() for method in methods] for path, methods in paths.items()}
 
 
 def _health(replica: Replica) -> APIRouter:

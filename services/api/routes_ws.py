@@ -12,6 +12,7 @@ from services.api.answers import AnswerError, answer
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import Replica, read_body
 from services.api.state_dump import cluster_info, state_dump
+from services.api.unrouted import moved_permanently
 from services.api.yunikorn_metrics import yunikorn_metrics
 from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
 
@@ -35,7 +36,7 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
     @router.get("/partition/{partition}/queues", summary="The queue tree")
     async def queues(request: Request, partition: str) -> Response:
         model = _in(replica.model, partition)
-        return answer(request, ws_v1.queue_info(model, "root", subtree=True, partition=partition))
+        return answer(request, ws_v1.queue_tree_info(model))
 
     @router.get("/partition/{partition}/queue/{queue}", summary="One queue")
     async def queue(request: Request, partition: str, queue: str) -> Response:
@@ -64,9 +65,7 @@ def debug_routes(replica: Replica) -> APIRouter:
 
     @router.get("/ws/v1/fullstatedump", summary="Moved to /debug/fullstatedump", status_code=301)
     async def moved() -> Response:
-        where = "/debug/fullstatedump"
-        body = f'<a href="{where}">Moved Permanently</a>.\n\n'
-        return Response(body, 301, {"Location": where}, media_type="text/html; charset=utf-8")
+        return moved_permanently("/debug/fullstatedump")
 
     return router
 
@@ -142,8 +141,8 @@ def _events(router: APIRouter, replica: Replica) -> None:
         except ws_v1_events.CountError as error:
             raise AnswerError(400, str(error)) from error
         ring = replica.machine.projection.model.events
-        instance = replica.machine.instance
-        return answer(request, ws_v1_events.batch(ring, instance, first, most))
+        uuid = replica.machine.uuid
+        return answer(request, ws_v1_events.batch(ring, uuid, first, most))
 
 
 def _validation(router: APIRouter) -> None:
@@ -154,7 +153,8 @@ def _validation(router: APIRouter) -> None:
     )
     async def validate_conf(request: Request) -> Response:
         body = await read_body(request)
-        return answer(request, await asyncio.to_thread(ws_v1.validation, body))
+        judged = await asyncio.to_thread(ws_v1.validation, body)
+        return answer(request, judged, methods=("OPTIONS", "POST"))
 
 
 def _told(request: Request, model: Model, views: list[ApplicationView]) -> Response:

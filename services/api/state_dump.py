@@ -3,8 +3,16 @@
 What this API does not keep is empty: histories, the resource manager's own state, event streams.
 """
 
+from services.api.build import build_information
 from services.api.projection.model import Model
-from services.api.ws_v1 import Answer, application_info, node_info, partition_info, queue_info
+from services.api.ws_v1 import (
+    Answer,
+    application_info,
+    by_name,
+    node_info,
+    partition_info,
+    queue_info,
+)
 from services.api.ws_v1_usage import rules_info
 
 
@@ -16,7 +24,7 @@ def cluster_info(model: Model) -> list[Answer]:
     return [
         {
             "startTime": partition.state_time_ns,
-            "rmBuildInformation": [{"buildVersion": "muster-0.1.0", "rmId": partition.rm_id}],
+            "rmBuildInformation": [by_name({**build_information(), "rmId": partition.rm_id})],
             "partition": partition.name,
             "clusterName": "kubernetes",
         }

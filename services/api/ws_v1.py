@@ -5,9 +5,9 @@ milliseconds. Keys whose value is zero or empty are left out unless the contract
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.state import (
@@ -19,12 +19,13 @@ from shared.messages.state import (
     Waiting,
 )
 from shared.model.duration import go_duration
-from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG
+from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG, ROOT
 from shared.model.resources import Resource, ResourceView, bounded, without_zeros
 from shared.model.units import NANOS_PER_SECOND
 from shared.queueconfig import QueueConfigError, load_configuration
 
 Answer = dict[str, Any]
+V = TypeVar("V")
 NO_PRIORITY = -(2**31)
 PERCENT = 100
 _ZERO_TIME_MS = -62135596800000
@@ -34,6 +35,16 @@ def pruned(answer: Answer, always: Iterable[str] = ()) -> Answer:
     """Return an answer without the keys whose value is zero or empty, but for some."""
     keep = set(always)
     return {key: value for key, value in answer.items() if value or key in keep}
+
+
+def by_name(values: Mapping[str, V]) -> dict[str, V]:
+    """Return a map with its keys in order, as Go writes maps (but not the fields of a struct)."""
+    return dict(sorted(values.items()))
+
+
+def _weights(weights: Mapping[str, float]) -> Answer:
+    """Return weights as Go writes them: a whole number has no point."""
+    return by_name({name: int(w) if w == int(w) else w for name, w in weights.items()})
 
 
 def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
@@ -53,13 +64,13 @@ def partition_info(model: Model) -> list[Answer]:
                 "clusterId": partition.rm_id or "mycluster",
                 "name": partition.name,
                 "capacity": {
-                    "capacity": dict(partition.capacity),
-                    "usedCapacity": dict(partition.allocated),
-                    "utilization": percent_of(partition.allocated, partition.capacity),
+                    "capacity": by_name(partition.capacity),
+                    "usedCapacity": by_name(partition.allocated),
+                    "utilization": by_name(percent_of(partition.allocated, partition.capacity)),
                 },
                 "nodeSortingPolicy": {
                     "type": partition.node_sort_policy,
-                    "resourceWeights": dict(partition.resource_weights),
+                    "resourceWeights": _weights(partition.resource_weights),
                 },
                 "preemptionEnabled": partition.preemption_enabled,
                 "quotaPreemptionEnabled": partition.quota_preemption_enabled,
@@ -80,7 +91,13 @@ def partition_info(model: Model) -> list[Answer]:
 def _application_counts(model: Model) -> dict[str, int]:
     views = [*model.applications.values(), *model.ended.values()]
     counts = Counter(view.summary.state for view in views)
-    return {**counts, "total": len(views)} if views else {}
+    return by_name({**counts, "total": len(views)}) if views else {}
+
+
+def queue_tree_info(model: Model) -> Answer:
+    """Return PartitionQueueDAOInfo of the root and all below it; the root names the partition."""
+    assert model.partition is not None
+    return queue_info(model, ROOT, subtree=True, partition=model.partition.name)
 
 
 def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -> Answer:
@@ -92,23 +109,23 @@ def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -
         "queuename": queue.path,
         "status": queue.status,
         "partition": partition,
-        "pendingResource": dict(queue.pending),
-        "maxResource": dict(limit),
-        "guaranteedResource": dict(guaranteed),
-        "allocatedResource": dict(queue.allocated),
-        "headroom": model.headroom(path),
+        "pendingResource": by_name(queue.pending),
+        "maxResource": by_name(limit),
+        "guaranteedResource": by_name(guaranteed),
+        "allocatedResource": by_name(queue.allocated),
+        "headroom": by_name(model.headroom(path)),
         "isLeaf": queue.is_leaf,
         "isManaged": queue.is_managed,
-        "properties": dict(queue.properties),
+        "properties": by_name(queue.properties),
         "parent": queue.parent,
         "childNames": [child.path for child in children],
-        "absUsedCapacity": percent_of(queue.allocated, limit),
+        "absUsedCapacity": by_name(percent_of(queue.allocated, limit)),
         "maxRunningApps": queue.max_running_apps,
         "runningApps": queue.running_apps,
         "currentPriority": queue.current_priority,
         "allocatingAcceptedApps": list(queue.allocating_accepted_apps),
         "prioritySorting": queue.priority_sorting,
-        "preemptingResource": dict(queue.preempting),
+        "preemptingResource": by_name(queue.preempting),
         "template": {} if queue.is_leaf else _template(queue.template),
         **_policy_fields(queue),
     }
@@ -142,9 +159,9 @@ def _template(template: TemplateState | None) -> Answer:
     return pruned(
         {
             "maxApplications": template.max_applications,
-            "maxResource": dict(template.max_resource or {}),
-            "guaranteedResource": dict(template.guaranteed_resource or {}),
-            "properties": dict(template.properties),
+            "maxResource": by_name(template.max_resource or {}),
+            "guaranteedResource": by_name(template.guaranteed_resource or {}),
+            "properties": by_name(template.properties),
         }
     )
 
@@ -157,12 +174,12 @@ def node_info(node: NodeView) -> Answer:
             "nodeID": state.node_id,
             "hostName": state.attributes.get("si/hostname", ""),
             "rackName": state.attributes.get("si/rackname", ""),
-            "attributes": dict(state.attributes),
-            "capacity": without_zeros(state.capacity),
-            "allocated": without_zeros(state.allocated),
-            "occupied": without_zeros(state.occupied),
-            "available": without_zeros(state.available),
-            "utilized": percent_of(state.allocated, state.capacity),
+            "attributes": by_name(state.attributes),
+            "capacity": by_name(without_zeros(state.capacity)),
+            "allocated": by_name(without_zeros(state.allocated)),
+            "occupied": by_name(without_zeros(state.occupied)),
+            "available": by_name(without_zeros(state.available)),
+            "utilized": by_name(percent_of(state.allocated, state.capacity)),
             "allocations": [allocation_info(item) for item in node.allocations.values()],
             "foreignAllocations": [foreign_info(item) for item in node.foreign.values()],
             "schedulable": state.schedulable,
@@ -178,10 +195,10 @@ def allocation_info(allocation: AllocationState) -> Answer:
     return pruned(
         {
             "allocationKey": allocation.allocation_key,
-            "allocationTags": dict(allocation.tags),
+            "allocationTags": by_name(allocation.tags),
             "requestTime": allocation.request_time_ns,
             "allocationTime": allocation.request_time_ns,
-            "resource": dict(allocation.resource),
+            "resource": by_name(allocation.resource),
             "priority": str(allocation.priority),
             "nodeId": allocation.node_id,
             "applicationId": allocation.application_id,
@@ -199,9 +216,9 @@ def foreign_info(allocation: AllocationState) -> Answer:
     return pruned(
         {
             "allocationKey": allocation.allocation_key,
-            "allocationTags": dict(allocation.tags),
+            "allocationTags": by_name(allocation.tags),
             "allocationTime": allocation.allocation_time_ns,
-            "resource": dict(allocation.resource),
+            "resource": by_name(allocation.resource),
             "priority": str(allocation.priority),
             "nodeId": allocation.node_id,
             "preemptable": allocation.tags.get(FOREIGN_TAG) != FOREIGN_STATIC,
@@ -230,9 +247,9 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
     return pruned(
         {
             "allocationKey": ask.allocation_key,
-            "allocationTags": dict(ask.tags),
+            "allocationTags": by_name(ask.tags),
             "requestTime": ask.create_time_ns,
-            "resource": dict(ask.resource),
+            "resource": by_name(ask.resource),
             "priority": str(ask.priority),
             "applicationId": ask.application_id,
             "placeholder": ask.placeholder,
@@ -263,7 +280,7 @@ def _history(entries: tuple[UsedResource, ...]) -> Answer:
     """Return what an application used, by what became of it and the type of the nodes."""
     answer: Answer = {}
     for entry in entries:
-        answer.setdefault(entry.kind, {})[entry.instance_type] = dict(entry.resource)
+        answer.setdefault(entry.kind, {})[entry.instance_type] = by_name(entry.resource)
     return answer
 
 
@@ -274,9 +291,9 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
     return pruned(
         {
             "applicationID": summary.application_id,
-            "usedResource": dict(summary.allocated),
-            "maxUsedResource": dict(summary.max_allocated),
-            "pendingResource": dict(summary.pending),
+            "usedResource": by_name(summary.allocated),
+            "maxUsedResource": by_name(summary.max_allocated),
+            "pendingResource": by_name(summary.pending),
             "partition": model.partition.name if model.partition else "default",
             "queueName": summary.queue_name,
             "submissionTime": summary.submission_time_ns,
@@ -296,7 +313,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
                     {
                         "taskGroupName": group.task_group_name,
                         "count": group.count,
-                        "minResource": dict(group.min_resource),
+                        "minResource": by_name(group.min_resource),
                         "replaced": group.replaced,
                         "timedout": group.timedout,
                     }

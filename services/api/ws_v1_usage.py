@@ -1,7 +1,7 @@
 """YuniKorn's answers about users, groups and placement rules (contract section 5.3)."""
 
 from services.api.projection.model import Model
-from services.api.ws_v1 import Answer, pruned
+from services.api.ws_v1 import Answer, by_name, pruned
 from shared.messages.state import PlacementRuleState, RuleState, UsageState, UserState
 from shared.model.names import ROOT
 
@@ -21,7 +21,7 @@ def _rule_info(rule: PlacementRuleState) -> Answer:
 
 
 def _link_info(link: RuleState) -> Answer:
-    answer: Answer = {"name": link.name, "parameters": dict(link.parameters)}
+    answer: Answer = {"name": link.name, "parameters": by_name(link.parameters)}
     if link.filter_type:
         answer["filter"] = pruned(
             {
@@ -38,7 +38,7 @@ def _link_info(link: RuleState) -> Answer:
 
 def user_info(user: UserState) -> Answer:
     """Return UserResourceUsageDAOInfo."""
-    groups = {name: group for name, group in user.applications.items() if group}
+    groups = by_name({name: group for name, group in user.applications.items() if group})
     return pruned(
         {"userName": user.name, "groups": groups, "queues": usage_tree(user)},
         always=("userName", "queues"),
@@ -74,9 +74,9 @@ def _usage(usage: UsageState, by_path: dict[str, UsageState]) -> Answer:
     return pruned(
         {
             "queuePath": usage.path,
-            "resourceUsage": dict(usage.usage),
+            "resourceUsage": by_name(usage.usage),
             "runningApplications": list(usage.running),
-            "maxResources": dict(usage.max_resource or {}),
+            "maxResources": by_name(usage.max_resource or {}),
             "maxApplications": usage.max_applications,
             "children": children,
         },

@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     bus_url: str = Field(default="amqp://guest:guest@127.0.0.1:5672/", pattern="^amqps?://")
     bus_prefix: str = Field(default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$")
     instance: str = ""
+    commit: str = Field(default="", max_length=64)  # of the build, which the image says
     api_url: str = ""  # the command line's, known here so that it may stand beside the others
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=0, ge=0, le=65535)  # 0: no health server

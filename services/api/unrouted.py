@@ -1,0 +1,104 @@
+"""What no route takes, answered as YuniKorn's router does (contract section 5.1).
+
+Rule 1: a path that a route of the same method would take without its last slash, with one, with
+        ``//`` and ``..`` worked out, or in another case, is redirected there: 301 for GET, 308 for
+        what has a body.
+Rule 2: OPTIONS on a path that some method takes is 200 with ``Allow``; another method is 405 with
+        it.
+Rule 3: all else is 404, in plain text.
+"""
+
+import html
+import posixpath
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from itertools import chain, zip_longest
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from services.api.answers import cors_headers
+
+NOT_FOUND = "404 page not found\n"
+_PARAMETER = re.compile(r"\{[^/{}]+\}")
+_SAFE = "/:@!$&'()*+,;=~-._"  # what Go leaves as it is in a path
+Paths = dict[str, list[str]]  # the methods of every path, with its parameters in braces
+
+
+class Unrouted:
+    """Answers for the paths that have no answer. ``paths`` is asked once, at the first of them."""
+
+    def __init__(self, paths: Callable[[], Paths]) -> None:
+        self._paths = paths
+        self._known: list[tuple[str, re.Pattern[str], list[str]]] | None = None
+
+    def answer(self, request: Request) -> Response:
+        """Return what a request gets that no route takes."""
+        path, method = request.url.path, request.method
+        path = request.scope.get("path", path)
+        fixed = self._fixed(path, method)
+        if fixed is not None and fixed != path:
+            return _redirect(request, fixed)
+        allowed = self._allowed(path)
+        if not allowed:
+            return PlainTextResponse(NOT_FOUND, HTTPStatus.NOT_FOUND)
+        headers = {"Allow": ", ".join(allowed)}
+        if method == "OPTIONS":
+            return Response(b"", HTTPStatus.OK, cors_headers(allowed) | headers)
+        text = "Method Not Allowed\n"
+        return PlainTextResponse(text, HTTPStatus.METHOD_NOT_ALLOWED, headers)
+
+    def _routes(self) -> list[tuple[str, re.Pattern[str], list[str]]]:
+        if self._known is None:
+            self._known = [
+                (path, _pattern(path), methods) for path, methods in self._paths().items()
+            ]
+        return self._known
+
+    def _fixed(self, path: str, method: str) -> str | None:
+        """Return the path of a route of this method that a path was meant for, or None."""
+        if path == "/":
+            return None
+        clean = re.sub("^/+", "/", posixpath.normpath(path))
+        for route, pattern, methods in self._routes():
+            found = pattern.fullmatch(clean) if method in methods else None
+            if found is not None:
+                return _filled(route, found.groups())
+        return None
+
+    def _allowed(self, path: str) -> list[str]:
+        """Return the methods of a path as it is written, OPTIONS among them; none of no path."""
+        for _, pattern, methods in self._routes():
+            found = pattern.fullmatch(path)
+            if found is not None:
+                return sorted({*methods, "OPTIONS"})
+        return []
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = [re.escape(part) for part in _PARAMETER.split(path)]
+    return re.compile("([^/]+)".join(parts), re.IGNORECASE | re.DOTALL)
+
+
+def _filled(route: str, values: tuple[str, ...]) -> str:
+    """Return a route's path with values in place of its parameters."""
+    parts = _PARAMETER.split(route)
+    return "".join(chain.from_iterable(zip_longest(parts, values, fillvalue="")))
+
+
+def _redirect(request: Request, path: str) -> Response:
+    where = quote(path, safe=_SAFE)
+    if request.url.query:
+        where += f"?{request.url.query}"
+    if request.method != "GET":
+        return Response(b"", HTTPStatus.PERMANENT_REDIRECT, {"Location": where})
+    return moved_permanently(where)
+
+
+def moved_permanently(where: str) -> Response:
+    """Return a redirect as Go writes it."""
+    body = f'<a href="{html.escape(where)}">Moved Permanently</a>.\n\n'
+    media = "text/html; charset=utf-8"
+    return Response(body, HTTPStatus.MOVED_PERMANENTLY, {"Location": where}, media_type=media)
