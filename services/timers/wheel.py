@@ -3,10 +3,13 @@
 Rule 1: orders are idempotent by timer id and generation; the core is the truth, so a wheel that
         starts asks for everything and keeps no store (architecture section 5).
 Rule 2: a firing may come late or twice; the core checks the generation.
+Rule 3: an order's due moment is the core's clock; what counts is how long after the order it is,
+        so that two clocks that differ fire nothing early.
 Limit: MAX_TIMERS; beyond it the timers due last are left out and counted, and asked for again
        when there is room.
 """
 
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from shared.messages.envelope import CORE, Envelope, Outgoing
@@ -43,7 +46,8 @@ class TimerWheel:
             outgoing.append(self._ask())
         if isinstance(envelope.message, TimerOrders) and envelope.epoch >= self._epoch:
             self._epoch = envelope.epoch
-            self._apply(envelope.message)
+            behind_ns = now_ns - envelope.published_ns if envelope.published_ns else 0
+            self._apply(envelope.message, behind_ns)
         fired = self._take_due(now_ns)
         if fired:
             outgoing.append(Outgoing(CORE, TimerFirings(fired)))
@@ -70,7 +74,7 @@ class TimerWheel:
         """Return how many timers are armed."""
         return len(self._timers)
 
-    def _apply(self, orders: TimerOrders) -> None:
+    def _apply(self, orders: TimerOrders, behind_ns: int) -> None:
         if orders.reset:
             self._is_synced = True
             self._timers.clear()
@@ -83,8 +87,9 @@ class TimerWheel:
             if len(self._timers) >= MAX_TIMERS and timer.timer_id not in self._timers:
                 self.left_out += 1
                 continue
-            self._timers[timer.timer_id] = timer
-            heappush(self._due, (timer.due_ns, timer.timer_id, timer.generation))
+            due_ns = timer.due_ns + behind_ns
+            self._timers[timer.timer_id] = replace(timer, due_ns=due_ns)
+            heappush(self._due, (due_ns, timer.timer_id, timer.generation))
         self._compact()
 
     def _compact(self) -> None:

@@ -19,15 +19,29 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock as it stood when this was made, and what has run since.
+
+    A wall clock that is set, forward or back, moves nothing here: no wait ends early, none starts
+    over, and one reading in the future does not stop the time of those who only let it get later.
+    Time for which the machine was suspended counts.
+    """
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - _running_ns()
 
     def now_ns(self) -> int:
         """Return nanoseconds since the epoch."""
-        return time.time_ns()
+        return self._offset_ns + _running_ns()
 
     async def sleep_until(self, due_ns: int) -> None:
         """Sleep; a moment that has passed returns at once."""
-        await asyncio.sleep(max(0, due_ns - time.time_ns()) / NANOS_PER_SECOND)
+        await asyncio.sleep(max(0, due_ns - self.now_ns()) / NANOS_PER_SECOND)
+
+
+def _running_ns() -> int:
+    """Return how long the machine has been up, or what comes nearest where it does not say."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
 
 
 class VirtualClock:

@@ -65,6 +65,19 @@ class FiresTimers:
         standing = self.service.standing
         self.fire(standing.pop(data.draw(st.sampled_from(sorted(standing)))), times)
 
+    @precondition(lambda self: self.service.standing)
+    @rule(data=st.data())
+    def a_timer_fires_early(self, data):
+        standing = self.service.standing
+        timer = standing[data.draw(st.sampled_from(sorted(standing)))]
+        if timer.due_ns <= self.core.now_ns:
+            return
+        before = everything(self.core)
+        fired = TimerFired(timer.timer_id, timer.kind, timer.application_id, timer.generation)
+        self.heard(self.core.send(TimerFirings((fired,))))
+        assert everything(self.core) == before
+        assert self.service.standing[timer.timer_id] == timer
+
     @precondition(lambda self: self.service.ordered.keys() - self.now_armed())
     @rule(data=st.data())
     def a_timer_fires_that_stands_no_more(self, data):

@@ -330,7 +330,7 @@ class Scheduler:
             self._fire(fired)
 
     def _fire(self, fired: TimerFired) -> None:
-        """Act on a timer, unless its generation no longer stands: late ones are harmless."""
+        """Act on a timer, unless its generation no longer stands, or it is early."""
         partition = self.partition
         application = partition.applications.get(fired.application_id)
         if fired.application_id == PARTITION_TIMER:
@@ -340,7 +340,7 @@ class Scheduler:
         else:
             return
         armed = timers.get(fired.timer_id)
-        if armed is None or armed[0] != fired.generation:
+        if armed is None or armed[0] != fired.generation or partition.fires_early(timers, fired):
             return
         del timers[fired.timer_id]
         partition.journal.record(TimerSpent(fired.timer_id))

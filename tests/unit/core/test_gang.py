@@ -564,3 +564,22 @@ def test_with_partial_too_a_gang_of_which_no_member_fits_is_not_passed_for_ever(
     assert not started("late")
     core.update(remove_applications=(RemoveApplicationRequest("filler"),))
     assert parts(core) == {"old": 4, "late": 0}
+
+
+def test_a_timer_that_fires_early_is_ordered_again_and_does_nothing():
+    from shared.messages.protocol import TimerFired, TimerFirings, TimerOrders
+
+    core = Core()
+    core.node("n", vcore=1_000)
+    core.gang("app", 2, {"vcore": 1_000})
+    (timer_id,) = [
+        name for name in core.partition.applications["app"].timers if "placeholder" in name
+    ]
+    generation, due_ns = core.partition.applications["app"].timers[timer_id]
+    fired = TimerFired(timer_id, "placeholder", "app", generation)
+    core.now_ns, core.answers = due_ns - 1, []
+    assert core.send(TimerFirings((fired,))) == []
+    (orders,) = [item.message for item in core.answers if isinstance(item.message, TimerOrders)]
+    assert [(item.generation, item.due_ns) for item in orders.armed] == [(generation, due_ns)]
+    core.now_ns = due_ns
+    assert core.send(TimerFirings((fired,)))

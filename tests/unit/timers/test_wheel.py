@@ -81,3 +81,13 @@ def test_the_heap_does_not_grow_with_timers_that_no_longer_stand():
         send(wheel, TimerOrders(armed=(timer("a", n, str(n)),)))
     assert len(wheel._due) < 200
     assert wheel.armed() == 1
+
+
+def test_what_counts_is_how_long_after_the_order_a_timer_is_due_not_whose_clock_is_ahead():
+    for ahead in (-7_000, 0, 7_000):  # of the timers' clock, before the core's
+        wheel = TimerWheel("w")
+        orders = TimerOrders(reset=True, armed=(timer("t", 10_100),))
+        envelope = Envelope("m", "k", orders, TIMERS, "core", epoch=1, published_ns=10_000)
+        assert not fired([item.message for item in wheel.handle(envelope, 10_000 + ahead)])
+        assert not fired(send(wheel, Tick(), now=10_099 + ahead))
+        assert fired(send(wheel, Tick(), now=10_100 + ahead)) == ["t"]

@@ -59,7 +59,7 @@ from shared.messages.interface import (
     AllocationAsk,
     TerminationType,
 )
-from shared.messages.protocol import PARTITION_TIMER, TimerKind, TimerOrders, TimerSet
+from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
@@ -838,6 +838,15 @@ class Partition:
         generation, due_ns = f"{self.epoch}.{self._generation}", saturated(timer.due_ns)
         timers[timer.timer_id] = (generation, due_ns)
         self.journal.record(TimerArmed(replace(timer, generation=generation, due_ns=due_ns)))
+
+    def fires_early(self, timers: dict[str, tuple[str, int]], fired: TimerFired) -> bool:
+        """Return whether a timer fired before it is due; it is then ordered again as it stands."""
+        generation, due_ns = timers[fired.timer_id]
+        if due_ns <= self.now_ns:
+            return False
+        timer = TimerSet(fired.timer_id, fired.kind, fired.application_id, generation, due_ns)
+        self.journal.record(TimerArmed(timer))
+        return True
 
     def arm_execution(self, application: Application, allocation: Allocation) -> None:
         """Arm an allocation's execution timeout, if it has one, from when it was allocated."""

@@ -7,7 +7,6 @@ that whoever had the turn before is refused. Source: architecture section 4.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -49,9 +48,11 @@ from services.shim_adapter.translation.pods import SCHEDULER_NAMES, PriorityClas
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.interface import UpdateConfiguration
 from shared.messages.protocol import Tick
+from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host
 
 _RETRY_SECONDS = 1.0
+_CLOCK = SystemClock()
 log = structlog.get_logger("muster.kubernetes")
 
 
@@ -118,7 +119,7 @@ class Session:
         while not cluster.is_quiet:
             await self._absorb()
         cluster.configuration.take_changed()
-        cluster.begin(self.turn.number, time.time_ns(), self.turn.last_good)
+        cluster.begin(self.turn.number, _CLOCK.now_ns(), self.turn.last_good)
         log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:
             host = host_of()
@@ -132,7 +133,7 @@ class Session:
 
     async def _absorb(self) -> None:
         """Take in what is seen while nothing may be said yet."""
-        self.cluster.advance(time.time_ns())
+        self.cluster.advance(_CLOCK.now_ns())
         if self.cluster.is_quiet:
             await asyncio.sleep(0.01)
         else:
