@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.invariants import violations
-from services.core.scheduler.model.rows import EquivalenceClass
+from services.core.scheduler.ordering import queueing
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -48,17 +48,17 @@ OWNERS = [UserGroupInformation("alice"), UserGroupInformation("bob")]
 @contextmanager
 def everybody_tried():
     """Have a class let all who wait be considered, not the first of them."""
-    as_it_is = EquivalenceClass.requeue
+    as_it_is = queueing.requeue_class
 
     def requeue_all(waiting):
         for application in list(waiting.members):
-            application.activate()
+            queueing.activate(application)
 
-    EquivalenceClass.requeue = requeue_all
+    queueing.requeue_class = requeue_all
     try:
         yield
     finally:
-        EquivalenceClass.requeue = as_it_is
+        queueing.requeue_class = as_it_is
 
 
 class Twin(Core):

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
-from services.core.scheduler.model.rows import Application, Queue, class_key, depth_first
+from services.core.scheduler.model.rows import Application, Queue, depth_first
 from services.core.scheduler.model.user_table import first_full, first_shortage
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
@@ -315,7 +316,7 @@ def _starts_overlooked(partition: Partition) -> Iterator[str]:
         if waiting is not None and (
             refusal is None
             or application not in waiting.members
-            or waiting.key != class_key(application, refusal)
+            or waiting.key != queueing.class_key(application, refusal)
         ):
             yield f"application {application.id} is not in the class in which it waits"
         if application.trying_for is not None:

@@ -18,6 +18,7 @@ from services.core.scheduler.model.hooks import Find, PluginError, Report, regis
 from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.rows import Application, depth_first
 from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
@@ -245,7 +246,7 @@ class Scheduler:
         for application in list(partition.applications.values()):
             _resume_state(partition, application)
             allocations.recover_timer(partition, application)
-            application.enter()
+            queueing.enter(application)
             partition.look_for_replacements(application)
         self._digest.read(partition.journal.trim())
         self._digest.forget_timers()

@@ -20,7 +20,7 @@ async def test_what_a_plugin_refuses_is_said_of_the_asks_that_it_refused():
     system.asks("app", ["fits-not"], {"vcore": 2})
     system.asks("app", ["refused"], {"vcore": 3})
     system.asks("app", ["failed"], {"vcore": 6})
-    system.partition.root.set_max({"vcore": 100})
+    system.partition.set_max(system.partition.root, {"vcore": 100})
     for key, vcore in (("fits-not-2", 2), ("refused-2", 3), ("failed-2", 6)):
         system.asks("app", [key], {"vcore": vcore})
     view = system.model.application("app")

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from services.core.scheduler.model.policy import Reads, reads
+from services.core.scheduler.ordering import queueing
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -168,7 +169,7 @@ def test_a_node_that_is_kept_is_not_taken_against_a_plugin():
     node(core, "n", vcore=1)
     core.application("app")
     core.asks("app", ["first", "second"], ONE)
-    core.partition.root.set_max({"vcore": 5})
+    core.partition.set_max(core.partition.root, {"vcore": 5})
     core.send(Heartbeat("t"))
     grow_old(core)
     assert list(core.partition.applications["app"].reservations) == ["second"]
@@ -359,7 +360,7 @@ def test_a_gang_that_is_given_up_waits_for_no_plugin():
     assert why(core, "gang").reason is Reason.PLUGIN
     core.partition.applications["gang"].is_gang_over = True
     core.partition.applications["gang"].pending_placeholders = 0
-    core.partition.applications["gang"].enter()
+    queueing.enter(core.partition.applications["gang"])
     assert core.partition.applications["gang"].refusal is None
 
 

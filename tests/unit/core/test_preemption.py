@@ -4,6 +4,7 @@ import pytest
 
 from services.core.scheduler.actions.quota_preemption import preemptable
 from services.core.scheduler.model.rows import Queue
+from services.core.scheduler.ordering import queueing
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     Allocation,
@@ -384,14 +385,14 @@ def test_what_is_said_again_and_again_is_counted_and_told_now_and_then():
     leaf = core.partition.queues["root.parent.leaf2"]
     before = len(core.answers)
     for _ in range(3):
-        leaf.gate.requeue_all()
+        queueing.requeue_all(leaf.gate)
         core.send(Heartbeat("t"))
     assert core.partition.applications["leaf2"].group_of["wants"].asks["wants"].log[
         QUEUE_QUOTA
     ].count == 4  # fmt: skip
     assert not any(getattr(item.message, "asks", ()) for item in core.answers[before:])
     core.now_ns += 5_000_000_000
-    leaf.gate.requeue_all()
+    queueing.requeue_all(leaf.gate)
     core.send(Heartbeat("t"))
     assert core.log("wants") == {QUEUE_QUOTA: 5, PRECONDITIONS: 5}
 

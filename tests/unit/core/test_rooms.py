@@ -8,7 +8,7 @@ import pytest
 import services.core.scheduler as core
 
 ROOT = Path(core.__file__).parent
-WRITERS = {"model", "nodes", "statement"}
+WRITERS = {"model", "nodes", "ordering", "statement"}
 ROWS = {
     "queue_ledger.py": {"QueueLedger"},
     "rows.py": {

@@ -6,6 +6,7 @@ are let try again. Applications are ordered anew where an order reads more than 
 """
 
 from services.core.scheduler.model.hooks import Hook
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 
 
@@ -16,7 +17,7 @@ def look(partition: Partition) -> None:
         return
     for hook in hooks.capacity:
         if hooks.is_due(hook):
-            hook.gate.requeue()
+            queueing.requeue(hook.gate)
     if hooks.are_due(_that_move([*hooks.moving, *hooks.score])):
         _try_nodes_again(partition)
     if hooks.are_due(hooks.order):
@@ -35,7 +36,7 @@ def _try_nodes_again(partition: Partition) -> None:
         for reservation in node.reservations.values():
             reservation.retry()
     for gang in partition.waiting_gangs.all():
-        gang.activate()
+        queueing.activate(gang)
     partition.retry_replacements()
 
 
@@ -43,6 +44,6 @@ def _order_anew(partition: Partition) -> None:
     """Find the place of every application that waits."""
     for application in partition.applications.values():
         before = application.order
-        application.reorder()
+        queueing.reorder(application)
         if application.order != before:
-            application.enter()
+            queueing.enter(application)

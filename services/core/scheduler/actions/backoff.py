@@ -6,6 +6,7 @@ Source: contract section 6.5, step 5; case S-14.
 """
 
 from services.core.scheduler.model.rows import Application, Bucket
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.protocol import TimerKind
 from shared.model.duration import go_duration
@@ -39,11 +40,13 @@ def _back_off(partition: Partition, application: Application, count: int) -> Non
     delay_ns = application.queue.settings.backoff_delay_ns
     partition.set(application, backoff_until_ns=saturated(partition.now_ns + delay_ns))
     sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
-    application.set_unschedulable(Refusal(Reason.BACKOFF, sentence), partition.now_ns, None)
+    queueing.set_unschedulable(
+        application, Refusal(Reason.BACKOFF, sentence), partition.now_ns, None
+    )
     partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)
 
 
 def end(partition: Partition, application: Application) -> None:
     """Take an application in again: its backoff is over."""
     partition.set(application, backoff_until_ns=0)
-    application.activate()
+    queueing.activate(application)

@@ -33,7 +33,7 @@ from services.core.scheduler.model.rows import (
 from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.user_table import first_full, first_shortage
-from services.core.scheduler.ordering import turns
+from services.core.scheduler.ordering import queueing, turns
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
@@ -85,7 +85,7 @@ def _decide(partition: Partition, most: int) -> int | None:
     if leaf is not None:
         return runs.place(partition, leaf, most) or _place_from(partition, leaf)
     if partition.root.trying:  # one that is not considered keeps nobody asleep
-        next(iter(partition.root.trying)).was_tried()
+        queueing.class_was_tried(next(iter(partition.root.trying)))
     elif partition.shapes_to_reserve:
         reservations.reserve_for_the_old(partition)
     else:
@@ -154,9 +154,9 @@ def _may_start(partition: Partition, application: Application) -> bool:
     if admission_refusal is not None:
         _set_unschedulable(partition, application, *admission_refusal)
     elif is_behind:
-        application.activate()
+        queueing.activate(application)
         partition.journal.record(ApplicationChanged(application))
-    application.was_tried()
+    queueing.was_tried(application)
     return admission_refusal is None and not is_behind and not is_to_admit
 
 
@@ -172,7 +172,7 @@ def _set_unschedulable(
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
     by_need = _may_wait_by_need(partition, application.queue)
-    application.set_unschedulable(refusal, partition.now_ns, gate, by_need=by_need)
+    queueing.set_unschedulable(application, refusal, partition.now_ns, gate, by_need=by_need)
     patience.watch(partition, application)
     preemption_looks.look_later_for_gang(partition, application)
     partition.journal.record(ApplicationChanged(application))

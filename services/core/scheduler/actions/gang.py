@@ -20,6 +20,7 @@ from services.core.scheduler.lifecycle.endings import after_placeholders_changed
 from services.core.scheduler.model.rows import Application, Gate, Node, Queue, Tracker
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_full, first_shortage
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
@@ -58,7 +59,9 @@ def _kept_as_a_whole(
     """Admit a gang that waits, or return what has no room for the whole of it."""
     in_part = application.starts_in_part
     if (application.starts_placed or in_part) and not application.is_reserving:
-        application.admit()  # it has run, or is over: its placeholders are asks like any other
+        queueing.admit(
+            application
+        )  # it has run, or is over: its placeholders are asks like any other
         return None
     gang = application.outstanding()
     short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
@@ -74,7 +77,7 @@ def _kept_as_a_whole(
         return _place_whole(partition, application)
     no_part = _without_a_part(application) if in_part else None
     if no_part is None:
-        application.admit()
+        queueing.admit(application)
     return no_part
 
 
@@ -217,7 +220,7 @@ def _allocate_whole(
     """
     if is_zero(application.allocated_placeholder):
         partition.set(application, reservation_start_ns=0)
-    application.admit()
+    queueing.admit(application)
     for ask, node in places:
         allocation = partition.allocate(application, ask, node)
         partition.arm_execution(application, allocation)
@@ -237,9 +240,9 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
         start_reservation(partition, application)
         if application.allocated_placeholder == application.request.placeholder_ask:
             partition.fire(application, ApplicationEvent.RUN)
-    application.keep_promise()
+    queueing.keep_promise(application)
     if not application.pending_placeholders:
-        application.enter()
+        queueing.enter(application)
     partition.look_for_replacements(application)
 
 
@@ -280,8 +283,8 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
         drop_ask(partition, application, ask.key)
     if is_zero(application.allocated_placeholder):
         partition.cancel_timer(application, TimerKind.PLACEHOLDER)
-    application.keep_promise()
-    application.enter()
+    queueing.keep_promise(application)
+    queueing.enter(application)
     partition.look_for_replacements(application)
 
 
@@ -296,7 +299,7 @@ def placeholder_timeout(partition: Partition, application: Application) -> None:
     is_reserving = application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED)
     if application.awaits_placeholders:
         partition.set(application, is_placeholder_wait_over=True)
-        application.enter()
+        queueing.enter(application)
     elif is_reserving and not application.is_gang_over:
         _give_up(partition, application)
     else:
@@ -359,7 +362,7 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
         )
         partition.journal.record(AskReleased(release))
     if keys:
-        application.enter()
+        queueing.enter(application)
 
 
 def completing_timeout(partition: Partition, application: Application) -> None:

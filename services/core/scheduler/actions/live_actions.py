@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
+from services.core.scheduler.actions.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
 from services.core.scheduler.actions.victims import carry_out
@@ -36,7 +37,6 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.ordering.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.trial import (
     UNLIMITED,

@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heappush
 from services.core.scheduler.actions.gang_places import could_be_held
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.model.duration import go_duration
 from shared.model.reasons import Reason, Refusal
@@ -92,7 +93,7 @@ def _watch_anew(partition: Partition, application: Application) -> None:
     """
     watch(partition, application)
     if application.queue.overdue_gang is application:
-        application.activate()
+        queueing.activate(application)
 
 
 def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
@@ -121,11 +122,11 @@ def _become_overdue(partition: Partition, application: Application) -> None:
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:
-        application.activate()  # to wait behind that one
+        queueing.activate(application)  # to wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
-        waited_for.activate()
+        queueing.activate(waited_for)
 
 
 def _remember(partition: Partition, application: Application, due_ns: int) -> None:

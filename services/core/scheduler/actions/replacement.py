@@ -18,7 +18,8 @@ from services.core.scheduler.lifecycle.endings import after_placeholders_changed
 from services.core.scheduler.model.rows import Application, AskGroup, Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
-from services.core.scheduler.statement import replacing
+from services.core.scheduler.ordering import queueing
+from services.core.scheduler.statement import application_ledger, replacing
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     PlaceholderTooSmall,
@@ -214,14 +215,14 @@ def placeholder_gone(
     if real is not None:
         _swap_in(partition, application, real, had_real=had_real)
     else:
-        application.keep_promise()
+        queueing.keep_promise(application)
         partition.look_for_replacements(application)
     if swap is not None and real is None:
         _wait_again(partition, application, swap.ask)
     if ready is not None:
         _start_covered(partition, application, ready)
     if application.counts_of(placeholder).is_used_up:
-        application.enter()
+        queueing.enter(application)
     after_placeholders_changed(partition, application)
 
 
@@ -245,8 +246,8 @@ def _start_covered(partition: Partition, application: Application, ask_key: str)
     if node is not cover.node or not partition.nodes.takes(node, ask.shape):
         node = partition.nodes.best(ask.shape)
     if node is None:
-        application.set_covered(ask, is_covered=False)
-        application.enter()
+        application_ledger.set_covered(application, ask, is_covered=False)
+        queueing.enter(application)
         partition.look_for_replacements(application)
         _fail(partition, application, ask)
         return
@@ -314,7 +315,7 @@ def _wait_again(partition: Partition, application: Application, ask: Ask) -> Non
     partition.add_ask(application, ask.request, ask.sequence)
     if application.state is ApplicationState.COMPLETING:
         partition.fire(application, ApplicationEvent.RUN)
-    application.enter()
+    queueing.enter(application)
     partition.look_for_replacements(application)
     group = application.group_of[ask.key]
     _fail(partition, application, group.asks[ask.key])

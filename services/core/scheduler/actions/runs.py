@@ -18,7 +18,7 @@ Limit: what the cycle may still decide, and the headroom of every group that tak
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application, AskGroup, EntryKey, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.ordering import turns
+from services.core.scheduler.ordering import queueing, turns
 from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
@@ -215,7 +215,7 @@ class _Run:
         for (application, is_placeholder), total in self._uncounted.items():
             self._partition.count_run(application, total, is_placeholder=is_placeholder)
             if is_placeholder:
-                application.keep_promise()
+                queueing.keep_promise(application)
                 self._partition.look_for_replacements(application)
         self._uncounted = {}
 
@@ -223,7 +223,7 @@ class _Run:
         """End a lane: its group waits for its turn again, or has nobody left."""
         self._count_lane(lane)
         del self._lanes[leaf]
-        lane.application.requeue_rest(lane.group)
+        queueing.requeue_rest(lane.application, lane.group)
 
     def finish(self) -> int:
         """Count all that is left to count; return how many were placed."""

@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.actions.attempt import Attempt
-from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.constraints.capacity import may_take
-from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
-from services.core.scheduler.ordering.jobs_in_order import (
+from services.core.scheduler.actions.jobs_in_order import (
     JobOrder,
     Unit,
     VictimOrder,
     is_ready,
     tasks_to_allocate,
 )
+from services.core.scheduler.actions.placing import place_job
+from services.core.scheduler.constraints.capacity import may_take
+from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,

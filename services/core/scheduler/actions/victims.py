@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Decision
@@ -106,6 +107,6 @@ def _nominate(partition: Partition, decision: Decision) -> None:
     ask = owner.group_of[decision.key].asks[decision.key]
     partition.keep_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
     if owner.is_gang and not owner.gang_admitted:
-        owner.admit()
+        queueing.admit(owner)
         if owner.waits_at is not None or owner.waiting_among is not None:
-            owner.activate()
+            queueing.activate(owner)

@@ -11,6 +11,7 @@ from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.intake import foreign
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.task_groups import with_group
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AllocationChanged, AskRejected, BindFailed
 from services.core.scheduler.statement.partition import Partition
@@ -113,8 +114,8 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
         return
     partition.journal.record(BindFailed(application, key, request.message))
     partition.add_ask(application, ask_of(allocation), sequence)
-    application.keep_promise()
-    application.enter()
+    queueing.keep_promise(application)
+    queueing.enter(application)
     partition.look_for_replacements(application)
 
 
@@ -129,7 +130,7 @@ def _recover_state(partition: Partition, application: Application, allocation: A
         partition.fire(application, ApplicationEvent.RUN)
     elif not allocation.released:
         if not application.starts_placed:
-            application.admit()
+            queueing.admit(application)
         _recover_reservation(partition, application)
 
 
@@ -140,7 +141,7 @@ def _recover_reservation(partition: Partition, application: Application) -> None
     application_moves.count_as_starting(application)
     if application.allocated_placeholder == application.request.placeholder_ask:
         partition.fire(application, ApplicationEvent.RUN)
-    application.keep_promise()
+    queueing.keep_promise(application)
 
 
 def recover_timer(partition: Partition, application: Application) -> None:

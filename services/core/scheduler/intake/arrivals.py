@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from services.core.scheduler.model.rows import Application, AskGroup
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.statement import application_ledger
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import AllocationAsk
 from shared.model.names import FOREIGN_TAG
@@ -104,6 +105,8 @@ def _count(partition: Partition, kind: _Kind) -> None:
     """Count what has joined a kind's group into the sums."""
     if kind.uncounted:
         shape = kind.group.bucket.shape
-        kind.application.count_waiting(shape.resource, kind.request.priority, kind.uncounted)
+        application_ledger.count_waiting(
+            kind.application, shape.resource, kind.request.priority, kind.uncounted
+        )
         partition.shapes.use(shape, kind.uncounted)
         kind.uncounted = 0

@@ -15,6 +15,7 @@ from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.nodes.pod_topology import MAX_LABEL_KEYS
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.dynamic_queues import (
     QueueCreationError,
     apply_quota_tags,
@@ -78,7 +79,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
         application = partition.applications.get(application_id)
         if application is not None:
             gang.await_placeholders(partition, application)
-            application.enter()
+            queueing.enter(application)
             partition.look_for_replacements(application)
 
 
@@ -288,8 +289,8 @@ def _drop_asks(partition: Partition, application: Application, only: str = "") -
     for key in keys:
         if not drop_ask(partition, application, key) and key in application.allocations:
             _release_crossed(partition, application, key)
-    application.enter()
-    application.keep_promise()
+    queueing.enter(application)
+    queueing.keep_promise(application)
     endings.after_asks_removed(partition, application)
 
 
@@ -328,7 +329,7 @@ def _release_one(
     why = request.termination_type
     if allocation is None:
         if drop_ask(partition, application, key):
-            application.enter()
+            queueing.enter(application)
             endings.after_asks_removed(partition, application)
         return
     if why is TerminationType.SCHEDULING_FAILED_ON_RM:

@@ -14,22 +14,7 @@ Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholde
 Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
         gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
         refuses single asks of its shape does not keep the gang from being considered.
-
-A queue, a user and a group have a waiting list each, a Gate. When their room grows, the list is
-requeued, and only those who waited on it are looked at again.
-
-Rule 4: buckets and reservations that wait are each tried again. Who is refused by the own max of a
-        queue is not, as long as its need is more than that leaves, found for all in one comparison;
-        but only where nobody preempts: there each refusal sets the moment of the next look.
-Rule 5: applications that wait are classed. Who is in one class is refused alike: whatever refuses
-        one of them refuses all, as long as nothing is placed in between (``class_key``). Of a
-        class only the first in the order of its leaf is tried. Refused as before, it goes back,
-        and the others sleep on; whatever else comes of it (it starts, ends, has changed, is
-        refused for another reason), the next is tried at once. One that is not considered in a
-        cycle, because those of its shape are refused already, keeps nobody asleep either.
-Rule 6: an application whose key is no longer that of its class leaves it and is tried by itself.
-        To be tried once too often costs time, to be left asleep a start: in doubt it is tried.
-Source: contract sections 3.1, 3.3 and 6.3; of who waits, ADR 30.
+Source: contract sections 3.1, 3.3 and 6.3. Who waits, and is requeued: ``ordering/queueing.py``.
 """
 
 from collections import deque
@@ -62,8 +47,6 @@ from shared.model.resources import (
     ResourceView,
     add_into,
     is_zero,
-    multiply,
-    subtract_into,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI, seconds
@@ -412,35 +395,6 @@ class BucketHeap:
         self._heap.clear()
 
 
-_AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
-
-
-def class_key(application: "Application", refusal: Refusal) -> Hashable:
-    """Return what decides over a refused application, the ledgers and the nodes aside.
-
-    Two of one key, considered one after the other, get the same answer: it is made of nothing but
-    this, the place in the order (who is behind an overdue gang is refused all the same) and what
-    is the same for all. Whose answer hangs on more is alone.
-    """
-    leaf = application.queue
-    alone = (application.id,)
-    if leaf.settings.state_aware:  # to be considered may be to be the one that is let start
-        return alone
-    what: Hashable
-    if refusal.reason in _AS_A_WHOLE:
-        what = application.needs_of_the_whole()
-    elif refusal.reason is not Reason.MAX_APPLICATIONS:
-        return alone
-    elif application.allocations or application.id in leaf.allocating_accepted:
-        return alone  # where it runs already it is not one more
-    elif application.awaits_admission:
-        what = None
-    else:  # it is considered when one of its buckets is
-        what = frozenset(group.bucket for group in application.groups.values())
-    state, is_starting = application.state, application.is_starting
-    return refusal.reason, leaf, application.owner, state, is_starting, what
-
-
 class GangList(Protocol):
     """Where gangs wait for places on the nodes."""
 
@@ -488,31 +442,10 @@ class EquivalenceClass:
     def remove(self, application: "Application") -> None:
         """Let an application wait no more."""
         self.members.pop(application, None)
-        self._forget_if_over()
+        self.forget_if_over()
 
-    def requeue(self) -> None:
-        """Let the first be considered for all, unless one that comes before it already is."""
-        head = self._head()
-        if head is None or (self.tried is not None and self.tried.order < head.order):
-            return
-        if self.tried is not None:
-            self.tried.trying_for = None
-        self.tried, self.tried_since_ns = head, head.refused_since_ns
-        self.leaf.root.trying[self] = None
-        head.trying_for = self
-        head.activate()
-
-    def was_tried(self) -> None:
-        """Sleep on if the one that was considered is back; if not, let the next be considered."""
-        tried, self.tried = self.tried, None
-        self.leaf.root.trying.pop(self, None)
-        if tried is not None:
-            tried.trying_for = None
-        if tried not in self.members:
-            self.requeue()
-        self._forget_if_over()
-
-    def _head(self) -> "Application | None":
+    def head(self) -> "Application | None":
+        """Return the first of those who wait, or None."""
         while self._heap:
             if self._is_valid(self._heap[0]):
                 return self._heap[0][2]
@@ -522,7 +455,8 @@ class EquivalenceClass:
     def _is_valid(self, entry: tuple[tuple[object, ...], int, "Application"]) -> bool:
         return self.members.get(entry[2]) == entry[1]
 
-    def _forget_if_over(self) -> None:
+    def forget_if_over(self) -> None:
+        """Have the class forgotten when nobody is left in it."""
         if not self.members and self.tried is None:
             self.home.forget(self)
 
@@ -539,30 +473,11 @@ class Gate:
     buckets: Waiters["Bucket"] = field(default_factory=Waiters)
     classes: Waiters[EquivalenceClass] = field(default_factory=Waiters)
     reservations: dict["Reservation", None] = field(default_factory=dict)
-    _by_key: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
+    by_key: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
 
     def block(self, bucket: "Bucket", *, by_need: bool) -> None:
         """Let a bucket wait; ``by_need``: until its shape fits, not for every chance."""
         self.buckets.add(bucket, bucket.shape.resource if by_need and self.queue else None)
-
-    def class_of(
-        self, application: "Application", refusal: Refusal, *, by_need: bool
-    ) -> EquivalenceClass:
-        """Return the class of applications that are refused like this one."""
-        key = class_key(application, refusal)
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._by_key[key] = EquivalenceClass(self, key, application.queue)
-            is_by_need = (
-                by_need
-                and self.queue is not None
-                and refusal.reason is Reason.GANG_HEADROOM
-                and not application.starts_in_part
-                and application.owner is None
-                and not application.queue.settings.state_aware
-            )
-            self.classes.add(found, application.outstanding() if is_by_need else None)
-        return found
 
     def try_always(self, waiting: EquivalenceClass) -> None:
         """Have a class tried at every chance: others wait for one of it, if it is room it lacks."""
@@ -570,31 +485,8 @@ class Gate:
 
     def forget(self, waiting: EquivalenceClass) -> None:
         """Forget a class in which nobody is left."""
-        self._by_key.pop(waiting.key, None)
+        self.by_key.pop(waiting.key, None)
         self.classes.discard(waiting)
-
-    def requeue(self) -> None:
-        """Let those who wait here be considered again, of like applications the first."""
-        if self.buckets:
-            room = self.queue.own_room() if self.queue is not None else {}
-            for bucket in self.buckets.to_try(room):
-                bucket.leaf.requeue(bucket)
-        if self.classes:
-            room = self.queue.own_room(for_gangs=True) if self.queue is not None else {}
-            for waiting in self.classes.to_try(room):
-                waiting.requeue()
-        if self.reservations:
-            reservations, self.reservations = self.reservations, {}
-            for reservation in reservations:
-                reservation.retry()
-
-    def requeue_all(self) -> None:
-        """Let those be considered too whose need is more than there is: all may be different."""
-        for bucket in list(self.buckets):
-            bucket.leaf.requeue(bucket)
-        for waiting in list(self.classes):
-            waiting.requeue()
-        self.requeue()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -608,17 +500,6 @@ class PluginGate(Gate):
         group.refused = (refusal, self)
         group.bucket.withdraw(group)
         self.groups[group] = None
-
-    def requeue(self) -> None:
-        """Let everybody who waits here be considered again."""
-        Gate.requeue(self)
-        groups, self.groups = self.groups, {}
-        for group in groups:
-            group.refused = None
-        for application in dict.fromkeys(group.application for group in groups):
-            application.enter()
-            for reservation in application.reservations.values():
-                reservation.retry()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -648,27 +529,6 @@ class Queue(QueueLedger):
         self.gate.queue = self if self.parent is not None else None
         self.to_admit = Bucket(self, ANY_SHAPE)
         self.behind = Bucket(self, ANY_SHAPE)
-
-    # --- ledgers: who was refused is looked at again where there is more room -------------------
-
-    def release(self, amount: ResourceView) -> None:
-        """Take from the ledgers from here to the root, and let whom that refused try again."""
-        QueueLedger.release(self, amount)
-        self._open_gates()
-
-    def keep_no_more(self, amount: ResourceView) -> None:
-        """Give kept room back, from here to the root."""
-        QueueLedger.keep_no_more(self, amount)
-        self._open_gates()
-
-    def set_max(self, limit: Resource | None) -> None:
-        """Change the queue's own limit; whoever it refused is looked at again."""
-        QueueLedger.set_max(self, limit)
-        self.gate.requeue()
-
-    def _open_gates(self) -> None:
-        for queue in self.lineage():
-            queue.gate.requeue()
 
     # --- buckets --------------------------------------------------------------------------------
 
@@ -780,18 +640,6 @@ class Tracker(UserLedger):
 
     gate: Gate = field(default_factory=Gate)
 
-    def count_out(
-        self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
-    ) -> None:
-        """Take usage off from a queue to the root; whoever the limit refused tries again."""
-        self.take_back(queue, application_id, amount, is_last=is_last)
-        self.gate.requeue()
-
-    def keep_no_more(self, queue: QueueLedger, amount: ResourceView) -> None:
-        """Give kept room back, from a queue to the root."""
-        UserLedger.keep_no_more(self, queue, amount)
-        self.gate.requeue()
-
 
 Owner = tuple[Tracker, ...]
 
@@ -806,7 +654,8 @@ _SCHEDULING_STATES = (
 _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
-def _group_key(ask: Ask) -> GroupKey:
+def group_key(ask: Ask) -> GroupKey:
+    """Return what makes asks of one application one group."""
     request = ask.request
     group = request.task_group_name
     return ask.shape, request.priority, group, request.placeholder, ask.is_covered
@@ -875,7 +724,7 @@ class Application:
     keys_follow_use: bool = False
 
     def __post_init__(self) -> None:
-        self.reorder()
+        self.order = self.order_now()
 
     @cached_property
     def id(self) -> str:
@@ -1025,75 +874,22 @@ class Application:
 
     # --- asks -----------------------------------------------------------------------------------
 
-    def add_ask(self, ask: Ask) -> None:
-        """Put an ask into its group and let it wait."""
-        request = ask.request
-        key = _group_key(ask)
-        group = self.groups.get(key)
-        if group is None:
-            bucket = self.queue.bucket((ask.shape, self.owner))
-            group = AskGroup(
-                self, bucket, request.task_group_name, request.placeholder, ask.is_covered, key
-            )
-            self.groups[key] = group
-            bucket.groups[group] = None
-        self.join(group, ask)
-        self.count_waiting(request.resource_per_alloc, request.priority, 1)
-        self._was_there_at(request.create_time_ns)
-
     def join(self, group: AskGroup, ask: Ask) -> None:
         """Put an ask into a group; ``count_waiting`` is the caller's to call."""
         group.add(ask)
         self.group_of[ask.key] = group
         self.pending_placeholders += group.placeholder
 
-    def count_waiting(self, amount: ResourceView, priority: int, times: int) -> None:
-        """Count like asks in that wait, so many."""
-        total = amount if times == 1 else multiply(amount, times)
-        add_into(self.pending, total)
-        self.queue.add_pending(total)
-        self._count_priority(priority, times)
-
-    def _was_there_at(self, created_ns: int) -> bool:
-        """Have the submission be no later than what was created for it; return whether it moved.
-
-        0 is not known. Source: contract section 6.3.
-        """
-        if not 0 < created_ns < self.submission_time_ns:
-            return False
-        self.submission_time_ns = created_ns
-        self.reorder()
-        return True
-
-    def remove_ask(self, key: str) -> Ask | None:
-        """Take an ask out of its group, or return None when it does not wait."""
-        group = self.group_of.pop(key, None)
-        ask = group.remove(key) if group is not None else None
-        if group is None or ask is None:
-            return None
-        request = ask.request
-        self.pending_placeholders -= request.placeholder
-        subtract_into(self.pending, request.resource_per_alloc)
-        self.queue.remove_pending(request.resource_per_alloc)
-        self._count_priority(request.priority, -1)
-        if not group.asks:
-            self._drop(group)
-        return ask
-
-    def set_covered(self, ask: Ask, *, is_covered: bool) -> None:
-        """Let an ask wait with those that placeholders go for, or with its own kind again."""
-        self.remove_ask(ask.key)
-        ask.is_covered = is_covered
-        self.add_ask(ask)
-
-    def _drop(self, group: AskGroup) -> None:
+    def drop(self, group: AskGroup) -> None:
+        """Forget a group that has no asks any more."""
         group.bucket.withdraw(group)
         if group.refused is not None:
             group.refused[1].groups.pop(group, None)
         self.groups.pop(group.key)
-        self._leave(group)
+        self.leave(group)
 
-    def _leave(self, group: AskGroup) -> None:
+    def leave(self, group: AskGroup) -> None:
+        """Take a group out of its bucket."""
         bucket = group.bucket
         bucket.groups.pop(group)
         bucket.unmarked.pop(group, None)
@@ -1101,47 +897,15 @@ class Application:
         if not bucket.groups:
             self.queue.drop(bucket)
 
-    def rejoin_buckets(self) -> bool:
-        """Move every group to the bucket of the present owner; return whether any had to."""
-        moved = False
-        for (shape, *_), group in self.groups.items():
-            bucket = self.queue.bucket((shape, self.owner))
-            if bucket is not group.bucket:
-                group.bucket.withdraw(group)
-                self._leave(group)
-                group.bucket = bucket
-                bucket.groups[group] = None
-                bucket.unmarked[group] = None
-                bucket.marked += sum(ask.is_marked for ask in group.asks.values())
-                moved = True
-        return moved
-
     def asks(self) -> Iterator[Ask]:
         """Yield every ask that waits."""
         for group in self.groups.values():
             yield from group.asks.values()
 
-    def _count_priority(self, priority: int, change: int) -> None:
-        known = self.ask_priorities.get(priority, 0)
-        count = known + change
-        if known and count:
-            self.ask_priorities[priority] = count
-            return
-        before = self.max_priority
-        if count:
-            self.ask_priorities[priority] = count
-        else:
-            self.ask_priorities.pop(priority, None)
-        after = self.max_priority
-        if before != after:
-            self.queue.change_priority(before, after)
-            self.reorder()
-
     # --- order and entry ------------------------------------------------------------------------
 
-    def reorder(self) -> None:
-        """Work out anew where the application stands among those of its leaf."""
-        before = self.order
+    def order_now(self) -> tuple[object, ...]:
+        """Return what the application's place among those of its leaf is by now."""
         priority = -self.max_priority
         if self.queue.settings.sort_policy == FAIR:
             shares = self._usage_shares()
@@ -1154,19 +918,7 @@ class Application:
             first = (self.submission_time_ns, priority)
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
-        self.order = (*first, self.sequence)
-        if self.order != before:
-            self._find_place_in_class()
-        if self.queue.overdue_gang is self and self.order != before:
-            self.queue.requeue(self.queue.behind)
-
-    def _find_place_in_class(self) -> None:
-        """Have the first of those who are refused alike be the one that is tried for them."""
-        if self.waits_in is not None:
-            self.waits_in.add(self)
-        for waiting in (self.waits_in, self.trying_for):
-            if waiting is not None and waiting.tried is not None:
-                waiting.requeue()
+        return (*first, self.sequence)
 
     def _usage_shares(self) -> tuple[float, ...]:
         """Return usage over the queue's guaranteed, largest first; raw where there is none."""
@@ -1179,43 +931,10 @@ class Application:
         )
         return tuple(sorted(shares, reverse=True))
 
-    def enter(self) -> None:
-        """Enter every group that may be scheduled now, and withdraw the others."""
-        self._review_waiting()
-        is_behind = self.is_refused_for(Reason.GANG_PATIENCE)
-        for group in self.groups.values():
-            if is_behind:
-                self.queue.behind.push(group)
-            elif not self.may_schedule or self.hold(group) is not None:
-                group.bucket.withdraw(group)
-            elif group.placeholder and self.awaits_admission:
-                self.queue.to_admit.push(group)
-                self.queue.requeue(self.queue.to_admit)
-            else:
-                self.queue.enter(group)
-
-    def _review_waiting(self) -> None:
-        """Stop waiting for what the application needs no more, and let others pass one that does.
-
-        Asks that came or went, an allocation or another state may have changed that.
-        """
-        if not self.awaits_admission or self.state is not ApplicationState.ACCEPTED:
-            self.queue.wait_no_more_for(self)
-        if (
-            (self._is_refused_as_a_whole and not self.awaits_admission)
-            or (self.is_refused_for(Reason.GANG_PATIENCE) and not self.is_behind_overdue_gang)
-            or (self.waiting_among is not None and not self._lacks_the_same_places())
-            or (self.waits_in is not None and not self._is_like_others(self.waits_in.key))
-        ):
-            self._forget_refusal()
-
     @property
-    def _is_refused_as_a_whole(self) -> bool:
+    def is_refused_as_a_whole(self) -> bool:
+        """Return whether it waits for headroom for all of it, or for a plugin."""
         return self.is_refused_for(Reason.GANG_HEADROOM) or self.is_refused_for(Reason.PLUGIN)
-
-    def _is_like_others(self, key: Hashable) -> bool:
-        """Return whether whoever is tried for a class is still tried for this application."""
-        return self.refusal is not None and key == class_key(self, self.refusal)
 
     def needs_of_the_whole(self) -> Hashable:
         """Return all that decides over the gang's admission, in the order in which it is tried."""
@@ -1229,7 +948,7 @@ class Application:
         )
         return announced, self.needs_places, groups
 
-    def _lacks_the_same_places(self) -> bool:
+    def lacks_the_same_places(self) -> bool:
         """Return whether a gang that the nodes have refused still asks for what they refused."""
         return self.needs_places and self.placeholder_needs() == self.refused_needs
 
@@ -1240,20 +959,6 @@ class Application:
             if group.placeholder and group.asks:
                 wanted[shape] = wanted.get(shape, 0) + len(group.asks)
         return wanted
-
-    def requeue_rest(self, group: AskGroup) -> None:
-        """Enter a group anew of which asks were placed, or drop it where it has none left."""
-        if group.asks:
-            self.queue.enter(group)
-        else:
-            self._drop(group)
-
-    def requeue(self, group: AskGroup, order_before: tuple[object, ...]) -> None:
-        """Enter a group anew after its head was taken; all of them if the order changed."""
-        if self.order != order_before:
-            self.enter()
-        elif group.asks:
-            self.queue.enter(group)
 
     def hold(self, group: AskGroup) -> Refusal | None:
         """Return why a group is held back by its own application, or None."""
@@ -1288,70 +993,11 @@ class Application:
             )
         return None
 
-    def set_unschedulable(
-        self, refusal: Refusal, now_ns: int, at: Gate | None, *, by_need: bool = False
-    ) -> None:
-        """Take the application out of its buckets until a gate is requeued, or nodes have places.
-
-        Without either it waits for a time to come, or for a gang that is ahead of it. One that was
-        tried for those like it and is refused again waits since it did before. ``by_need`` leaves a
-        gang aside until all of it fits what the gate's queue has left.
-        """
-        self._leave_class()
-        self.refusal = refusal
-        self.refused_since_ns = now_ns
-        if at is not None:
-            self.waits_in = at.class_of(self, refusal, by_need=by_need)
-        elif self.waiting_among is not None:
-            self.waits_in = self.waiting_among.class_of(self, refusal)
-        if self.waits_in is not None:
-            self.waits_in.add(self)
-            if self.waits_in is self.trying_for:
-                self.refused_since_ns = self.trying_for.tried_since_ns
-        self.was_tried()
-        self.enter()
-
-    def activate(self) -> None:
-        """Let the application be considered again: what refused it may have changed."""
-        self._forget_refusal()
-        self.enter()
-
-    def was_tried(self) -> None:
-        """Let those for whom the application was considered sleep, if it is back, or be next."""
-        if self.trying_for is not None:
-            self.trying_for.was_tried()
-
-    def wait_no_more(self) -> None:
-        """Leave those who wait: the application ends."""
-        self._leave_class()
-        self.was_tried()
-
-    def _leave_class(self) -> None:
-        waiting, self.waits_in = self.waits_in, None
-        if waiting is not None:
-            waiting.remove(self)
-
-    def _forget_refusal(self) -> None:
-        self._leave_class()
-        if self.refusal is not None:
-            self.queue.root.requeued[self] = None
-        self.refusal = None
-        if self.waiting_among is not None:
-            self.waiting_among.remove(self)
-        for reservation in self.reservations.values():
-            reservation.retry()
-
     def is_refused_for(self, reason: Reason) -> bool:
         """Return whether a reason keeps the whole application out of its buckets."""
         return self.refusal is not None and self.refusal.reason is reason
 
     # --- the gang's promise ---------------------------------------------------------------------
-
-    def admit(self) -> None:
-        """Let the placeholders start, and keep the room for those not yet allocated."""
-        self.gang_admitted = True
-        self.keep_promise()
-        self.enter()
 
     def outstanding(self) -> Resource:
         """Return what the gang was announced with, less the placeholders it holds."""
@@ -1362,21 +1008,6 @@ class Application:
             if value > held.get(name, 0)
         }
 
-    def keep_promise(self) -> None:
-        """Bring the promise to what is outstanding; who reserves no more has none."""
-        reserves = self.gang_admitted and not self.is_gang_over and self.state in _RESERVING_STATES
-        after = self.outstanding() if reserves else {}
-        before = self.promise
-        if before == after:
-            return
-        self.queue.change_promise(before, after)
-        for tracker in self.trackers:
-            tracker.change_promise(self.queue, before, after)
-        self.promise = after
-        if not reserves:
-            for gate in self.gates():
-                gate.requeue()
-
     def gates(self) -> Iterator[Gate]:
         """Yield every gate at which the application's asks may wait."""
         for queue in self.queue.lineage():
@@ -1386,18 +1017,6 @@ class Application:
 
     # --- allocations ----------------------------------------------------------------------------
 
-    def add_allocation(self, allocation: Allocation) -> None:
-        """Count an allocation in; the queue's ledger is the caller's to keep."""
-        self.allocations[allocation.allocation_key] = allocation
-        if allocation.placeholder:
-            add_into(self.allocated_placeholder, allocation.resource_per_alloc)
-            self.counts_of(allocation).held[allocation.allocation_key] = None
-        else:
-            add_into(self.allocated, allocation.resource_per_alloc)
-        if self._was_there_at(allocation.create_time_ns):
-            self.enter()
-        self.usage_changed()
-
     def hold_allocation(self, allocation: Allocation, now_ns: int) -> None:
         """Hold an allocation that a run places; ``count_placed`` counts it in."""
         key = allocation.allocation_key
@@ -1405,44 +1024,6 @@ class Application:
         self.placed_ns[key] = allocation.allocated_ns or now_ns
         if allocation.placeholder:
             self.counts_of(allocation).held[key] = None
-
-    def count_placed(self, group: AskGroup, times: int) -> None:
-        """Count so many asks of a group out that were placed; ``count_run`` knows the amounts."""
-        if group.placeholder:
-            self.pending_placeholders -= times
-        self._count_priority(group.key[1], -times)
-
-    def count_run(self, total: ResourceView, *, is_placeholder: bool) -> None:
-        """Count as allocated what waited; the queue's sums know it."""
-        subtract_into(self.pending, total)
-        add_into(self.allocated_placeholder if is_placeholder else self.allocated, total)
-        self.usage_changed()
-
-    def count_size(self, allocation: Allocation, before: ResourceView) -> None:
-        """Count an allocation anew that held another amount before."""
-        self.allocations[allocation.allocation_key] = allocation
-        ledger = self.allocated_placeholder if allocation.placeholder else self.allocated
-        subtract_into(ledger, before)
-        add_into(ledger, allocation.resource_per_alloc)
-        self.usage_changed()
-
-    def remove_allocation(self, key: str) -> Allocation | None:
-        """Count an allocation out, or return None when there is none of that key."""
-        allocation = self.allocations.pop(key, None)
-        if allocation is None:
-            return None
-        self.released.pop(key, None)
-        self.positions.pop(key, None)
-        self.placeholder_used.discard(key)
-        if allocation.placeholder:
-            subtract_into(self.allocated_placeholder, allocation.resource_per_alloc)
-            counts = self.counts_of(allocation)
-            counts.held.pop(key, None)
-            counts.unclaimed.pop(key, None)
-        else:
-            subtract_into(self.allocated, allocation.resource_per_alloc)
-        self.usage_changed()
-        return allocation
 
     def moves(self, key: str) -> bool:
         """Return whether an allocation is going so that another comes elsewhere in its stead."""
@@ -1472,17 +1053,3 @@ class Application:
         counts = self.task_groups.setdefault(task_group_name, TaskGroupCount())
         counts.count += 1
         counts.min_resource = dict(resource)
-
-    def usage_changed(self) -> None:
-        """Note what was used at most, and find the place that the present use gives.
-
-        What it has decides whether it may start: one that waits is not like others any more.
-        """
-        for name, value in self.allocated.items():
-            if value > self.max_allocated.get(name, 0):
-                self.max_allocated[name] = value
-        if self.queue.settings.sort_policy == FAIR or self.keys_follow_use:
-            self.reorder()
-            self.enter()
-        if self.waits_in is not None:
-            self.activate()

@@ -1,4 +1,4 @@
-"""What comes first: nodes, and those who wait.
+"""Whose turn it is: queues in order, and who of those that wait is considered when there is room.
 
-No rule of a quota is here.
+Nothing is placed or refused here; what fits is the ledgers' and the nodes' to say.
 """

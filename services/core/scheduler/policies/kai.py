@@ -6,9 +6,9 @@ Source: contract kai.md, 1.3 to 1.6.
 from collections.abc import Sequence
 from fractions import Fraction
 
+from services.core.scheduler.actions.jobs_in_order import Unit, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.solver import Search
 from services.core.scheduler.constraints.capacity import leveled, may_take, over_fair_share
-from services.core.scheduler.ordering.jobs_in_order import Unit, is_ready, tasks_to_allocate
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,

@@ -34,6 +34,7 @@ from services.core.scheduler.model.rows import Application, AskGroup, Node, Queu
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.victim_kinds import Victim
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import kai
 from services.core.scheduler.policies.gang_preemption import would_be_whole
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
@@ -149,8 +150,8 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
                 are_whole[alike] = in_part or would_be_whole(partition, application)
             if are_whole[alike]:
                 are_whole.clear()
-                application.admit()
-                application.activate()
+                queueing.admit(application)
+                queueing.activate(application)
             else:
                 partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.queue_settings import Template, settings_of
 from services.core.scheduler.model.rows import Queue, depth_first
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import QueueEnded, limit_changes
@@ -82,10 +83,10 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
         partition.set(queue, guaranteed_resource=guaranteed)
         queue.forget_turns()
         for level in queue.lineage():
-            level.gate.requeue_all()  # who waits for it may preempt from now on
+            queueing.requeue_all(level.gate)  # who waits for it may preempt from now on
     if applications is not None and applications <= INT64_MAX:
         partition.set(queue, max_applications=applications)
-        queue.gate.requeue()
+        queueing.requeue(queue.gate)
 
 
 def _tag_resource(text: str) -> Resource | None:

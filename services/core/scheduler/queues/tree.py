@@ -17,8 +17,9 @@ from services.core.scheduler.model.queue_settings import (
     settings_of_root,
 )
 from services.core.scheduler.model.rows import Application, Queue, depth_first
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.dynamic_queues import clean_later
-from services.core.scheduler.statement import queue_moves
+from services.core.scheduler.statement import application_ledger, queue_moves
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     QueueChanged,
@@ -141,7 +142,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
         partition.journal.record(ApplicationChanged(application))
         for tracker in application.trackers:
             partition.journal.record(UsageChanged(tracker))
-    if application.rejoin_buckets():
+    if application_ledger.rejoin_buckets(application):
         partition.record_asks(application)
 
 
@@ -153,15 +154,15 @@ def _order_anew(partition: Partition) -> None:
         queue.forget_order()
     for application in partition.applications.values():
         _find_owner(partition, application)
-        application.reorder()
+        queueing.reorder(application)
         if application.waiting_among is not None:
-            application.activate()  # whether it is waited for is found out anew
+            queueing.activate(application)  # whether it is waited for is found out anew
         else:
-            application.enter()
+            queueing.enter(application)
     for queue in partition.queues.values():
-        queue.gate.requeue_all()
+        queueing.requeue_all(queue.gate)
     for tracker in partition.users.all():
-        tracker.gate.requeue()
+        queueing.requeue(tracker.gate)
         partition.journal.record(UsageChanged(tracker))
     partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
@@ -172,5 +173,5 @@ def _consider_all(partition: Partition) -> None:
     """Let nobody wait any more with those who were refused alike."""
     for application in partition.applications.values():
         if application.waits_in is not None:
-            application.activate()
-        application.was_tried()
+            queueing.activate(application)
+        queueing.was_tried(application)

@@ -1,6 +1,7 @@
 """Applications come, start to reserve, and go: the moves."""
 
 from services.core.scheduler.model.rows import Application
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import (
     ApplicationAccepted,
     ApplicationEnded,
@@ -16,7 +17,7 @@ def add(partition: Partition, application: Application) -> None:
     if hooks is not None and hooks.order:
         application.keys_before = hooks.order_of
         application.keys_follow_use = hooks.order_moves
-        application.reorder()
+        queueing.reorder(application)
     partition.applications[application.id] = application
     application.queue.applications[application.id] = application
     partition.users.link(application)
@@ -48,7 +49,7 @@ def remove(partition: Partition, application: Application) -> None:
     queue.applications.pop(application.id, None)
     partition.waiting_gangs.remove(application)
     partition.too_large.pop(application, None)
-    application.wait_no_more()
+    queueing.wait_no_more(application)
     for level in queue.lineage():
         level.allocating_accepted.pop(application.id, None)
     partition.users.unlink(application)

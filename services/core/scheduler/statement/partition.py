@@ -31,7 +31,9 @@ from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.pod_topology import has_label
 from services.core.scheduler.nodes.victim_index import VictimIndex
-from services.core.scheduler.nodes.waiting_gangs import WaitingGangs
+from services.core.scheduler.ordering import queueing
+from services.core.scheduler.ordering.waiting_gangs import WaitingGangs
+from services.core.scheduler.statement import application_ledger
 from services.core.scheduler.statement.journal import (
     Allocated,
     AllocationChanged,
@@ -173,7 +175,7 @@ class Partition:
         shape = self.shapes.shape_of(request, labels)
         created_ns = request.create_time_ns or self.now_ns
         ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
-        application.add_ask(ask)
+        application_ledger.add_ask(application, ask)
         bucket = application.group_of[ask.key].bucket
         if bucket.refusal is not None:
             self.unplaced[bucket] = None
@@ -210,12 +212,12 @@ class Partition:
         for ask in asks:
             if ask.key in application.reservations:
                 self.unreserve(application.reservations[ask.key])
-            application.remove_ask(ask.key)
+            application_ledger.remove_ask(application, ask.key)
             self._release_shape(ask.shape)
             labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
             shape = self.shapes.shape_of(ask.request, labels)
-            application.add_ask(replace(ask, shape=shape))
-        application.enter()
+            application_ledger.add_ask(application, replace(ask, shape=shape))
+        queueing.enter(application)
         for ask in asks:
             reshaped = application.group_of[ask.key].asks[ask.key]
             self.journal.record(AskChanged(application, reshaped))
@@ -230,14 +232,14 @@ class Partition:
 
         ``why`` it ends is a TerminationType, "" where it is allocated.
         """
-        ask = application.remove_ask(key)
+        ask = application_ledger.remove_ask(application, key)
         if ask is not None:
             if key in application.reservations:
                 self.unreserve(application.reservations[key])
             if key in application.covers:
                 self.end_cover(application, key)
             if ask.has_kept_room:
-                application.queue.keep_no_more(ask.shape.resource)
+                queueing.keep_no_more(application.queue, ask.shape.resource)
             self._release_shape(ask.shape)
             self.journal.record(AskEnded(application, ask, why))
         return ask
@@ -254,7 +256,7 @@ class Partition:
         order, group = application.order, application.group_of[ask.key]
         application.positions[ask.key] = ask.sequence
         self.remove_ask(application, ask.key)
-        application.requeue(group, order)
+        queueing.requeue_group(application, group, order)
 
     def _release_shape(self, shape: Shape, times: int = 1) -> None:
         if self.shapes.release_shape(shape, times):
@@ -294,26 +296,26 @@ class Partition:
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, amount)
         application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
-        application.add_allocation(allocation)
+        application_ledger.add_allocation(application, allocation)
         self.victims.placed(application, allocation)
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
 
     def group_placed(self, group: AskGroup, times: int) -> None:
         """Count asks of a group out that a run has placed."""
-        group.application.count_placed(group, times)
+        application_ledger.count_placed(group.application, group, times)
         self._release_shape(group.bucket.shape, times)
 
     def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
         """Count what a run placed into the sums of its application and users; nodes, queues not."""
-        application.count_run(total, is_placeholder=is_placeholder)
+        application_ledger.count_run(application, total, is_placeholder=is_placeholder)
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, total)
 
     def remove(self, application: Application, key: str) -> Allocation | None:
         """Take an allocation out of every ledger, or return None when there is none."""
         why = application.released.get(key)
-        allocation = application.remove_allocation(key)
+        allocation = application_ledger.remove_allocation(application, key)
         if allocation is None:
             return None
         self.releasing.pop(key, None)
@@ -327,10 +329,10 @@ class Partition:
             self._wait_for_successor(application, key)
         elif is_preempted:
             application.queue.change_preempting(amount, {})
-        application.queue.release(amount)
+        queueing.release(application.queue, amount)
         is_last = not application.allocations
         for tracker in application.trackers:
-            tracker.count_out(application.queue, application.id, amount, is_last=is_last)
+            queueing.count_out(tracker, application.queue, application.id, amount, is_last=is_last)
         is_node_gone = allocation.node_id not in self.nodes.nodes
         self.journal.record(AllocationEnded(application, allocation, why or "", is_node_gone))
         return allocation
@@ -342,7 +344,7 @@ class Partition:
         queue = application.queue
         self.victims.gone(allocation)
         allocation = replace(allocation, resource_per_alloc=resource)
-        application.count_size(allocation, before)
+        application_ledger.count_size(application, allocation, before)
         self.change_cover(application, key, resource)
         node = self.nodes.nodes.get(allocation.node_id)
         if node is not None:
@@ -351,10 +353,10 @@ class Partition:
             self.node_improved(node)
         self.victims.placed(application, allocation)
         queue.allocate(resource)
-        queue.release(before)
+        queueing.release(queue, before)
         for tracker in application.trackers:
             tracker.count_in(queue, application.id, resource)
-            tracker.count_out(queue, application.id, before, is_last=False)
+            queueing.count_out(tracker, queue, application.id, before, is_last=False)
         is_preempted = application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
         if is_preempted and not application.moves(key):
             queue.change_preempting(before, resource)
@@ -508,7 +510,7 @@ class Partition:
 
     def set_max(self, queue: Queue, limit: Resource | None) -> None:
         """Change a queue's own limit; whoever it refused is looked at again."""
-        queue.set_max(limit)
+        queueing.set_max(queue, limit)
         self.journal.record(RowSet(queue, {"max_resource": limit}))
 
     def capacity_changed(self) -> None:
@@ -575,7 +577,7 @@ class Partition:
         if reservation.has_preempted and reservation.ask.has_kept_room:
             reservation.ask.has_kept_room = False
             self.rooms_lost += 1
-            reservation.application.queue.keep_no_more(reservation.ask.shape.resource)
+            queueing.keep_no_more(reservation.application.queue, reservation.ask.shape.resource)
         if node.node_id in self.nodes.nodes:
             self.nodes.refresh(node)
             self.node_improved(node)
@@ -642,7 +644,7 @@ class Partition:
         """Let everybody have a place again that was kept for who was to come."""
         successor = application.successors[key]
         if successor.until_ns:
-            application.queue.keep_no_more(successor.allocation.resource_per_alloc)
+            queueing.keep_no_more(application.queue, successor.allocation.resource_per_alloc)
         else:  # its queues count the old one as any that goes
             amount = application.allocations[key].resource_per_alloc
             application.queue.change_preempting({}, amount)
@@ -690,7 +692,7 @@ class Partition:
 
         The ask goes on waiting, apart from those like it.
         """
-        application.set_covered(ask, is_covered=True)
+        application_ledger.set_covered(application, ask, is_covered=True)
         cover = application.covers[ask.key] = Cover(node, ask.shape.resource)
         for placeholder in placeholders:
             key, amount = placeholder.allocation_key, placeholder.resource_per_alloc
@@ -765,8 +767,8 @@ class Partition:
                 tracker.keep(queue, more)
         if less:
             for tracker in application.trackers:
-                tracker.keep_no_more(queue, less)
-            queue.keep_no_more(less)
+                queueing.keep_no_more_for(tracker, queue, less)
+            queueing.keep_no_more(queue, less)
 
     # --- states and timers ----------------------------------------------------------------------
 
@@ -784,13 +786,13 @@ class Partition:
                 queue.allocating_accepted.pop(application.id, None)
         if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
             for gate in application.gates():
-                gate.requeue()
+                queueing.requeue(gate)
             if application.waits_in is not None:
-                application.activate()  # what kept it may not concern it in its new state
-        application.keep_promise()
+                queueing.activate(application)  # what kept it may not concern it in its new state
+        queueing.keep_promise(application)
         self._time(application, before)
         self.journal.record(StateChanged(application, after, message or event.value))
-        application.enter()
+        queueing.enter(application)
 
     def _time(self, application: Application, before: ApplicationState) -> None:
         """Start and stop the timers that hang on an application's state.

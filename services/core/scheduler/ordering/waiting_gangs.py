@@ -3,9 +3,10 @@
 from collections.abc import Hashable
 
 from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.rows import Application, EquivalenceClass, Node, class_key
+from services.core.scheduler.model.rows import Application, EquivalenceClass, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.ordering import queueing
 from shared.model.reasons import Refusal
 
 
@@ -47,7 +48,7 @@ class WaitingGangs:
         lacking = self._lacking[application]
         if not lacking:
             return None
-        key = class_key(application, refusal)
+        key = queueing.class_key(application, refusal)
         found = self._classes.get(key)
         if found is None:
             found = self._classes[key] = EquivalenceClass(self, key, application.queue)
@@ -98,4 +99,4 @@ class WaitingGangs:
                 if count <= room:
                     found.update(waiting)
         for like in found:
-            like.requeue()
+            queueing.requeue_class(like)

@@ -1,0 +1,355 @@
+"""Who waits for more room, and who of them is considered when there is some.
+
+A queue, a user and a group have a waiting list each. When their room grows, the list is requeued,
+and only those who waited on it are looked at again.
+
+Rule 1: buckets and reservations that wait are each tried again. Who is refused by the own max of a
+        queue is not, as long as its need is more than that leaves, found for all in one comparison;
+        but only where nobody preempts: there each refusal sets the moment of the next look.
+Rule 2: applications that wait are classed. Who is in one class is refused alike: whatever refuses
+        one of them refuses all, as long as nothing is placed in between (``class_key``). Of a
+        class only the first in the order of its leaf is tried. Refused as before, it goes back,
+        and the others sleep on; whatever else comes of it (it starts, ends, has changed, is
+        refused for another reason), the next is tried at once. One that is not considered in a
+        cycle, because those of its shape are refused already, keeps nobody asleep either.
+Rule 3: an application whose key is no longer that of its class leaves it and is tried by itself.
+        To be tried once too often costs time, to be left asleep a start: in doubt it is tried.
+Source: ADR 30.
+"""
+
+from collections.abc import Hashable
+
+from services.core.scheduler.model.rows import (
+    Application,
+    AskGroup,
+    EquivalenceClass,
+    Gate,
+    PluginGate,
+    Queue,
+    Tracker,
+)
+from shared.model.reasons import Reason, Refusal
+from shared.model.resources import Resource, ResourceView
+from shared.model.states import ApplicationState
+
+_AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
+
+
+def class_key(application: Application, refusal: Refusal) -> Hashable:
+    """Return what decides over a refused application, the ledgers and the nodes aside.
+
+    Two of one key, considered one after the other, get the same answer: it is made of nothing but
+    this, the place in the order (who is behind an overdue gang is refused all the same) and what
+    is the same for all. Whose answer hangs on more is alone.
+    """
+    leaf = application.queue
+    alone = (application.id,)
+    if leaf.settings.state_aware:  # to be considered may be to be the one that is let start
+        return alone
+    what: Hashable
+    if refusal.reason in _AS_A_WHOLE:
+        what = application.needs_of_the_whole()
+    elif refusal.reason is not Reason.MAX_APPLICATIONS:
+        return alone
+    elif application.allocations or application.id in leaf.allocating_accepted:
+        return alone  # where it runs already it is not one more
+    elif application.awaits_admission:
+        what = None
+    else:  # it is considered when one of its buckets is
+        what = frozenset(group.bucket for group in application.groups.values())
+    state, is_starting = application.state, application.is_starting
+    return refusal.reason, leaf, application.owner, state, is_starting, what
+
+
+# --- gates, and classes of those who are refused alike -----------------------------------------
+
+
+def class_of(
+    gate: Gate, application: Application, refusal: Refusal, *, by_need: bool
+) -> EquivalenceClass:
+    """Return the class of applications that are refused like this one."""
+    key = class_key(application, refusal)
+    found = gate.by_key.get(key)
+    if found is None:
+        found = gate.by_key[key] = EquivalenceClass(gate, key, application.queue)
+        is_by_need = (
+            by_need
+            and gate.queue is not None
+            and refusal.reason is Reason.GANG_HEADROOM
+            and not application.starts_in_part
+            and application.owner is None
+            and not application.queue.settings.state_aware
+        )
+        gate.classes.add(found, application.outstanding() if is_by_need else None)
+    return found
+
+
+def requeue(gate: Gate) -> None:
+    """Let those who wait here be considered again, of like applications the first."""
+    if gate.buckets:
+        room = gate.queue.own_room() if gate.queue is not None else {}
+        for bucket in gate.buckets.to_try(room):
+            bucket.leaf.requeue(bucket)
+    if gate.classes:
+        room = gate.queue.own_room(for_gangs=True) if gate.queue is not None else {}
+        for waiting in gate.classes.to_try(room):
+            requeue_class(waiting)
+    if gate.reservations:
+        reservations, gate.reservations = gate.reservations, {}
+        for reservation in reservations:
+            reservation.retry()
+    if isinstance(gate, PluginGate):
+        _ask_again(gate)
+
+
+def _ask_again(gate: PluginGate) -> None:
+    """Have the groups that a plugin refused considered again."""
+    groups, gate.groups = gate.groups, {}
+    for group in groups:
+        group.refused = None
+    for application in dict.fromkeys(group.application for group in groups):
+        enter(application)
+        for reservation in application.reservations.values():
+            reservation.retry()
+
+
+def requeue_all(gate: Gate) -> None:
+    """Let those be considered too whose need is more than there is: all may be different."""
+    for bucket in list(gate.buckets):
+        bucket.leaf.requeue(bucket)
+    for waiting in list(gate.classes):
+        requeue_class(waiting)
+    requeue(gate)
+
+
+def requeue_class(waiting: EquivalenceClass) -> None:
+    """Let the first be considered for all, unless one that comes before it already is."""
+    head = waiting.head()
+    if head is None or (waiting.tried is not None and waiting.tried.order < head.order):
+        return
+    if waiting.tried is not None:
+        waiting.tried.trying_for = None
+    waiting.tried, waiting.tried_since_ns = head, head.refused_since_ns
+    waiting.leaf.root.trying[waiting] = None
+    head.trying_for = waiting
+    activate(head)
+
+
+def class_was_tried(waiting: EquivalenceClass) -> None:
+    """Sleep on if the one that was considered is back; if not, let the next be considered."""
+    tried, waiting.tried = waiting.tried, None
+    waiting.leaf.root.trying.pop(waiting, None)
+    if tried is not None:
+        tried.trying_for = None
+    if tried not in waiting.members:
+        requeue_class(waiting)
+    waiting.forget_if_over()
+
+
+# --- applications ------------------------------------------------------------------------------
+
+
+def set_unschedulable(
+    application: Application,
+    refusal: Refusal,
+    now_ns: int,
+    at: Gate | None,
+    *,
+    by_need: bool = False,
+) -> None:
+    """Take the application out of its buckets until a gate is requeued, or nodes have places.
+
+    Without either it waits for a time to come, or for a gang that is ahead of it. One that was
+    tried for those like it and is refused again waits since it did before. ``by_need`` leaves a
+    gang aside until all of it fits what the gate's queue has left.
+    """
+    _leave_class(application)
+    application.refusal = refusal
+    application.refused_since_ns = now_ns
+    if at is not None:
+        application.waits_in = class_of(at, application, refusal, by_need=by_need)
+    elif application.waiting_among is not None:
+        application.waits_in = application.waiting_among.class_of(application, refusal)
+    if application.waits_in is not None:
+        application.waits_in.add(application)
+        if application.waits_in is application.trying_for:
+            application.refused_since_ns = application.trying_for.tried_since_ns
+    was_tried(application)
+    enter(application)
+
+
+def activate(application: Application) -> None:
+    """Let the application be considered again: what refused it may have changed."""
+    _forget_refusal(application)
+    enter(application)
+
+
+def was_tried(application: Application) -> None:
+    """Let those for whom the application was considered sleep, if it is back, or be next."""
+    if application.trying_for is not None:
+        class_was_tried(application.trying_for)
+
+
+def wait_no_more(application: Application) -> None:
+    """Leave those who wait: the application ends."""
+    _leave_class(application)
+    was_tried(application)
+
+
+def _leave_class(application: Application) -> None:
+    waiting, application.waits_in = application.waits_in, None
+    if waiting is not None:
+        waiting.remove(application)
+
+
+def _forget_refusal(application: Application) -> None:
+    _leave_class(application)
+    if application.refusal is not None:
+        application.queue.root.requeued[application] = None
+    application.refusal = None
+    if application.waiting_among is not None:
+        application.waiting_among.remove(application)
+    for reservation in application.reservations.values():
+        reservation.retry()
+
+
+def enter(application: Application) -> None:
+    """Enter every group that may be scheduled now, and withdraw the others."""
+    _review_waiting(application)
+    is_behind = application.is_refused_for(Reason.GANG_PATIENCE)
+    for group in application.groups.values():
+        if is_behind:
+            application.queue.behind.push(group)
+        elif not application.may_schedule or application.hold(group) is not None:
+            group.bucket.withdraw(group)
+        elif group.placeholder and application.awaits_admission:
+            application.queue.to_admit.push(group)
+            application.queue.requeue(application.queue.to_admit)
+        else:
+            application.queue.enter(group)
+
+
+def _review_waiting(application: Application) -> None:
+    """Stop waiting for what the application needs no more, and let others pass one that does.
+
+    Asks that came or went, an allocation or another state may have changed that.
+    """
+    if not application.awaits_admission or application.state is not ApplicationState.ACCEPTED:
+        application.queue.wait_no_more_for(application)
+    if (
+        (application.is_refused_as_a_whole and not application.awaits_admission)
+        or (
+            application.is_refused_for(Reason.GANG_PATIENCE)
+            and not application.is_behind_overdue_gang
+        )
+        or (application.waiting_among is not None and not application.lacks_the_same_places())
+        or (
+            application.waits_in is not None
+            and not _is_like_others(application, application.waits_in.key)
+        )
+    ):
+        _forget_refusal(application)
+
+
+def _is_like_others(application: Application, key: Hashable) -> bool:
+    """Return whether whoever is tried for a class is still tried for this application."""
+    return application.refusal is not None and key == class_key(application, application.refusal)
+
+
+def requeue_rest(application: Application, group: AskGroup) -> None:
+    """Enter a group anew of which asks were placed, or drop it where it has none left."""
+    if group.asks:
+        application.queue.enter(group)
+    else:
+        application.drop(group)
+
+
+def requeue_group(
+    application: Application, group: AskGroup, order_before: tuple[object, ...]
+) -> None:
+    """Enter a group anew after its head was taken; all of them if the order changed."""
+    if application.order != order_before:
+        enter(application)
+    elif group.asks:
+        application.queue.enter(group)
+
+
+def reorder(application: Application) -> None:
+    """Work out anew where the application stands among those of its leaf."""
+    before, application.order = application.order, application.order_now()
+    if application.order != before:
+        _find_place_in_class(application)
+    if application.queue.overdue_gang is application and application.order != before:
+        application.queue.requeue(application.queue.behind)
+
+
+def _find_place_in_class(application: Application) -> None:
+    """Have the first of those who are refused alike be the one that is tried for them."""
+    if application.waits_in is not None:
+        application.waits_in.add(application)
+    for waiting in (application.waits_in, application.trying_for):
+        if waiting is not None and waiting.tried is not None:
+            requeue_class(waiting)
+
+
+def admit(application: Application) -> None:
+    """Let the placeholders start, and keep the room for those not yet allocated."""
+    application.gang_admitted = True
+    keep_promise(application)
+    enter(application)
+
+
+def keep_promise(application: Application) -> None:
+    """Bring the promise to what is outstanding; who reserves no more has none."""
+    reserves = application.gang_admitted and application.is_reserving
+    after = application.outstanding() if reserves else {}
+    before = application.promise
+    if before == after:
+        return
+    application.queue.change_promise(before, after)
+    for tracker in application.trackers:
+        tracker.change_promise(application.queue, before, after)
+    application.promise = after
+    if not reserves:
+        for gate in application.gates():
+            requeue(gate)
+
+
+# --- room that is given back ------------------------------------------------------------------
+
+
+def release(queue: Queue, amount: ResourceView) -> None:
+    """Take from the ledgers from a queue to the root, and let whom that refused try again."""
+    queue.release(amount)
+    _requeue_path(queue)
+
+
+def keep_no_more(queue: Queue, amount: ResourceView) -> None:
+    """Give kept room back, from a queue to the root."""
+    queue.keep_no_more(amount)
+    _requeue_path(queue)
+
+
+def set_max(queue: Queue, limit: Resource | None) -> None:
+    """Change a queue's own limit; whoever it refused is looked at again."""
+    queue.set_max(limit)
+    requeue(queue.gate)
+
+
+def count_out(
+    tracker: Tracker, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
+) -> None:
+    """Take a user's usage off; whoever the limit refused tries again."""
+    tracker.take_back(queue, application_id, amount, is_last=is_last)
+    requeue(tracker.gate)
+
+
+def keep_no_more_for(tracker: Tracker, queue: Queue, amount: ResourceView) -> None:
+    """Give back what is kept of a user's limits, from a queue to the root."""
+    tracker.keep_no_more(queue, amount)
+    requeue(tracker.gate)
+
+
+def _requeue_path(queue: Queue) -> None:
+    for level in queue.lineage():
+        requeue(level.gate)

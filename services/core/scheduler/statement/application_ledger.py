@@ -1,0 +1,176 @@
+"""The asks and allocations of an application: its rows and sums, and the place that they give it.
+
+The ledgers of queues, users and nodes are the caller's to keep (``partition``).
+"""
+
+from services.core.scheduler.model.queue_settings import FAIR
+from services.core.scheduler.model.rows import Application, AskGroup, group_key
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.ordering import queueing
+from shared.messages.interface import Allocation
+from shared.model.resources import ResourceView, add_into, multiply, subtract_into
+
+
+def add_ask(application: Application, ask: Ask) -> None:
+    """Put an ask into its group and let it wait."""
+    request = ask.request
+    key = group_key(ask)
+    group = application.groups.get(key)
+    if group is None:
+        bucket = application.queue.bucket((ask.shape, application.owner))
+        group = AskGroup(
+            application, bucket, request.task_group_name, request.placeholder, ask.is_covered, key
+        )
+        application.groups[key] = group
+        bucket.groups[group] = None
+    application.join(group, ask)
+    count_waiting(application, request.resource_per_alloc, request.priority, 1)
+    _was_there_at(application, request.create_time_ns)
+
+
+def count_waiting(
+    application: Application, amount: ResourceView, priority: int, times: int
+) -> None:
+    """Count like asks in that wait, so many."""
+    total = amount if times == 1 else multiply(amount, times)
+    add_into(application.pending, total)
+    application.queue.add_pending(total)
+    _count_priority(application, priority, times)
+
+
+def remove_ask(application: Application, key: str) -> Ask | None:
+    """Take an ask out of its group, or return None when it does not wait."""
+    group = application.group_of.pop(key, None)
+    ask = group.remove(key) if group is not None else None
+    if group is None or ask is None:
+        return None
+    request = ask.request
+    application.pending_placeholders -= request.placeholder
+    subtract_into(application.pending, request.resource_per_alloc)
+    application.queue.remove_pending(request.resource_per_alloc)
+    _count_priority(application, request.priority, -1)
+    if not group.asks:
+        application.drop(group)
+    return ask
+
+
+def set_covered(application: Application, ask: Ask, *, is_covered: bool) -> None:
+    """Let an ask wait with those that placeholders go for, or with its own kind again."""
+    remove_ask(application, ask.key)
+    ask.is_covered = is_covered
+    add_ask(application, ask)
+
+
+def rejoin_buckets(application: Application) -> bool:
+    """Move every group to the bucket of the present owner; return whether any had to."""
+    moved = False
+    for (shape, *_), group in application.groups.items():
+        bucket = application.queue.bucket((shape, application.owner))
+        if bucket is not group.bucket:
+            group.bucket.withdraw(group)
+            application.leave(group)
+            group.bucket = bucket
+            bucket.groups[group] = None
+            bucket.unmarked[group] = None
+            bucket.marked += sum(ask.is_marked for ask in group.asks.values())
+            moved = True
+    return moved
+
+
+def add_allocation(application: Application, allocation: Allocation) -> None:
+    """Count an allocation in; the queue's ledger is the caller's to keep."""
+    application.allocations[allocation.allocation_key] = allocation
+    if allocation.placeholder:
+        add_into(application.allocated_placeholder, allocation.resource_per_alloc)
+        application.counts_of(allocation).held[allocation.allocation_key] = None
+    else:
+        add_into(application.allocated, allocation.resource_per_alloc)
+    if _was_there_at(application, allocation.create_time_ns):
+        queueing.enter(application)
+    usage_changed(application)
+
+
+def remove_allocation(application: Application, key: str) -> Allocation | None:
+    """Count an allocation out, or return None when there is none of that key."""
+    allocation = application.allocations.pop(key, None)
+    if allocation is None:
+        return None
+    application.released.pop(key, None)
+    application.positions.pop(key, None)
+    application.placeholder_used.discard(key)
+    if allocation.placeholder:
+        subtract_into(application.allocated_placeholder, allocation.resource_per_alloc)
+        counts = application.counts_of(allocation)
+        counts.held.pop(key, None)
+        counts.unclaimed.pop(key, None)
+    else:
+        subtract_into(application.allocated, allocation.resource_per_alloc)
+    usage_changed(application)
+    return allocation
+
+
+def count_size(application: Application, allocation: Allocation, before: ResourceView) -> None:
+    """Count an allocation anew that held another amount before."""
+    application.allocations[allocation.allocation_key] = allocation
+    ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
+    subtract_into(ledger, before)
+    add_into(ledger, allocation.resource_per_alloc)
+    usage_changed(application)
+
+
+def count_placed(application: Application, group: AskGroup, times: int) -> None:
+    """Count so many asks of a group out that were placed; ``count_run`` knows the amounts."""
+    if group.placeholder:
+        application.pending_placeholders -= times
+    _count_priority(application, group.key[1], -times)
+
+
+def count_run(application: Application, total: ResourceView, *, is_placeholder: bool) -> None:
+    """Count as allocated what waited; the queue's sums know it."""
+    subtract_into(application.pending, total)
+    add_into(application.allocated_placeholder if is_placeholder else application.allocated, total)
+    usage_changed(application)
+
+
+def usage_changed(application: Application) -> None:
+    """Note what was used at most, and find the place that the present use gives.
+
+    What it has decides whether it may start: one that waits is not like others any more.
+    """
+    for name, value in application.allocated.items():
+        if value > application.max_allocated.get(name, 0):
+            application.max_allocated[name] = value
+    if application.queue.settings.sort_policy == FAIR or application.keys_follow_use:
+        queueing.reorder(application)
+        queueing.enter(application)
+    if application.waits_in is not None:
+        queueing.activate(application)
+
+
+def _was_there_at(application: Application, created_ns: int) -> bool:
+    """Have the submission be no later than what was created for it; return whether it moved.
+
+    0 is not known. Source: contract section 6.3.
+    """
+    if not 0 < created_ns < application.submission_time_ns:
+        return False
+    application.submission_time_ns = created_ns
+    queueing.reorder(application)
+    return True
+
+
+def _count_priority(application: Application, priority: int, change: int) -> None:
+    known = application.ask_priorities.get(priority, 0)
+    count = known + change
+    if known and count:
+        application.ask_priorities[priority] = count
+        return
+    before = application.max_priority
+    if count:
+        application.ask_priorities[priority] = count
+    else:
+        application.ask_priorities.pop(priority, None)
+    after = application.max_priority
+    if before != after:
+        application.queue.change_priority(before, after)
+        queueing.reorder(application)
