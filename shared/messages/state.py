@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.messages.records import record
+from shared.model.reasons import NodeEvidence, Shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Waiting:
     reason: str
     message: str
     since_ns: int
+    nodes: NodeEvidence | None = None
+    limit: Shortage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +292,26 @@ class EventState:
     resource: Mapping[str, int] = field(default_factory=dict)
 
 
+@record
+class EvictionState:
+    """A pod was evicted: whose, where, under which law, and for whom ("": for nobody).
+
+    ``message`` is what it was told.
+    """
+
+    time_ns: int
+    allocation_key: str
+    application_id: str
+    node_id: str
+    law: str
+    message: str
+    pod_name: str = ""
+    winner: str = ""
+    winning_ask: str = ""
+    queue_name: str = ""
+    resource: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class StateDelta:
     """What changed, applied section by section in this order.
@@ -307,6 +330,7 @@ class StateDelta:
     allocations: Sequence[AllocationState] = ()
     users: tuple[UserState, ...] = ()
     events: tuple[EventState, ...] = ()
+    evictions: tuple[EvictionState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,3 +15,4 @@ QUEUE_ERROR = (
     "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
     "'#', '@', '/', ':' allowed"
 )
+POD_NAME_TAG = "kubernetes.io/meta/podName"

@@ -3,8 +3,11 @@
 `muster app NAME`, the API's pods and a scenario's ``reason`` all show these words.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from shared.model.resources import go_map
 
 
 class Reason(StrEnum):
@@ -42,9 +45,85 @@ NODES_WOULD_HELP = (
 )
 
 
+class Law(StrEnum):
+    """Under which law a pod was evicted."""
+
+    GUARANTEE = "guarantee"  # another queue is owed the room (YuniKorn's preemption)
+    PRIORITY = "priority"  # another of its queue has a higher priority
+    FAIR_SHARE = "fair share"  # its queue has more than its share, another less
+    QUOTA = "quota"  # its queue has more than its max since that was lowered
+    CONSOLIDATION = "consolidation"  # it was moved so that another fits
+    STALE = "stale gang"  # its gang has lost its minimum
+    REQUIRED_NODE = "required node"  # another must have this very node
+
+
+UNSCHEDULABLE, SELECTOR, TAINTS = "unschedulable", "selector", "taints"
+TOO_SMALL, TAKEN, OTHER_PODS, PLUGIN = "too small", "reserved", "other pods", "plugin"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailures:
+    """How many nodes of a class fail on one thing.
+
+    ``on`` is one of the words above, or the resource type of which they have too little now; a
+    node that lacks several types is counted for each.
+    """
+
+    node_class: str
+    on: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvidence:
+    """What the nodes lack for an ask, as it was when it was refused.
+
+    ``classes`` says how many nodes there are of each class, the largest first. ``nearest`` is the
+    node that lacks the least, and what it ``lacks``; "" where no node may be used at all.
+    """
+
+    total: int
+    classes: Mapping[str, int]
+    failures: tuple[NodeFailures, ...] = ()
+    nearest: str = ""
+    lacks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A limit of a queue, user or group that an amount does not fit: its first type that lacks.
+
+    ``owner`` is ``queue root.a``, ``user alice`` or ``group g``; ``queue`` where the limit is set.
+    ``left`` is what it leaves of ``most``, promises and what is kept counted as used.
+    """
+
+    owner: str
+    queue: str
+    resource: str
+    left: int
+    most: int
+    amount: Mapping[str, int]
+
+    def __str__(self) -> str:
+        """Return it in a sentence."""
+        where = "" if self.owner.startswith("queue ") else f" in queue {self.queue}"
+        return (
+            f"{self.resource}: {self.owner} has {max(self.left, 0)} of {self.most} left{where}, "
+            f"requested {self.amount[self.resource]} (all of it: {go_map(self.amount)})"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One "no": its reason and a sentence with the numbers behind it."""
+    """One "no": its reason, a sentence with the numbers, and what the nodes or a limit lack."""
 
     reason: Reason
     message: str
+    nodes: NodeEvidence | None = field(default=None, compare=False)
+    limit: Shortage | None = field(default=None, compare=False)
+
+
+# What is found out about a pod that does not match its gang: reasons of an application's notes.
+TASK_GROUPS_ERROR = "TaskGroupsError"  # contract section 2.5: the reason of the event at the pod
+LARGER_THAN_PLACEHOLDER = "LargerThanPlaceholder"
+MISMATCHES = (TASK_GROUPS_ERROR, LARGER_THAN_PLACEHOLDER)

@@ -1,5 +1,6 @@
 """The read model: what the API knows of the partition."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from services.api.projection.events import EventRing
@@ -7,6 +8,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    EvictionState,
     NodeState,
     PartitionState,
     QueueState,
@@ -16,6 +18,8 @@ from shared.messages.state import (
 from shared.model.reasons import NODES_WOULD_HELP
 from shared.model.resources import Resource, bounded, smaller_of
 from shared.model.states import ENDED
+
+MAX_EVICTIONS = 1_000  # that are remembered, the latest
 
 
 @dataclass(slots=True)
@@ -56,6 +60,7 @@ class Model:
     ended_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue and state
     events: EventRing = field(default_factory=EventRing)
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
+    evictions: deque[EvictionState] = field(default_factory=lambda: deque(maxlen=MAX_EVICTIONS))
     time_ns: int = 0
 
     def application(self, application_id: str) -> ApplicationView | None:

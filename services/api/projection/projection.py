@@ -123,6 +123,7 @@ class Projection:
         self.model = Model(
             ended=last.ended,
             events=last.events,
+            evictions=last.evictions,
             submissions=last.submissions,
             ended_counts=last.ended_counts,
         )
@@ -155,6 +156,7 @@ class Projection:
             (delta.allocations, self._on_allocation),
             (delta.users, self._on_user),
             (delta.events, self._on_event),
+            (delta.evictions, self.model.evictions.append),
         )
         for items, handler in handlers:
             for item in items:

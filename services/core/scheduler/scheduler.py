@@ -404,7 +404,7 @@ class Scheduler:
         is_anew = API_ALL.routing_key in self._snapshot_for
         rejected = tuple(self._digest.rejected)
         delta = self._digest.changes(self.partition)
-        said = delta.events if delta is not None else ()
+        said = delta
         if is_anew:
             delta = None
         if delta is not None:
@@ -413,8 +413,8 @@ class Scheduler:
         for address in self._snapshot_for:
             service, _, name = address.partition(".")
             snapshot = self._snapshot(rejected)
-            if is_anew and address == API_ALL.routing_key:
-                snapshot = replace(snapshot, events=said)
+            if is_anew and said is not None and address == API_ALL.routing_key:
+                snapshot = replace(snapshot, events=said.events, evictions=said.evictions)
             outgoing.append(
                 Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
             )

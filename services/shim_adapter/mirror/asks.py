@@ -14,7 +14,7 @@ from shared.messages.interface import (
     NodeInfo,
     UserGroupInformation,
 )
-from shared.model.names import FOREIGN_TAG
+from shared.model.names import FOREIGN_TAG, POD_NAME_TAG
 from shared.model.units import NANOS_PER_SECOND
 
 _HOST_NAME = "si.io/hostname"
@@ -91,7 +91,7 @@ def _tags(pod: PodRecord) -> dict[str, str]:
     required = pod.spec.constraints.required_node
     return {
         "kubernetes.io/meta/namespace": pod.spec.namespace,
-        "kubernetes.io/meta/podName": pod.spec.name,
+        POD_NAME_TAG: pod.spec.name,
         "creationTime": str(pod.created_ns // NANOS_PER_SECOND),
         **{f"kubernetes.io/label/{key}": value for key, value in pod.spec.labels.items()},
         **({_REQUIRED_NODE: required} if required else {}),

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from shared.messages.interface import ApplicationNote
-from shared.model.reasons import Reason
+from shared.model.reasons import TASK_GROUPS_ERROR, Reason
 
-TASK_GROUPS_ERROR = "TaskGroupsError"  # contract section 2.5: the reason of the event at the pod
 _MOST_NAMED = 10
 _ON_ITS_WAY_OUT = {
     ApplicationPhase.FAILING: "is failing: its pods start it anew once it has failed",

@@ -42,14 +42,14 @@ class Attempt:
         else:
             self._statement.move(application, pod, node, self._by)
 
-    def evict(self, task: Task, reason: str) -> None:
-        """Have a task give back its room; ``reason`` is the sentence that is shown for it.
+    def evict(self, task: Task, reason: str, action: str) -> None:
+        """Have an action take a task's room; ``reason`` is the sentence that is shown for it.
 
         One that was only promised room has no pod to end: it waits again.
         """
         application, pod = task.job.application, task.pod
         self._before.setdefault(task, (self._statement.at(pod), task.node))
-        self._statement.evict(application, pod, reason, self._by)
+        self._statement.evict(application, pod, reason, self._by, action)
 
     def has_changed(self, task: Task) -> bool:
         """Return whether a task that was evicted is not where it was."""

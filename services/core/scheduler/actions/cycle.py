@@ -192,20 +192,20 @@ def _no_headroom(
     amount = ask.shape.resource
     short_user = first_shortage(application, amount)
     if short_user is not None:
-        tracker, sentence = short_user
+        tracker, limit = short_user
         available = tracker.headroom(application.queue)
         _note_no_headroom(partition, application, ask, BY_USER, available)
         text = allocation_log.USER_QUOTA
         allocation_log.note(partition, application, ask, text)
-        return Refusal(Reason.USER_QUOTA, f"{text}: {sentence}"), tracker.gate
+        return Refusal(Reason.USER_QUOTA, f"{text}: {limit}", limit=limit), tracker.gate
     short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
     if short is not None:
-        queue, sentence = short
+        queue, limit = short
         available = application.queue.headroom()
         _note_no_headroom(partition, application, ask, BY_QUEUE, available)
         text = allocation_log.QUEUE_QUOTA
         allocation_log.note(partition, application, ask, text)
-        return Refusal(Reason.QUEUE_QUOTA, f"{text}: {sentence}"), queue.gate
+        return Refusal(Reason.QUEUE_QUOTA, f"{text}: {limit}", limit=limit), queue.gate
     return partition.no_capacity(application, amount)
 
 

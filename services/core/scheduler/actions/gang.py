@@ -26,7 +26,7 @@ from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Reason, Refusal, Shortage
 from shared.model.resources import Resource, fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
@@ -86,7 +86,7 @@ def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
     refused: tuple[Refusal, Gate] | None = None
     for group in gang_places.members(application):
         amount = group.bucket.shape.resource
-        short: tuple[Tracker, str] | tuple[Queue, str] | None
+        short: tuple[Tracker, Shortage] | tuple[Queue, Shortage] | None
         short = first_shortage(application, amount)
         short = short or application.queue.first_without_room(amount)
         if short is None or (isinstance(short[0], Queue) and short[0].parent is None):
@@ -95,9 +95,11 @@ def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
     return refused
 
 
-def _no_headroom(what: str, short: tuple[Tracker, str] | tuple[Queue, str]) -> tuple[Refusal, Gate]:
-    by, sentence = short
-    return Refusal(Reason.GANG_HEADROOM, f"{what}: {sentence}"), by.gate
+def _no_headroom(
+    what: str, short: tuple[Tracker, Shortage] | tuple[Queue, Shortage]
+) -> tuple[Refusal, Gate]:
+    by, limit = short
+    return Refusal(Reason.GANG_HEADROOM, f"{what}: {limit}", limit=limit), by.gate
 
 
 def _over_applications(
@@ -183,17 +185,15 @@ def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal,
     """
     short_user = first_shortage(application, wanted)
     if short_user is not None:
-        tracker, sentence = short_user
-        text = f"the whole gang does not fit: {sentence}"
-        return Refusal(Reason.GANG_HEADROOM, text), tracker.gate
+        return _no_headroom("the whole gang does not fit", short_user)
     short = application.queue.first_without_room(wanted)
     if short is None:
         return None
-    queue, sentence = short
-    is_root = queue.parent is None
-    reason = Reason.GANG_PLACES if is_root else Reason.GANG_HEADROOM
-    text = "the whole gang has no place" if is_root else "the whole gang does not fit"
-    return Refusal(reason, f"{text}: {sentence}"), queue.gate
+    queue, limit = short
+    if queue.parent is not None:
+        return _no_headroom("the whole gang does not fit", short)
+    text = f"the whole gang has no place: {limit}"
+    return Refusal(Reason.GANG_PLACES, text, limit=limit), queue.gate
 
 
 def _await_places(

@@ -87,7 +87,7 @@ def bound(
     most = sum(min(room[shape], count) for shape, count in wanted.items())
     usable = int(np.count_nonzero(np.add.reduce(list(places.values()))))
     why = f"at most {most} of {sum(wanted.values())} members have one, on {usable}"
-    return NoPlaces(_refusal(nodes, why, _lack(nodes, short)), {short: wanted[short]})
+    return NoPlaces(_refusal(nodes, why, short, _lack(nodes, short)), {short: wanted[short]})
 
 
 def find(
@@ -122,8 +122,9 @@ def _find_from(
     why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
     has_room = nodes.places(left, backfill=backfill).any()
     lack = nodes.refusal(left).message if has_room else _lack(nodes, left)
+    refusal = _refusal(nodes, why, left, lack)
     take_back(nodes, placed, had_changed=had_changed, noted=noted)
-    return NoPlaces(_refusal(nodes, why, lack), wanted)
+    return NoPlaces(refusal, wanted)
 
 
 def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> Iterator[Node]:
@@ -242,9 +243,9 @@ def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
     return node if is_open else None
 
 
-def _refusal(nodes: NodeTable, why: str, lack: str) -> Refusal:
+def _refusal(nodes: NodeTable, why: str, shape: Shape, lack: str) -> Refusal:
     sentence = f"the whole gang has no place: {why} of {len(nodes.nodes)} nodes; {lack}"
-    return Refusal(Reason.GANG_PLACES, sentence)
+    return Refusal(Reason.GANG_PLACES, sentence, nodes.evidence(shape))
 
 
 def _lack(nodes: NodeTable, shape: Shape) -> str:

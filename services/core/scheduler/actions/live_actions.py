@@ -148,7 +148,7 @@ def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
         attempt = Attempt(trial)
         for task in job.tasks:
             if is_evictable(task):
-                attempt.evict(task, reason)
+                attempt.evict(task, reason, STALE)
 
 
 def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:

@@ -24,6 +24,7 @@ from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.messages.protocol import TimerKind
+from shared.model.reasons import Law
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -146,7 +147,8 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
     for victim in victims:
         owner = partition.applications[victim.application_id]
         text = f"Preempted by Quota change enforcement process in {queue.path}"
-        evict(partition, owner, victim.allocation_key, None, MESSAGE + queue.path, event=text)
+        key, reason = victim.allocation_key, MESSAGE + queue.path
+        evict(partition, owner, key, None, reason, law=Law.QUOTA, event=text)
     claimed = total_of(victim.resource_per_alloc for victim in victims)
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 

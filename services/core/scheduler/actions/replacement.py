@@ -28,7 +28,7 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.replacing import REPLACED
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
-from shared.model.reasons import NODES_WOULD_HELP, Refusal
+from shared.model.reasons import LARGER_THAN_PLACEHOLDER, NODES_WOULD_HELP, Refusal
 from shared.model.resources import fits_room, go_map, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
@@ -139,6 +139,7 @@ def _note_too_small(
     )
     partition.set(ask, is_mismatch_reported=True)
     partition.set(application, message=message)
+    application.note(LARGER_THAN_PLACEHOLDER, message)
     partition.journal.record(PlaceholderTooSmall(application, ask, message))
 
 

@@ -26,7 +26,7 @@ from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Law, Reason, Refusal
 from shared.model.resources import add_into, fits_room, go_map
 from shared.model.units import seconds
 
@@ -92,7 +92,16 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     event = f"Preempted by {ask.key} from application {application.id} in {application.queue.path}"
     for victim in victims:
         owner = partition.applications[victim.application_id]
-        evict(partition, owner, victim.allocation_key, None, f"{REASON}{ask.key}", event=event)
+        evict(
+            partition,
+            owner,
+            victim.allocation_key,
+            application,
+            f"{REASON}{ask.key}",
+            law=Law.REQUIRED_NODE,
+            event=event,
+            ask=ask.key,
+        )
     partition.journal.record(ApplicationChanged(application))
 
 

@@ -317,7 +317,7 @@ def _simulate(
     attempt = Attempt(trial, job.name)
     for _, tasks in units:
         for task in tasks:
-            attempt.evict(task, search.reason)
+            attempt.evict(task, search.reason, search.action)
     if _place_again(attempt, job, wanted, units):
         left = _still_evicted(units)
         going = [task for _, tasks in left for task in tasks]

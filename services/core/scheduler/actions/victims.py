@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from services.core.scheduler.model.rows import Application, Node
+from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
@@ -10,7 +11,15 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Decision
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
+from shared.model.reasons import Law
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
+
+LAW_OF = {
+    CONSOLIDATION: Law.CONSOLIDATION,
+    RECLAIM: Law.FAIR_SHARE,
+    PREEMPT: Law.PRIORITY,
+    STALE: Law.STALE,
+}
 
 
 def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
@@ -73,16 +82,21 @@ def evict(
     winner: Application | None,
     reason: str,
     *,
+    law: Law,
     event: str = "",
+    ask: str = "",
 ) -> None:
     """Release a victim, tell it why, and watch whether it and the winner take turns.
 
     ``reason`` goes with the release, and is the event where ``event`` does not say another.
-    ``winner`` is None where the room is for nobody.
+    ``winner`` is None where the room is for nobody, ``ask`` the one that it is for.
     """
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
-    partition.journal.record(Preempted(owner, key, event or reason))
-    if winner is not None and partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
+    allocation = owner.allocations[key]
+    partition.journal.record(Preempted(owner, allocation, event or reason, law, winner, ask))
+    if winner is None or law is Law.REQUIRED_NODE:
+        return
+    if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
         partition.journal.record(PairHeld(owner.id, winner.id))
         partition.journal.record(PartitionChanged())
 
@@ -93,7 +107,8 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
         owner = partition.applications[decision.application]
         if decision.evicts and decision.key in owner.allocations:  # or it was only to be placed
             winner = partition.applications.get(decision.by)
-            evict(partition, owner, decision.key, winner, decision.reason)
+            law = LAW_OF[decision.action]
+            evict(partition, owner, decision.key, winner, decision.reason, law=law)
             if decision.node:
                 partition.move(owner, decision.key, partition.nodes.nodes[decision.node])
     for decision in decisions:

@@ -16,12 +16,12 @@ from typing import Generic, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
+from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
     ResourceView,
     add,
     add_into,
-    go_map,
     shared_types,
     smaller_of,
     subtract_into,
@@ -144,8 +144,8 @@ class QueueLedger:
 
     def first_without_room(
         self, amount: ResourceView, *, count_kept: bool = True
-    ) -> tuple[Self, str] | None:
-        """Return the nearest queue on the path that cannot take an amount, with the sentence.
+    ) -> tuple[Self, Shortage] | None:
+        """Return the nearest queue on the path that cannot take an amount, with the numbers.
 
         ``count_kept`` counts what is kept for those who have preempted as allocated.
         """
@@ -176,7 +176,7 @@ class QueueLedger:
 
     def first_without_quota(
         self, amount: ResourceView, *, if_promised: bool = False
-    ) -> tuple[Self, str] | None:
+    ) -> tuple[Self, Shortage] | None:
         """Return the nearest queue whose configured max has no room for a whole gang.
 
         What admitted gangs have yet to allocate, and what is kept for those who have preempted,
@@ -204,11 +204,11 @@ class QueueLedger:
                 room[name] -= used.get(name, 0)
         return room
 
-    def _shortage(self, used: ResourceView, amount: ResourceView) -> str:
-        """Return in a sentence of which type the queue's own max has too little, or ""."""
+    def _shortage(self, used: ResourceView, amount: ResourceView) -> Shortage | None:
+        """Return of which type the queue's own max has too little, or None."""
         limit = self.max_resource
         if limit is None:
-            return ""
+            return None
         for name, value in amount.items():
             most = limit.get(name)
             if most is None:
@@ -217,11 +217,8 @@ class QueueLedger:
                 most = 0
             left = most - used.get(name, 0)
             if 0 < value > left:
-                return (
-                    f"{name}: queue {self.path} has {max(left, 0)} of {most} left, "
-                    f"requested {value} (all of it: {go_map(amount)})"
-                )
-        return ""
+                return Shortage(f"queue {self.path}", self.path, name, left, most, amount)
+        return None
 
     def first_over_applications(self, application_id: str) -> Self | None:
         """Return the nearest queue on the path that may not run one more application."""

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from services.core.scheduler.model.queue_ledger import MANY, QueueLedger
 from services.core.scheduler.model.queue_settings import Limit
+from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
     ResourceView,
     add_into,
-    go_map,
     shared_types,
     smaller_of,
     subtract_into,
@@ -70,8 +70,8 @@ class UserLedger:
         *,
         count_promises: bool = False,
         if_promised: bool = False,
-    ) -> str:
-        """Return in a sentence which limit an amount does not fit, or "".
+    ) -> Shortage | None:
+        """Return which limit an amount does not fit, or None.
 
         ``if_promised``: only types count that admitted gangs have yet to get there.
         """
@@ -88,11 +88,8 @@ class UserLedger:
                     continue
                 left = most - used.get(name, 0) - promised.get(name, 0) - kept.get(name, 0)
                 if value > left:
-                    return (
-                        f"{name}: {self.title} has {max(left, 0)} of {most} left in queue "
-                        f"{level.path}, requested {value} (all of it: {go_map(amount)})"
-                    )
-        return ""
+                    return Shortage(self.title, level.path, name, left, most, amount)
+        return None
 
     def room_for(self, queue: QueueLedger, amount: ResourceView) -> int:
         """Return how many times an amount its limits on the path have headroom for."""

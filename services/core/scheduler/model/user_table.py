@@ -5,6 +5,7 @@ The rules are those of ``user_ledger``.
 
 from services.core.scheduler.model.rows import Application, Tracker
 from services.core.scheduler.model.user_ledger import WILDCARD
+from shared.model.reasons import Shortage
 from shared.model.resources import ResourceView
 
 
@@ -84,8 +85,8 @@ def first_shortage(
     *,
     count_promises: bool = False,
     if_promised: bool = False,
-) -> tuple[Tracker, str] | None:
-    """Return whose limit on the path an amount does not fit, with the sentence, or None."""
+) -> tuple[Tracker, Shortage] | None:
+    """Return whose limit on the path an amount does not fit, with the numbers, or None."""
     for tracker in application.owner or ():
         short = tracker.shortage(
             application.queue, amount, count_promises=count_promises, if_promised=if_promised

@@ -9,6 +9,7 @@ share in use, ``binpacking`` one less it. Shares are the only floats, and no led
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.node_classes import NodeClasses
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
 from services.core.scheduler.nodes.node_view import NodeHooks, NodeView, leaves_enough, normalised
 from services.core.scheduler.nodes.pod_topology import PodIndex
@@ -23,7 +25,18 @@ from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import (
+    OTHER_PODS,
+    PLUGIN,
+    SELECTOR,
+    TAINTS,
+    TAKEN,
+    TOO_SMALL,
+    UNSCHEDULABLE,
+    NodeEvidence,
+    Reason,
+    Refusal,
+)
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -73,6 +86,7 @@ class NodeTable:
         )
         self._soft_taints = 0  # PreferNoSchedule taints, on all nodes
         self._ranks = Ranks()
+        self._classes = NodeClasses()
         self._index = NodeIndex(self)
         self._views: dict[object, NodeView] = {}
         self._version = 0  # of the views: counted up when they are forgotten
@@ -273,6 +287,7 @@ class NodeTable:
         self._capacity[node.row] = 0
         for name, value in node.capacity.items():
             self._capacity[node.row, self._columns[name]] = value
+        self._classes.write(node)
 
     def _know(self, amounts: ResourceView) -> None:
         for name in amounts:
@@ -613,12 +628,15 @@ class NodeTable:
                 np.minimum(found, matrix[:count, column] // value, out=found)
         return np.maximum(found, 0)
 
-    def nearest(self, shape: Shape) -> tuple[Node, Resource] | None:
+    def nearest(
+        self, shape: Shape, among: NDArray[np.bool_] | None = None
+    ) -> tuple[Node, Resource] | None:
         """Return the node that lacks least for one more ask than it has places, and what it lacks.
 
-        None where no node may be used for the shape. Shares of what is asked are compared.
+        None where no node, or none ``among`` some, may be used for the shape. Shares of what is
+        asked are compared.
         """
-        rows = np.flatnonzero(self._usable(shape, reserved_too=True))
+        rows = np.flatnonzero(self._usable(shape, reserved_too=True) if among is None else among)
         if not rows.size:
             return None
         places = self._multiples(self._available, shape)[rows]
@@ -673,6 +691,41 @@ class NodeTable:
 
     def refusal(self, shape: Shape) -> Refusal:
         """Return why no node takes a shape now, with the numbers behind it."""
+        return replace(self._refusal(shape), nodes=self.evidence(shape))
+
+    def evidence(self, shape: Shape) -> NodeEvidence:
+        """Return what the nodes lack, by class, for one (more) ask that they have refused."""
+        count, left = len(self.rows), ~self._schedulable[: len(self.rows)]
+        view = self._view(shape)
+        failures = [(UNSCHEDULABLE, left)]
+        left = ~left
+        for on, passes in (
+            (SELECTOR, view.selected),
+            (TAINTS, view.eligible),
+            (PLUGIN, view.feasible),
+            (TOO_SMALL, self._fitting(self._capacity, shape)),
+        ):
+            failures.append((on, left & ~passes))
+            left &= passes
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            if value > 0 and column is not None:
+                failures.append((name, left & (self._available[:count, column] < value)))
+        holders = left.copy()
+        left &= self._fitting(self._available, shape)
+        nearest = None
+        if not left.any():
+            nearest = self.nearest(shape, holders)
+        else:
+            open_rows = self._open_rows(shape)
+            if open_rows is not None:
+                failures.append((OTHER_PODS, left & ~open_rows))
+                left &= open_rows
+            failures += [(TAKEN, left & self._reserved[:count])]
+            failures += [(PLUGIN, left & ~self._reserved[:count])]
+        return self._classes.evidence(count, [item for item in failures if item[1].any()], nearest)
+
+    def _refusal(self, shape: Shape) -> Refusal:
         count = len(self.rows)
         schedulable = self._schedulable[:count]
         matching = schedulable & self._view(shape).eligible

@@ -43,6 +43,7 @@ from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
+from shared.model.reasons import Law
 from shared.model.resources import ResourceView, multiply
 
 MAX_ATTEMPTS = 10
@@ -261,7 +262,16 @@ def _take(
         owner = partition.applications[victim.allocation.application_id]
         path = application.queue.path
         event = f"Preempted by {ask.key} from application {application.id} in {path}"
-        evict(partition, owner, victim.key, application, f"{REASON}{ask.key}", event=event)
+        evict(
+            partition,
+            owner,
+            victim.key,
+            application,
+            f"{REASON}{ask.key}",
+            law=Law.GUARANTEE,
+            event=event,
+            ask=ask.key,
+        )
     partition.keep_freed_room(application, ask, node)
 
 

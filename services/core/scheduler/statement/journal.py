@@ -31,7 +31,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import TimerSet
-from shared.model.reasons import Refusal
+from shared.model.reasons import Law, Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationState
 
@@ -340,11 +340,14 @@ class LimitChanged:
 
 @dataclass(slots=True, eq=False)
 class Preempted:
-    """A victim is told why it goes."""
+    """A victim is told why it goes: under which law, for whom (None: for nobody), and the ask."""
 
     application: Application
-    key: str
+    allocation: Allocation
     text: str
+    law: Law
+    winner: Application | None = None
+    ask: str = ""
 
 
 @dataclass(slots=True, eq=False)

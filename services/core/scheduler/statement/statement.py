@@ -60,6 +60,7 @@ class At:
 
 Pod = Ask | Allocation
 Follow = Callable[[Pod, At], None]
+_Why = tuple[str, str]  # the reason that people are told, and the action
 _WAITING, _PLACED, _RELEASING = At(Place.WAITING), At(Place.PLACED), At(Place.RELEASING)
 
 
@@ -69,7 +70,7 @@ class Decision:
 
     ``evicts``: it is to end where it is. ``node``: it, or who comes in its stead, is to go there,
     at once (``is_now``) or when the room has come; "" for nowhere. ``by`` is the application that
-    it is done for, ``reason`` why the pod ends, as people are told.
+    it is done for, ``reason`` why the pod ends, as people are told, ``action`` which one took it.
     """
 
     application: str
@@ -79,6 +80,7 @@ class Decision:
     is_now: bool = False
     by: str = ""
     reason: str = ""
+    action: str = ""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ class _Operation:
     pod: Pod
     was: At
     now: At
-    reason: str
+    why: "_Why"
     by: str
 
 
@@ -123,8 +125,10 @@ class Statement:
         """Let an ask that was placed or nominated wait again."""
         self._move(application, ask, _WAITING, by=by)
 
-    def evict(self, application: Application, pod: Pod, reason: str, by: str = "") -> None:
-        """Have an allocation end, or one that was to move move no more, for an application.
+    def evict(
+        self, application: Application, pod: Pod, reason: str, by: str = "", action: str = ""
+    ) -> None:
+        """Have an action end an allocation, or one that was to move move no more, for another.
 
         So may an ask that this statement has placed; one that was nominated waits again.
         """
@@ -132,13 +136,13 @@ class Statement:
         if isinstance(pod, Ask):
             at = self.at(pod)
             now = At(Place.RELEASING, at.node) if at.place is Place.PLACED else _WAITING
-        self._move(application, pod, now, reason, by)
+        self._move(application, pod, now, (reason, action), by)
 
     def move(
         self, application: Application, allocation: Allocation, node: Node, by: str = ""
     ) -> None:
         """Have who comes in the stead of an evicted allocation go to another node."""
-        self._move(application, allocation, At(Place.MOVING, node), self._reason_of(allocation), by)
+        self._move(application, allocation, At(Place.MOVING, node), self._why_of(allocation), by)
 
     def keep(self, application: Application, allocation: Allocation) -> None:
         """Take an eviction back that came to nothing: the allocation stays where it is."""
@@ -146,14 +150,14 @@ class Statement:
 
     def put_back(self, application: Application, pod: Pod, at: At, by: str = "") -> None:
         """Bring a pod back to a place where it was in this statement."""
-        self._move(application, pod, at, self._reason_of(pod), by)
+        self._move(application, pod, at, self._why_of(pod), by)
 
     def _move(
-        self, application: Application, pod: Pod, now: At, reason: str = "", by: str = ""
+        self, application: Application, pod: Pod, now: At, why: "_Why" = ("", ""), by: str = ""
     ) -> None:
         if self._has_ended:
             raise StatementEndedError(f"{_key(pod)}: the statement has ended")
-        operation = _Operation(application, pod, self.at(pod), now, reason, by)
+        operation = _Operation(application, pod, self.at(pod), now, why, by)
         self._operations.append(operation)
         self._apply(operation, operation.was, now)
 
@@ -163,10 +167,10 @@ class Statement:
         """Return where a pod is by now."""
         return self._at.get(_key(pod)) or _base(pod)
 
-    def _reason_of(self, pod: Pod) -> str:
-        """Return why a pod was evicted last."""
+    def _why_of(self, pod: Pod) -> "_Why":
+        """Return why a pod was evicted last, and by which action."""
         own = (item for item in reversed(self._operations) if item.pod is pod)
-        return next((item.reason for item in own if item.reason), "")
+        return next((item.why for item in own if item.why[0]), ("", ""))
 
     # --- taking back, and the end ---------------------------------------------------------------
 
@@ -210,7 +214,8 @@ class Statement:
                 node=node.node_id if node is not None and place is not Place.RELEASING else "",
                 is_now=place is Place.PLACED,
                 by=operation.by,
-                reason=operation.reason,
+                reason=operation.why[0],
+                action=operation.why[1],
             )
 
     # --- ledgers --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ Rule 4: what a run has placed is told by the column (ADR 36), and equal to what 
         each by itself.
 Rule 5: the state of the partition, and of a queue, is told where it differs from what was told
         last, if that was no snapshot. (A node's and an application's nearly always differ.)
-Limit: MAX_EVENTS events for people a batch; more are left out.
+Limit: MAX_EVENTS events for people a batch, and as many evictions; more are left out.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,11 +52,13 @@ from shared.messages.state import (
     ApplicationSummary,
     AskState,
     EventState,
+    EvictionState,
     NodeState,
     PartitionState,
     QueueState,
     StateDelta,
 )
+from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
 _NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
@@ -120,6 +122,7 @@ class Digest:
             journal.QueueEnded: self._queue_ended,
             journal.UsageChanged: self._usage,
             journal.PartitionChanged: self._partition_entry,
+            journal.Preempted: self._preempted,
             journal.TimerArmed: self._timer_armed,
             journal.TimerCancelled: self._timer_cancelled,
         }
@@ -335,6 +338,27 @@ class Digest:
     def _partition_entry(self, _: journal.PartitionChanged) -> None:
         self._has_partition_changed = True
 
+    def _preempted(self, entry: journal.Preempted) -> None:
+        """Say who was evicted for whom; one of an event's limit, more are left out."""
+        if len(self._evictions) >= MAX_EVENTS:
+            return
+        allocation, winner = entry.allocation, entry.winner
+        self._evictions.append(
+            EvictionState(
+                time_ns=self._now_ns,
+                allocation_key=allocation.allocation_key,
+                application_id=entry.application.id,
+                node_id=allocation.node_id,
+                law=entry.law,
+                message=entry.text,
+                pod_name=allocation.allocation_tags.get(POD_NAME_TAG, ""),
+                winner=winner.id if winner is not None else "",
+                winning_ask=entry.ask,
+                queue_name=entry.application.queue.path,
+                resource=allocation.resource_per_alloc,
+            )
+        )
+
     # --- state events ---------------------------------------------------------------------------
 
     def _forget_changes(self) -> None:
@@ -348,6 +372,7 @@ class Digest:
         self._queues_gone: dict[Queue, QueueState] = {}
         self._users: dict[Tracker, None] = {}
         self._events: list[EventState] = []
+        self._evictions: list[EvictionState] = []
         self._has_partition_changed = False
 
     def changes(self, partition: Partition) -> StateDelta | None:
@@ -365,6 +390,7 @@ class Digest:
             applications=(*map(application_summary, self._applications), *self.rejected),
             users=tuple(map(user_state, self._users)),
             events=tuple(self._events),
+            evictions=tuple(self._evictions),
             asks=placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
             allocations=placed.published(
                 self._allocations.values(),

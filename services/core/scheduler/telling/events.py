@@ -72,7 +72,8 @@ def _limit_changed(entry: journal.LimitChanged, now_ns: int) -> list[EventState]
 
 
 def _preempted(entry: journal.Preempted, now_ns: int) -> list[EventState]:
-    return [EventState(REQUEST, entry.key, entry.text, now_ns, reference_id=entry.application.id)]
+    key = entry.allocation.allocation_key
+    return [EventState(REQUEST, key, entry.text, now_ns, reference_id=entry.application.id)]
 
 
 def _no_victim(entry: journal.NoVictim, now_ns: int) -> list[EventState]:

@@ -1,5 +1,6 @@
 """The scheduler's values as the state events carry them: what is a sum is bounded to an int64."""
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from shared.messages.state import (
 )
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
+from shared.model.reasons import Refusal
 from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
@@ -126,11 +128,8 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         preemption_delay_ns=queue.settings.preemption_delay_ns,
         quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
         waiting=tuple(
-            Waiting(
-                bucket_name(bucket.shape, bucket.key[1]),
-                bucket.refusal.reason,
-                bucket.refusal.message,
-                bucket.refused_since_ns,
+            _waits(
+                bucket_name(bucket.shape, bucket.key[1]), bucket.refusal, bucket.refused_since_ns
             )
             for bucket in queue.buckets.values()
             if bucket.refusal is not None
@@ -250,10 +249,7 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
     refusal = application.refusal
     if refusal is not None:
         since = application.refused_since_ns
-        return tuple(
-            Waiting(asks, refusal.reason, refusal.message, since)
-            for asks in ("placeholder", "real")
-        )
+        return tuple(_waits(asks, refusal, since) for asks in ("placeholder", "real"))
     held: dict[str, Waiting] = {}
     for group in application.groups.values():
         hold = application.hold(group)
@@ -261,8 +257,20 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
             name = group.task_group_name or "real"
             if group.refused is not None:
                 name = bucket_name(*group.bucket.key)
-            held[name] = Waiting(name, hold.reason, hold.message, 0)
+            held[name] = _waits(name, hold, 0)
     return tuple(held.values())
+
+
+def _waits(asks: str, refusal: Refusal, since_ns: int) -> Waiting:
+    limit = refusal.limit
+    if limit is not None:
+        limit = replace(
+            limit,
+            left=saturated(limit.left),
+            most=saturated(limit.most),
+            amount=bounded(limit.amount),
+        )
+    return Waiting(asks, refusal.reason, refusal.message, since_ns, refusal.nodes, limit)
 
 
 def bucket_name(shape: Shape, owner: "Owner | None") -> str:
