@@ -13,6 +13,7 @@ from services.api import progress
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
 from services.api.replica import Replica, read_body
+from services.api.routes_why import why_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
 from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (
@@ -107,6 +108,7 @@ def _muster(replica: Replica) -> APIRouter:
 
     _trace_and_submission(router, replica)
     _queues_and_configuration(router, replica)
+    router.include_router(why_routes(replica))
     return router
 
 

@@ -1,0 +1,354 @@
+"""Why an application, or a pod, is where it is: from what the core has recorded, no more.
+
+Nothing is asked of the core: a refusal comes with its numbers in the state events, and is there
+as soon as the cycle that made it has been told.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from services.api.projection.model import ApplicationView, Model
+from services.api.why_answer import (
+    Eviction,
+    Gang,
+    Group,
+    LogLine,
+    Mismatch,
+    Wait,
+    Why,
+)
+from services.api.why_evidence import (
+    FOLLOWS,
+    GANGS_WAIT,
+    MOST_SHOWN,
+    limit_rows,
+    nodes,
+    queue_rows,
+    waits_for,
+)
+from services.api.why_sentences import sentence
+from shared.messages.state import AllocationState, AskState, EvictionState, Waiting
+from shared.model.amounts import readable
+from shared.model.names import POD_NAME_TAG
+from shared.model.reasons import MISMATCHES, Reason
+from shared.model.resources import Resource, add_into
+from shared.model.states import ApplicationState
+
+MOST_PODS = 5  # named for one reason
+_ENDS_SOON = Waiting("", Reason.REPLACING, "the release of its placeholder is not confirmed yet", 0)
+
+
+@dataclass(slots=True)
+class _Asks:
+    """Asks that wait for one reason; ``waiting`` None: nobody has refused them."""
+
+    waiting: Waiting | None
+    keys: list[str]
+    first: AskState | None
+
+
+def why(model: Model, name: str) -> Why | None:
+    """Return why an application or a pod is where it is; None of a name that is not known."""
+    view = model.application(name)
+    if view is not None:
+        return _of_application(model, view)
+    found = _find_pod(model, name)
+    if found is not None:
+        return _of_pod(model, *found)
+    return _of_evicted(model, name)
+
+
+def evictions(model: Model) -> list[Eviction]:
+    """Return who was evicted for whom, the latest last."""
+    return [_eviction(item, "") for item in model.evictions]
+
+
+# --- an application -------------------------------------------------------------------------------
+
+
+def _of_application(model: Model, view: ApplicationView) -> Why:
+    waits = _waits(model, view)
+    refused = [item for item in waits if item.waiting is not None]
+    summary = view.summary
+    who = f"application {summary.application_id}"
+    answer = Why(
+        name=summary.application_id,
+        kind="application",
+        application_id=summary.application_id,
+        queue_name=summary.queue_name,
+        state=summary.state,
+        verdict="running",
+        reason="",
+        sentence="",
+        since=0,
+        mismatches=_mismatches(view),
+        waits=[_wait(item) for item in refused],
+        gang=_gang(model, view),
+        evictions=_evictions_of(model, summary.application_id),
+        log=_log(view.asks.values()),
+    )
+    if view.has_ended or summary.rejected_message:
+        return _ended(answer, view)
+    if refused:
+        return _explain(model, view, answer, who, refused[0])
+    answer.verdict, answer.sentence = _unrefused(view, who)
+    return answer
+
+
+def _ended(answer: Why, view: ApplicationView) -> Why:
+    summary = view.summary
+    text = summary.rejected_message or summary.message
+    is_rejected = summary.state == ApplicationState.REJECTED
+    answer.verdict = "rejected" if is_rejected else "ended"
+    what = "was rejected" if is_rejected else f"has ended: it is {summary.state}"
+    more = f": {readable(text)}" if text else ""
+    answer.sentence = f"application {answer.name} {what}{more}."
+    answer.since = summary.finished_time_ns
+    answer.waits = []
+    return answer
+
+
+def _unrefused(view: ApplicationView, who: str) -> tuple[str, str]:
+    """Return verdict and sentence of an application of which nobody has refused anything."""
+    held = sum(item.placeholder for item in view.allocations.values())
+    running = len(view.allocations) - held
+    if view.asks:
+        text = f"{who} has its turn next: {_pods(len(view.asks))} wait, and nobody has refused them"
+        return "starting", f"{text}."
+    if held:
+        text = f"{who} holds {_pods(held)} for its gang, and runs {running}"
+        return "starting" if not running else "running", f"{text}; its own pods are still to come."
+    if running:
+        return "running", f"{who} runs: {_pods(running)}, and nothing of it waits."
+    return "starting", f"{who} has asked for nothing yet: its pods are still to come."
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _waits(model: Model, view: ApplicationView) -> list[_Asks]:
+    """Return the asks by what they wait for: the dominant reason first, the unrefused last."""
+    alike: dict[tuple[bool, str, str], list[AskState]] = {}
+    for ask in view.asks.values():
+        alike.setdefault((ask.placeholder, ask.task_group_name, ask.shape), []).append(ask)
+    found: dict[tuple[str, str], _Asks] = {}
+    for asks in alike.values():
+        waiting = model.why(view, asks[0])
+        key = (waiting.reason, waiting.message) if waiting is not None else ("", "")
+        item = found.setdefault(key, _Asks(waiting, [], asks[0]))
+        item.keys += [ask.allocation_key for ask in asks]
+        if waiting is not None and item.waiting is not None and waiting.since_ns:
+            since = min(waiting.since_ns, item.waiting.since_ns or waiting.since_ns)
+            item.waiting = replace(item.waiting, since_ns=since)
+    if view.swapping:
+        found[_ENDS_SOON.reason, ""] = _Asks(_ENDS_SOON, list(view.swapping), None)
+    for note in view.summary.notes:
+        reason, _, message = note.partition(": ")
+        if reason == Reason.APPLICATION_ENDING:
+            found[reason, message] = _Asks(Waiting("", reason, message, 0), [], None)
+    return sorted(found.values(), key=_dominance)
+
+
+def _dominance(item: _Asks) -> tuple[bool, bool, int]:
+    if item.waiting is None:
+        return (True, True, 0)
+    return (False, item.waiting.reason in FOLLOWS, -len(item.keys))
+
+
+def _wait(item: _Asks) -> Wait:
+    assert item.waiting is not None
+    return Wait(
+        reason=item.waiting.reason,
+        message=readable(item.waiting.message),
+        since=item.waiting.since_ns,
+        asks=len(item.keys),
+        pods=item.keys[:MOST_PODS],
+    )
+
+
+def _explain(model: Model, view: ApplicationView, answer: Why, who: str, item: _Asks) -> Why:
+    """Fill in the sentence and the evidence of a reason."""
+    waiting = item.waiting
+    assert waiting is not None
+    answer.verdict, answer.reason = "waiting", waiting.reason
+    answer.sentence, answer.since = sentence(who, waiting), waiting.since_ns
+    answer.need = _need(view, item, waiting)
+    answer.queues = queue_rows(model, view, waiting, answer.need)
+    answer.limits = limit_rows(model, view, waiting, answer.need)
+    answer.nodes = nodes(waiting.nodes, answer.need) if waiting.nodes is not None else None
+    answer.waits_for = waits_for(model, view, waiting, item.first)
+    return answer
+
+
+def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
+    """Return what a reason is about: as it was recorded, the whole gang's, or one ask's."""
+    if waiting.limit is not None:
+        return dict(waiting.limit.amount)
+    if waiting.reason in GANGS_WAIT:
+        total: Resource = {}
+        for ask in view.asks.values():
+            if ask.placeholder:
+                add_into(total, ask.resource)
+        return total
+    return dict(item.first.resource) if item.first is not None else {}
+
+
+def _mismatches(view: ApplicationView) -> list[Mismatch]:
+    """Return what was found out about pods that do not match their gang."""
+    notes = (note.partition(": ") for note in view.summary.notes)
+    return [
+        Mismatch(reason=reason, message=readable(message))
+        for reason, _, message in notes
+        if reason in MISMATCHES
+    ]
+
+
+def _gang(model: Model, view: ApplicationView) -> Gang | None:
+    """Return how far the task groups are, and why members are missing."""
+    placeholders = view.summary.placeholders
+    if not placeholders:
+        return None
+    groups = [
+        Group(
+            name=group.task_group_name,
+            wanted=group.count,
+            held=group.allocated,
+            replaced=group.replaced,
+            timedout=group.timedout,
+            missing=max(group.count - group.allocated - group.replaced - group.timedout, 0),
+            why=_why_missing(model, view, group.task_group_name),
+        )
+        for group in placeholders
+    ]
+    return Gang(
+        wanted=sum(group.wanted for group in groups),
+        held=sum(group.held for group in groups),
+        replaced=sum(group.replaced for group in groups),
+        groups=groups,
+    )
+
+
+def _why_missing(model: Model, view: ApplicationView, group: str) -> str:
+    """Return why the first placeholder of a group that waits does, "" where none does."""
+    asks = (a for a in view.asks.values() if a.placeholder and a.task_group_name == group)
+    ask = next(asks, None)
+    waiting = model.why(view, ask) if ask is not None else None
+    return f"{waiting.reason}: {readable(waiting.message)}" if waiting is not None else ""
+
+
+def _log(asks: Iterable[AskState]) -> list[LogLine]:
+    """Return what asks were told when they were tried, summed up, the latest last."""
+    lines: dict[str, LogLine] = {}
+    for ask in asks:
+        for entry in ask.log:
+            line = lines.setdefault(entry.message, LogLine(message=entry.message, count=0, last=0))
+            line.count += entry.count
+            line.last = max(line.last, entry.last_occurrence_ns)
+    return sorted(lines.values(), key=lambda line: line.last)[-MOST_SHOWN:]
+
+
+def _evictions_of(model: Model, application_id: str) -> list[Eviction]:
+    found = [
+        _eviction(item, "victim" if item.application_id == application_id else "winner")
+        for item in model.evictions
+        if application_id in (item.application_id, item.winner)
+    ]
+    return found[-MOST_SHOWN:]
+
+
+def _eviction(item: EvictionState, role: str) -> Eviction:
+    return Eviction(
+        time=item.time_ns,
+        role=role,
+        victim=item.allocation_key,
+        victim_name=item.pod_name,
+        victim_application=item.application_id,
+        queue_name=item.queue_name,
+        winner=item.winner,
+        ask=item.winning_ask,
+        node_id=item.node_id,
+        resource=dict(item.resource),
+        law=item.law,
+        message=item.message,
+    )
+
+
+# --- a pod ----------------------------------------------------------------------------------------
+
+_Pod = tuple[ApplicationView, AskState | AllocationState]
+
+
+def _find_pod(model: Model, name: str) -> _Pod | None:
+    """Return a pod by its allocation key, else by its own name."""
+    for view in model.applications.values():
+        known = view.asks.get(name) or view.allocations.get(name)
+        if known is not None:
+            return view, known
+    for view in model.applications.values():
+        pods: list[AskState | AllocationState] = [*view.asks.values(), *view.allocations.values()]
+        for pod in pods:
+            if pod.tags.get(POD_NAME_TAG) == name:
+                return view, pod
+    return None
+
+
+def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState) -> Why:
+    key = pod.allocation_key
+    name = pod.tags.get(POD_NAME_TAG, key)
+    who = f"pod {name}"
+    answer = Why(
+        name=name,
+        kind="pod",
+        application_id=view.summary.application_id,
+        queue_name=view.summary.queue_name,
+        state=view.summary.state,
+        verdict="running",
+        reason="",
+        sentence="",
+        since=0,
+        mismatches=_mismatches(view),
+        gang=_gang(model, view) if pod.task_group_name else None,
+        evictions=[e for e in _evictions_of(model, pod.application_id) if key in (e.victim, e.ask)],
+    )
+    if isinstance(pod, AllocationState):
+        what = "holds its gang's place" if pod.placeholder else "runs"
+        answer.since = pod.allocation_time_ns
+        answer.sentence = f"{who} {what} on {pod.node_id}."
+        if pod.released:
+            answer.verdict = "evicted" if answer.evictions else "ended"
+            text = f": {answer.evictions[-1].message}" if answer.evictions else ""
+            answer.sentence = f"{who} on {pod.node_id} is being released{text}."
+        return answer
+    answer.log = _log([pod])
+    waiting = model.why(view, pod)
+    if waiting is None:
+        answer.verdict = "starting"
+        answer.sentence = f"{who} has its turn next: nobody has refused it."
+        return answer
+    item = _Asks(waiting, [key], pod)
+    answer.waits = [_wait(item)]
+    return _explain(model, view, answer, who, item)
+
+
+def _of_evicted(model: Model, name: str) -> Why | None:
+    """Return why a pod that is no more was evicted; None where it was not, or long ago."""
+    found = [e for e in model.evictions if name in (e.allocation_key, e.pod_name)]
+    if not found:
+        return None
+    last = found[-1]
+    winner = f" for application {last.winner}" if last.winner else ""
+    text = f"pod {last.pod_name or name} was evicted from {last.node_id}{winner} by the law of "
+    view = model.application(last.application_id)
+    return Why(
+        name=last.pod_name or name,
+        kind="pod",
+        application_id=last.application_id,
+        queue_name=last.queue_name,
+        state=view.summary.state if view is not None else "",
+        verdict="evicted",
+        reason="",
+        sentence=f"{text}{last.law}: {last.message}.",
+        since=last.time_ns,
+        evictions=[_eviction(item, "victim") for item in found],
+    )

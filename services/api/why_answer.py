@@ -1,0 +1,159 @@
+"""The answer to why an application or a pod is where it is, as it goes over HTTP.
+
+Times are nanoseconds of Unix time, 0 where they are not known; amounts are in the interface's own
+units, as everywhere: vcore in milli, memory in bytes.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Mismatch(_Part):
+    """Pods that do not match their task group."""
+
+    reason: str
+    message: str
+
+
+class Wait(_Part):
+    """One reason with its numbers; ``asks`` wait for it, of which ``pods`` names some."""
+
+    reason: str
+    message: str
+    since: int
+    asks: int
+    pods: list[str] = []
+
+
+class LimitRow(_Part):
+    """What a queue, a user or a group has left of a type, against what is needed."""
+
+    owner: str
+    queue_name: str
+    resource: str
+    max: int
+    used: int
+    headroom: int
+    need: int
+    lacks: int
+
+
+class Failure(_Part):
+    """How many nodes of a class fail on one thing.
+
+    ``on``: a type of which they have too little now, or ``unschedulable``, ``selector``,
+    ``taints``, ``plugin``, ``too small``, ``other pods``, ``reserved``.
+    """
+
+    on: str
+    nodes: int
+
+
+class NodeClass(_Part):
+    """Nodes that are alike, by instance type, else by what they can hold."""
+
+    name: str = Field(alias="class")
+    nodes: int
+    fails: list[Failure]
+
+
+class Nearest(_Part):
+    """The node that lacks the least ("" where none may be used at all), and what would cure it."""
+
+    node_id: str = Field(alias="nodeID")
+    lacks: dict[str, int]
+    cure: str
+
+
+class Nodes(_Part):
+    """What the nodes lack, as it was when they refused."""
+
+    total: int
+    classes: list[NodeClass]
+    nearest: Nearest
+
+
+class WaitsFor(_Part):
+    """Whom or what it waits for, and since when."""
+
+    kind: str
+    name: str
+    since: int
+    text: str
+
+
+class Group(_Part):
+    """A task group: how many members it wants, holds places for, has running and lacks, and why."""
+
+    name: str
+    wanted: int
+    held: int
+    replaced: int
+    timedout: int
+    missing: int
+    why: str
+
+
+class Gang(_Part):
+    """All task groups, and their sums."""
+
+    wanted: int
+    held: int
+    replaced: int
+    groups: list[Group]
+
+
+class Eviction(_Part):
+    """Who was evicted for whom ("": for nobody), and under which law."""
+
+    time: int
+    role: str
+    victim: str
+    victim_name: str
+    victim_application: str
+    queue_name: str
+    winner: str
+    ask: str
+    node_id: str = Field(alias="nodeID")
+    resource: dict[str, int]
+    law: str
+    message: str
+
+
+class LogLine(_Part):
+    """What its asks were told when they were tried, and how often."""
+
+    message: str
+    count: int
+    last: int
+
+
+class Why(_Part):
+    """One sentence with the dominant reason, then the evidence.
+
+    ``verdict``: waiting, starting (nobody has refused it), running, ended, rejected or evicted.
+    """
+
+    name: str
+    kind: str
+    application_id: str = Field(alias="applicationID")
+    queue_name: str
+    state: str
+    verdict: str
+    reason: str
+    sentence: str
+    since: int
+    mismatches: list[Mismatch] = []
+    waits: list[Wait] = []
+    need: dict[str, int] = {}
+    queues: list[LimitRow] = []
+    limits: list[LimitRow] = []
+    nodes: Nodes | None = None
+    waits_for: list[WaitsFor] = []
+    gang: Gang | None = None
+    evictions: list[Eviction] = []
+    log: list[LogLine] = []

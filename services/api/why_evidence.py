@@ -1,0 +1,161 @@
+"""The evidence behind a reason: what limits and nodes have left, whom it waits for."""
+
+from services.api.projection.model import ApplicationView, Model
+from services.api.why_answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
+from services.api.why_sentences import cure, left_text
+from shared.messages.state import AskState, Waiting
+from shared.model.amounts import amounts_text, readable
+from shared.model.reasons import NodeEvidence, Reason
+from shared.model.resources import Resource
+
+MOST_SHOWN = 50  # rows of a kind
+FOLLOWS = (  # from another reason of the same application, where there is one
+    Reason.GANG_PLACEHOLDERS_PENDING,
+    Reason.AWAITING_REPLACEMENT,
+    Reason.REPLACING,
+)
+GANGS_WAIT = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
+
+
+def queue_rows(
+    model: Model, view: ApplicationView, waiting: Waiting, need: Resource
+) -> list[LimitRow]:
+    """Return what each queue on the path leaves of what is needed; the recorded one as it was."""
+    rows: list[LimitRow] = []
+    queue = model.queues.get(view.summary.queue_name)
+    while queue is not None:
+        for name, most in (queue.max_resource or {}).items():
+            if name in need:
+                left = most - queue.allocated.get(name, 0)
+                limit = waiting.limit
+                if limit is not None and (limit.owner, limit.resource) == (
+                    f"queue {queue.path}",
+                    name,
+                ):
+                    left = limit.left
+                owner = f"queue {queue.path}"
+                rows.append(_row(owner, queue.path, name, (most, left, need[name])))
+        queue = model.queues.get(queue.parent)
+    return rows[:MOST_SHOWN]
+
+
+def limit_rows(
+    model: Model, view: ApplicationView, waiting: Waiting, need: Resource
+) -> list[LimitRow]:
+    """Return what the limits of the user and the group leave of what is needed."""
+    rows: list[LimitRow] = []
+    summary, limit = view.summary, waiting.limit
+    for owner, state in (
+        (f"user {summary.user}", model.users.get(summary.user)),
+        (f"group {summary.group}", model.groups.get(summary.group)),
+    ):
+        for usage in state.queues if state is not None else ():
+            if usage.path != summary.queue_name and not summary.queue_name.startswith(
+                f"{usage.path}."
+            ):
+                continue
+            for name, most in (usage.max_resource or {}).items():
+                if name in need:
+                    left = most - usage.usage.get(name, 0)
+                    if limit is not None and (limit.owner, limit.queue, limit.resource) == (
+                        owner,
+                        usage.path,
+                        name,
+                    ):
+                        left = limit.left
+                    rows.append(_row(owner, usage.path, name, (most, left, need[name])))
+    return rows[:MOST_SHOWN]
+
+
+def _row(owner: str, path: str, name: str, numbers: tuple[int, int, int]) -> LimitRow:
+    most, left, need = numbers
+    return LimitRow(
+        owner=owner,
+        queue_name=path,
+        resource=name,
+        max=most,
+        used=most - left,
+        headroom=max(left, 0),
+        need=need,
+        lacks=max(need - max(left, 0), 0),
+    )
+
+
+def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
+    """Return what the nodes lack by class, the largest class first, and what would cure it."""
+    fails: dict[str, list[Failure]] = {name: [] for name in evidence.classes}
+    for failure in evidence.failures:
+        fails.setdefault(failure.node_class, []).append(Failure(on=failure.on, nodes=failure.nodes))
+    return Nodes(
+        total=evidence.total,
+        classes=[
+            NodeClass(name=readable(name), nodes=evidence.classes.get(name, 0), fails=found)
+            for name, found in fails.items()
+        ],
+        nearest=Nearest(
+            node_id=evidence.nearest,
+            lacks=dict(evidence.lacks),
+            cure=cure(evidence, amounts_text(need)),
+        ),
+    )
+
+
+def waits_for(
+    model: Model, view: ApplicationView, waiting: Waiting, ask: AskState | None
+) -> list[WaitsFor]:
+    """Return whom or what a reason makes it wait for; ``ask`` is the first that does."""
+    if waiting.limit is not None:
+        kind, _, name = waiting.limit.owner.partition(" ")
+        text = left_text(waiting.limit)
+        return [WaitsFor(kind=kind, name=name, since=waiting.since_ns, text=text)]
+    if waiting.reason == Reason.GANG_PATIENCE:
+        return _gang_ahead(model, view)
+    if waiting.reason == Reason.RESERVED:
+        return _holders(model)
+    kind, name = _what(view, Reason(waiting.reason), ask)
+    text = readable(waiting.message)
+    return [WaitsFor(kind=kind, name=name, since=waiting.since_ns, text=text)] if kind else []
+
+
+def _what(view: ApplicationView, reason: Reason, ask: AskState | None) -> tuple[str, str]:
+    """Return the kind and the name of what a reason is about."""
+    match reason:
+        case Reason.BACKOFF:
+            return "time", str(view.summary.backoff_until_ns)
+        case Reason.REQUIRED_NODE:
+            return "node", ask.required_node if ask is not None else ""
+        case Reason.MAX_APPLICATIONS | Reason.ANOTHER_STARTING:
+            return "queue", view.summary.queue_name
+        case _ if reason in FOLLOWS:
+            return "placeholders", view.summary.application_id
+        case _:
+            return "", ""
+
+
+def _gang_ahead(model: Model, view: ApplicationView) -> list[WaitsFor]:
+    """Return the gang of the same queue that has waited the longest as a whole."""
+    found = [
+        (waiting.since_ns, other.summary.application_id, waiting)
+        for other in model.applications.values()
+        if other is not view and other.summary.queue_name == view.summary.queue_name
+        for waiting in other.summary.waiting[:1]
+        if waiting.reason in GANGS_WAIT
+    ]
+    if not found:
+        return []
+    since, name, waiting = min(found, key=lambda item: item[:2])
+    text = readable(waiting.message)
+    return [WaitsFor(kind="application", name=name, since=since, text=text)]
+
+
+def _holders(model: Model) -> list[WaitsFor]:
+    """Return who has a node reserved, and which."""
+    held = [
+        (view.summary.application_id, text.partition("/")[0])
+        for view in model.applications.values()
+        for text in view.summary.reservations
+    ]
+    return [
+        WaitsFor(kind="application", name=name, since=0, text=f"node {node} is reserved for it")
+        for name, node in held[:MOST_SHOWN]
+    ]
