@@ -4,6 +4,7 @@ import asyncio
 from itertools import count
 from uuid import uuid4
 
+from services.api.event_stream import EventStreams
 from services.api.projection import Projection
 from shared.messages.commands import CommandResult, SubmitResult
 from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing
@@ -37,6 +38,7 @@ class ApiMachine:
         self.instance = instance
         self.uuid = str(uuid4())  # of this replica's numbers of events
         self.projection = Projection(instance)
+        self.streams = EventStreams()
         self._waiting: dict[str, asyncio.Future[object]] = {}
         self._numbers = count(1)
 
@@ -50,7 +52,11 @@ class ApiMachine:
             return []
         if envelope.source == "api" and not isinstance(message, _EVENTS):
             return [Outgoing(SHIM_ADAPTER, message, reply_to=envelope.reply_to)]
-        return self.projection.handle(envelope, now_ns)
+        told = self.projection.model.events.next_id
+        outgoing = self.projection.handle(envelope, now_ns)
+        if self.projection.model.events.next_id != told:
+            self.streams.tell()
+        return outgoing
 
     def set_aside(self, envelope: Envelope, item: object, reason: str, _: int) -> list[Outgoing]:
         """Answer a request that could not be sent on."""

@@ -2,17 +2,23 @@
 
 import asyncio
 import re
+import time
 from urllib.parse import unquote_plus
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from services.api import ws_v1, ws_v1_events, ws_v1_usage
-from services.api.answers import AnswerError, answer
+from services.api import ws_v1, ws_v1_config, ws_v1_events, ws_v1_usage
+from services.api.answers import AnswerError, answer, written
+from services.api.event_stream import EventStreamResponse
+from services.api.health import health
+from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import Replica, read_body
 from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
+from services.api.ws_v1_history import application_history, container_history
+from services.api.ws_v1_nodes import node_utilizations
 from services.api.yunikorn_metrics import yunikorn_metrics
 from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
 
@@ -51,6 +57,8 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
     _applications_of_partition(router, replica)
     _usage(router, replica)
     _events(router, replica)
+    _configuration(router, replica)
+    _scheduler(router, replica)
     _validation(router)
     return router
 
@@ -61,7 +69,7 @@ def debug_routes(replica: Replica) -> APIRouter:
 
     @router.get("/debug/fullstatedump", summary="AggregatedStateInfo: everything")
     async def dump(request: Request) -> Response:
-        return answer(request, state_dump(replica.model), indent=2)
+        return answer(request, state_dump(replica.machine, replica.model), indent=2)
 
     @router.get("/ws/v1/fullstatedump", summary="Moved to /debug/fullstatedump", status_code=301)
     async def moved() -> Response:
@@ -143,6 +151,60 @@ def _events(router: APIRouter, replica: Replica) -> None:
         ring = replica.machine.projection.model.events
         uuid = replica.machine.uuid
         return answer(request, ws_v1_events.batch(ring, uuid, first, most))
+
+    @router.get("/events/stream", summary="Events as they come, a line each")
+    async def stream(request: Request, count: str = "") -> Response:
+        try:
+            past = ws_v1_events.number_of("", count, 0)
+        except ws_v1_events.CountError as error:
+            raise AnswerError(400, str(error)) from error
+        machine = replica.machine
+        ring = machine.projection.model.events
+        host = request.headers.get("host", "")
+        streams = machine.streams
+        joined = streams.join(host, ring, past, time.time_ns())
+
+        def events() -> EventRing | None:
+            return machine.projection.model.events if replica.machine is machine else None
+
+        return EventStreamResponse(streams, joined, machine.uuid, events)
+
+
+def _configuration(router: APIRouter, replica: Replica) -> None:
+    @router.get("/config", summary="ConfigDAOInfo: the configuration that holds, YAML or JSON")
+    async def config(request: Request) -> Response:
+        model = replica.model
+        if request.headers.get("accept") == "application/json":
+            return answer(request, ws_v1_config.config_info(model))
+        body = ws_v1_config.config_yaml(model)
+        return written(request, body, media_type="application/x-yaml; charset=UTF-8")
+
+    @router.get("/history/apps", summary="How many applications ran, a sample a minute")
+    async def applications(request: Request) -> Response:
+        return answer(request, application_history(replica.machine.projection.history))
+
+    @router.get("/history/containers", summary="How many allocations were held, a sample a minute")
+    async def containers(request: Request) -> Response:
+        return answer(request, container_history(replica.machine.projection.history))
+
+
+def _scheduler(router: APIRouter, replica: Replica) -> None:
+    @router.get("/scheduler/healthcheck", summary="SchedulerHealthDAOInfo: nine checks")
+    async def healthcheck(request: Request) -> Response:
+        model = replica.machine.projection.model
+        if model.partition is None:
+            raise AnswerError(404, "Health check is not available")
+        return answer(request, health(model))
+
+    @router.get("/scheduler/node-utilizations", summary="How full the nodes are, in ten steps")
+    async def utilizations(request: Request) -> Response:
+        return answer(request, node_utilizations(replica.machine.projection.model))
+
+    @router.get(
+        "/scheduler/node-utilization", summary="Moved to node-utilizations", status_code=301
+    )
+    async def moved() -> Response:
+        return moved_permanently("/ws/v1/scheduler/node-utilizations")
 
 
 def _validation(router: APIRouter) -> None:

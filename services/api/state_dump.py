@@ -1,9 +1,10 @@
 """``/debug/fullstatedump``: everything in one answer (contract section 5.3, AggregatedStateInfo).
 
-What this API does not keep is empty: histories, the resource manager's own state, event streams.
+The resource manager's own state is not kept here, as that of a shim that registers no callback.
 """
 
 from services.api.build import build_information
+from services.api.machine import ApiMachine
 from services.api.projection.model import Model
 from services.api.ws_v1 import (
     Answer,
@@ -13,6 +14,8 @@ from services.api.ws_v1 import (
     partition_info,
     queue_info,
 )
+from services.api.ws_v1_config import config_info
+from services.api.ws_v1_history import application_history, container_history
 from services.api.ws_v1_usage import rules_info
 
 
@@ -23,7 +26,7 @@ def cluster_info(model: Model) -> list[Answer]:
         return []
     return [
         {
-            "startTime": partition.state_time_ns,
+            "startTime": partition.started_ns,
             "rmBuildInformation": [by_name({**build_information(), "rmId": partition.rm_id})],
             "partition": partition.name,
             "clusterName": "kubernetes",
@@ -31,8 +34,9 @@ def cluster_info(model: Model) -> list[Answer]:
     ]
 
 
-def state_dump(model: Model) -> Answer:
+def state_dump(machine: ApiMachine, model: Model) -> Answer:
     """Return AggregatedStateInfo."""
+    history = machine.projection.history
     partition = model.partition
     name = partition.name if partition is not None else "default"
     views = [*model.applications.values(), *model.ended.values()]
@@ -40,7 +44,7 @@ def state_dump(model: Model) -> Answer:
         "timestamp": model.time_ns,
         "partitions": partition_info(model),
         "applications": [application_info(model, view) for view in views],
-        "appHistory": [],
+        "appHistory": application_history(history),
         "nodes": [
             {
                 "partitionName": name,
@@ -48,11 +52,11 @@ def state_dump(model: Model) -> Answer:
             }
         ],
         "clusterInfo": cluster_info(model),
-        "containerHistory": [],
+        "containerHistory": container_history(history),
         "queues": [queue_info(model, "root", subtree=True, partition=name)],
         "rmDiagnostics": {"empty": "Resource Manager did not register callback"},
         "logLevel": "info",
-        "config": {"Checksum": partition.config_checksum if partition is not None else ""},
+        "config": config_info(model),
         "placementRules": [{"partition": name, "rules": rules_info(model)}],
-        "eventStreams": [],
+        "eventStreams": machine.streams.info(),
     }

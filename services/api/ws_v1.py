@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from services.api.projection.model import ApplicationView, Model, NodeView
+from services.api.projection.model import ApplicationView, Model, NodeView, would_scale_up
+from shared.messages.interface import TerminationType
 from shared.messages.state import (
     AllocationState,
     AskState,
@@ -78,7 +79,7 @@ def partition_info(model: Model) -> list[Answer]:
                 "applications": _application_counts(model),
                 "totalContainers": sum(len(node.allocations) for node in model.nodes.values()),
                 "state": partition.state,
-                "lastStateTransitionTime": partition.state_time_ns,
+                "lastStateTransitionTime": partition.started_ns,
             },
             always=(
                 "clusterId", "name", "capacity", "nodeSortingPolicy", "preemptionEnabled",
@@ -205,6 +206,7 @@ def allocation_info(allocation: AllocationState) -> Answer:
             "placeholder": allocation.placeholder,
             "placeholderUsed": allocation.placeholder_used,
             "taskGroupName": allocation.task_group_name,
+            "preempted": allocation.why == TerminationType.PREEMPTED_BY_SCHEDULER,
             "originator": allocation.originator,
         },
         always=("allocationKey",),
@@ -255,9 +257,11 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
             "placeholder": ask.placeholder,
             "taskGroupName": ask.task_group_name,
             "allocationLog": _allocation_log(ask, waiting),
+            "triggeredPreemption": ask.triggered_preemption,
             "originator": ask.originator,
             "requiredNodeId": ask.required_node,
             "schedulingAttempted": waiting is not None or bool(ask.log),
+            "triggeredScaleUp": would_scale_up(waiting, ask),
         },
         always=("allocationKey",),
     )

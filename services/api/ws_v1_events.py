@@ -37,11 +37,12 @@ def batch(ring: EventRing, instance: str, start: int | None, count: int) -> Answ
         "InstanceUUID": instance,
         "LowestID": ring.lowest,
         "HighestID": ring.highest,
-        "EventRecords": [_event(event) for event in events] or None,
+        "EventRecords": [event_info(event) for event in events] or None,
     }
 
 
-def _event(event: EventState) -> Answer:
+def event_info(event: EventState) -> Answer:
+    """Return an EventRecord as Go writes it."""
     message = event.message
     if len(message) > MAX_MESSAGE:
         message = message[: MAX_MESSAGE - 3] + "..."

@@ -51,6 +51,17 @@ class PartitionState:
     quota_preemption_enabled: bool = False
     eviction_cycles: int = 0  # pairs of applications that evicted each other by turns
     placement_rules: tuple["PlacementRuleState", ...] = ()
+    started_ns: int = 0  # when its core began
+    failed_nodes: int = 0  # that it did not take in, since then
+    rejected_asks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationState:
+    """The text of the queue configuration that holds, and what was configured beside it."""
+
+    text: str
+    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +235,16 @@ class AskState:
     required_node: str = ""
     log: tuple[LogEntry, ...] = ()  # of what it was told when it was tried, the latest last
     why: str = ""
+    triggered_preemption: bool = False
 
 
 @record
 class AllocationState:
     """An allocation, placeholders included; ``removed`` when it ended.
 
-    That of a foreign pod has no application. ``why`` it ended is a TerminationType; the unknown
-    one says that its node has gone (contract section 7.2).
+    That of a foreign pod has no application. ``why`` it ended, or is to end once that is confirmed
+    (``released``), is a TerminationType; the unknown one says that its node has gone (contract
+    section 7.2).
     """
 
     allocation_key: str
@@ -323,6 +336,7 @@ class StateDelta:
     more: bool = False
     time_ns: int = 0
     partitions: tuple[PartitionState, ...] = ()
+    configurations: tuple[ConfigurationState, ...] = ()
     queues: tuple[QueueState, ...] = ()
     nodes: tuple[NodeState, ...] = ()
     applications: tuple[ApplicationSummary, ...] = ()

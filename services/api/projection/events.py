@@ -49,6 +49,11 @@ class EventRing:
             self._entries.popleft()
 
     @property
+    def next_id(self) -> int:
+        """Return the number that the next event gets."""
+        return self._next
+
+    @property
     def lowest(self) -> int:
         """Return the number of the oldest event that is held; 0 while there is none."""
         return max(0, self._next - self._capacity)

@@ -8,6 +8,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    ConfigurationState,
     EvictionState,
     NodeState,
     PartitionState,
@@ -51,12 +52,15 @@ class Model:
     """The whole read model. ``ended`` is by submission, the oldest first."""
 
     partition: PartitionState | None = None
+    configuration: ConfigurationState | None = None
     queues: dict[str, QueueState] = field(default_factory=dict)
     nodes: dict[str, NodeView] = field(default_factory=dict)
     applications: dict[str, ApplicationView] = field(default_factory=dict)
     users: dict[str, UserState] = field(default_factory=dict)
     groups: dict[str, UserState] = field(default_factory=dict)
     submissions: dict[str, int] = field(default_factory=dict)  # by result, since the start
+    attempts: dict[str, int] = field(default_factory=dict)  # allocations by result, likewise
+    queue_attempts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue, result
     ended_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue and state
     events: EventRing = field(default_factory=EventRing)
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
@@ -91,13 +95,12 @@ class Model:
         What waits for a quota, for its gang or for one certain node is left out, as is what has
         not been tried yet.
         """
-        found: list[AskState] = []
-        for view in self.applications.values():
-            for ask in view.asks.values():
-                waiting = None if ask.required_node else self.why(view, ask)
-                if waiting is not None and waiting.reason in NODES_WOULD_HELP:
-                    found.append(ask)
-        return found
+        return [
+            ask
+            for view in self.applications.values()
+            for ask in view.asks.values()
+            if would_scale_up(self.why(view, ask), ask)
+        ]
 
     def children(self, path: str) -> list[QueueState]:
         """Return a queue's children in the order of their names."""
@@ -117,3 +120,10 @@ class Model:
         queue = self.queues.get(application.summary.queue_name)
         refusals = queue.waiting if queue is not None else ()
         return next((waiting for waiting in refusals if waiting.asks == ask.shape), None)
+
+
+def would_scale_up(waiting: Waiting | None, ask: AskState) -> bool:
+    """Return whether it is for want of nodes that an ask waits, whatever node they would be."""
+    if waiting is None or ask.required_node:
+        return False
+    return waiting.reason in NODES_WOULD_HELP

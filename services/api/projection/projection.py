@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.api.projection.history import History
 from services.api.projection.model import ApplicationView, Model, NodeView
 from services.api.projection.news import (
     RUNNABLE_DETAILS,
@@ -32,6 +33,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    ConfigurationState,
     EventState,
     NodeState,
     PartitionState,
@@ -62,6 +64,7 @@ class Projection:
     def __init__(self, instance: str) -> None:
         self.instance = instance
         self.model = Model()
+        self.history = History()
         self.is_ready = False
         self.epoch = 0
         self.seq = 0
@@ -80,6 +83,7 @@ class Projection:
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask for a snapshot where one is needed."""
+        self.history.pass_time(self._last or self.model, now_ns)
         self._expire(now_ns)
         match envelope.message:
             case StateDelta() as delta:
@@ -125,6 +129,8 @@ class Projection:
             events=last.events,
             evictions=last.evictions,
             submissions=last.submissions,
+            attempts=last.attempts,
+            queue_attempts=last.queue_attempts,
             ended_counts=last.ended_counts,
         )
         self._last = last
@@ -149,6 +155,7 @@ class Projection:
         self.model.time_ns = delta.time_ns
         handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
             (delta.partitions, self._on_partition),
+            (delta.configurations, self._on_configuration),
             (delta.queues, self._on_queue),
             (delta.nodes, self._on_node),
             (delta.applications, self._on_application),
@@ -177,6 +184,9 @@ class Projection:
 
     def _on_partition(self, partition: PartitionState) -> None:
         self.model.partition = partition
+
+    def _on_configuration(self, configuration: ConfigurationState) -> None:
+        self.model.configuration = configuration
 
     def _on_queue(self, queue: QueueState) -> None:
         before = self.model.queues.get(queue.path)
@@ -358,6 +368,8 @@ class Projection:
             if node is not None:
                 node.allocations.pop(key, None)
             self._returned[key] = None
+            self._count_attempt(view, "released")
+            self._count_attempt(view, "error")
             self._news_of(view).allocation_returned(allocation)
 
     def _on_allocation(self, allocation: AllocationState) -> None:
@@ -392,11 +404,20 @@ class Projection:
         if allocation.removed and key in self._returned:
             return
         if before is None:
+            self._count_attempt(view, "allocated")
             self._news_of(view).allocation_came(allocation)
         elif before.resource != allocation.resource and not allocation.removed:
             self._news_of(view).resized(before, allocation)
         if allocation.removed:
+            self._count_attempt(view, "released")
             self._news_of(view).allocation_ended(allocation)
+
+    def _count_attempt(self, view: ApplicationView, result: str) -> None:
+        """Count what became of an allocation, for all and for its queue."""
+        counts, key = self.model.attempts, (view.summary.queue_name, result)
+        counts[result] = counts.get(result, 0) + 1
+        own = self.model.queue_attempts
+        own[key] = own.get(key, 0) + 1
 
     def _note_foreign(self, foreign: AllocationState) -> None:
         """Tell what is new of a pod of another scheduler."""

@@ -35,6 +35,7 @@ from services.core.scheduler.telling.views import (
     allocation_state,
     application_summary,
     ask_state,
+    configuration_state,
     node_state,
     partition_state,
     queue_state,
@@ -215,7 +216,11 @@ class Scheduler:
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
         self._digest = Digest()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
-        self.partition.configure(settings=settings_from(begin.scheduler))
+        self.partition.configure(
+            settings=settings_from(begin.scheduler),
+            config_extra=tuple(sorted(begin.scheduler)),
+            started_ns=self.partition.now_ns,
+        )
         self._use_plugins()
         self._configure_anew(begin)
 
@@ -430,6 +435,7 @@ class Scheduler:
             reset=True,
             time_ns=partition.now_ns,
             partitions=(partition_state(partition),),
+            configurations=(configuration_state(partition),),
             queues=tuple(map(queue_state, depth_first(partition.root))),
             nodes=tuple(map(node_state, partition.nodes.nodes.values())),
             applications=(*map(application_summary, applications), *rejected),
@@ -439,7 +445,7 @@ class Scheduler:
                 allocation_state(
                     allocation,
                     placeholder_used=key in app.placeholder_used,
-                    released=key in app.released,
+                    released=app.released.get(key),
                     allocation_time_ns=allocation.create_time_ns,
                 )
                 for app in applications

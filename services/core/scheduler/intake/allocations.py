@@ -33,6 +33,7 @@ _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 def reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:
     """Tell the resource manager why an ask or an allocation is refused."""
     partition.journal.record(AskRejected(item, reason))
+    partition.configure(rejected_asks=partition.rejected_asks + 1)
 
 
 def add_existing(partition: Partition, allocation: Allocation) -> None:

@@ -49,6 +49,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
         reason = f"node {info.node_id} has a negative capacity"
     if reason:
         partition.journal.record(NodeRejected(info, reason))
+        partition.configure(failed_nodes=partition.failed_nodes + 1)
         return
     node = Node(
         node_id=info.node_id,

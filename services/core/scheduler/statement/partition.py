@@ -114,6 +114,10 @@ class Partition:
     config_text: str = ""
     config_error: str = ""
     config_time_ns: int = 0
+    config_extra: tuple[tuple[str, str], ...] = ()  # what was configured beside the queues
+    started_ns: int = 0
+    failed_nodes: int = 0  # that were not taken in
+    rejected_asks: int = 0
     config_warnings: tuple[str, ...] = ()
     preemption_enabled: bool = True
     quota_preemption_enabled: bool = False

@@ -26,6 +26,7 @@ from services.core.scheduler.telling.views import (
     allocation_state,
     application_summary,
     ask_state,
+    configuration_state,
     node_state,
     partition_state,
     queue_state,
@@ -51,6 +52,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    ConfigurationState,
     EventState,
     EvictionState,
     NodeState,
@@ -61,6 +63,7 @@ from shared.messages.state import (
 from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
+NOT_CONFIGURED = ConfigurationState("")  # what is configured has a text, the built-in default too
 _NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
 _SECTION_ORDER = {item.name: at for at, item in enumerate(fields(UpdateResponse))}
 _AskEntry = journal.AskChanged | journal.AskEnded
@@ -298,7 +301,11 @@ class Digest:
         self._applications[entry.application] = None
 
     def _reservation(self, entry: journal.ReservationMade | journal.ReservationEnded) -> None:
-        self._applications[entry.reservation.application] = None
+        reservation = entry.reservation
+        application, ask = reservation.application, reservation.ask
+        self._applications[application] = None
+        if reservation.has_preempted and ask.key not in self._asks and _waits(application, ask):
+            self._asks[ask.key] = journal.AskChanged(application, ask)
 
     def _state(self, entry: journal.StateChanged) -> None:
         application = entry.application
@@ -382,6 +389,7 @@ class Digest:
         delta = StateDelta(
             time_ns=partition.now_ns,
             partitions=self._news("", partition_state(partition)) if has_changed else (),
+            configurations=self._configuration(partition) if has_changed else (),
             queues=(
                 *chain.from_iterable(self._news(q.path, queue_state(q)) for q in queues),
                 *self._queues_gone.values(),
@@ -413,7 +421,20 @@ class Digest:
 
     def forget_published(self) -> None:
         """Tell all states when they come: somebody knows others, of a snapshot."""
+<<<<<<< HEAD
         self._published: dict[str, PartitionState | QueueState] = {}
+=======
+        self._told: dict[str, PartitionState | QueueState] = {}
+        self._told_configuration: ConfigurationState = NOT_CONFIGURED
+
+    def _configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
+        """Return the configuration where it is not what was told last: it may be large."""
+        configuration = configuration_state(partition)
+        if configuration == self._told_configuration:
+            return ()
+        self._told_configuration = configuration
+        return (configuration,)
+>>>>>>> 7942876 (The configuration, the histories, the health check and the nodes' use are told as YuniKorn tells them; events come as a stream)
 
     def _all_queues(self) -> dict[Queue, None]:
         """Return the queues that changed by themselves or with an application, and those above."""
@@ -423,6 +444,10 @@ class Digest:
             if queue not in self._queues_gone:
                 found.update(dict.fromkeys(queue.lineage()))
         return found
+
+
+def _waits(application: Application, ask: Ask) -> bool:
+    return any(group.asks.get(ask.key) is ask for group in application.groups.values())
 
 
 def _is_placed(entry: _AskEntry | _AllocationEntry | placed.Placed) -> bool:
@@ -451,12 +476,8 @@ def _allocation_value(timed: tuple[_AllocationEntry | placed.Placed, int]) -> Al
         state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
         return replace(state, removed=entry.is_gone)
     if isinstance(entry, journal.AllocationEnded):
-        why = entry.why or TerminationType.STOPPED_BY_RM
-        return replace(
-            allocation_state(allocation, released=True),
-            removed=True,
-            why=_NODE_GONE if entry.is_node_gone else why,
-        )
+        why = _NODE_GONE if entry.is_node_gone else entry.why or TerminationType.STOPPED_BY_RM
+        return replace(allocation_state(allocation, released=why), removed=True)
     return _held(entry.application, allocation, at_ns)
 
 
@@ -465,6 +486,6 @@ def _held(application: Application, allocation: Allocation, at_ns: int) -> Alloc
     return allocation_state(
         allocation,
         placeholder_used=key in application.placeholder_used,
-        released=key in application.released,
+        released=application.released.get(key),
         allocation_time_ns=at_ns,
     )

@@ -70,5 +70,6 @@ def allocations(placed: list[tuple[Placed, int]]) -> Columns[AllocationState]:
             ask.key in application.placeholder_used for (application, ask, _), _ in placed
         ],
         "released": [ask.key in application.released for (application, ask, _), _ in placed],
+        "why": [application.released.get(ask.key, "") for (application, ask, _), _ in placed],
     }
     return Columns(AllocationState, len(placed), columns)

@@ -21,6 +21,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    ConfigurationState,
     LogEntry,
     NodeState,
     PartitionState,
@@ -59,6 +60,9 @@ def partition_state(partition: "Partition") -> PartitionState:
         config_checksum=partition.config_checksum,
         config_error=partition.config_error,
         state_time_ns=partition.config_time_ns,
+        started_ns=partition.started_ns,
+        failed_nodes=partition.failed_nodes,
+        rejected_asks=partition.rejected_asks,
         config_warnings=(
             *partition.config_warnings,
             *partition.settings.refused,
@@ -69,6 +73,11 @@ def partition_state(partition: "Partition") -> PartitionState:
         eviction_cycles=partition.evictions.cycles,
         placement_rules=_rules_state(partition.rules),
     )
+
+
+def configuration_state(partition: "Partition") -> ConfigurationState:
+    """Return the queue configuration that holds, and what was configured beside it."""
+    return ConfigurationState(partition.config_text, dict(partition.config_extra))
 
 
 @lru_cache(maxsize=4)  # the rules change with the configuration, the partition with every node
@@ -294,6 +303,7 @@ def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
         shape=bucket_name(ask.shape, owner),
         required_node=ask.shape.constraints.required_node,
         log=_log(ask),
+        triggered_preemption=ask.has_preempted,
     )
 
 
@@ -309,10 +319,10 @@ def allocation_state(
     allocation: Allocation,
     *,
     placeholder_used: bool = False,
-    released: bool = False,
+    released: str | None = None,
     allocation_time_ns: int = 0,
 ) -> AllocationState:
-    """Return an allocation's values."""
+    """Return an allocation's values; ``released`` is why it is to end, None while it is not."""
     return AllocationState(
         allocation_key=allocation.allocation_key,
         application_id=allocation.application_id,
@@ -326,5 +336,6 @@ def allocation_state(
         request_time_ns=allocation.create_time_ns,
         allocation_time_ns=allocation_time_ns,
         tags=allocation.allocation_tags,
-        released=released,
+        released=released is not None,
+        why=released or "",
     )

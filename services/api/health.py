@@ -1,0 +1,139 @@
+"""``/ws/v1/scheduler/healthcheck``: nine checks of the read model (contract section 5.3; W-13).
+
+The names of the fields, of the checks and what they say are YuniKorn's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from services.api.projection.model import Model
+from services.api.ws_v1 import Answer
+from shared.messages.state import NodeState
+from shared.model.resources import Resource, add_into, bounded
+
+MOST_NAMED = 100  # of what is wrong; a list of everything would help nobody
+
+
+def health(model: Model) -> Answer:
+    """Return SchedulerHealthDAOInfo."""
+    checks = [*_counts(model), *_sums(model), _reservations(model), *_orphans(model)]
+    return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}
+
+
+def _check(name: str, description: str, diagnosis: str, *, holds: bool) -> Answer:
+    return {
+        "Name": name,
+        "Succeeded": holds,
+        "Description": description,
+        "DiagnosisMessage": diagnosis,
+    }
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as Go prints a list of them."""
+    shown = list(names)
+    more = [f"and {len(shown) - MOST_NAMED} more"] if len(shown) > MOST_NAMED else []
+    return f"[{' '.join(shown[:MOST_NAMED] + more)}]"
+
+
+def _none_of(name: str, description: str, diagnosis: str, wrong: Iterable[str]) -> Answer:
+    """Return a check that holds where nothing is wrong."""
+    found = list(wrong)
+    return _check(name, description, f"{diagnosis}: {_listed(found)}", holds=not found)
+
+
+def _counts(model: Model) -> Iterator[Answer]:
+    assert model.partition is not None
+    errors, failed = model.attempts.get("error", 0), model.partition.failed_nodes
+    yield _check(
+        "Scheduling errors",
+        "Check for scheduling error entries in metrics",
+        f"There were {errors} scheduling errors logged in the metrics",
+        holds=errors == 0,
+    )
+    yield _check(
+        "Failed nodes",
+        "Check for failed nodes entries in metrics",
+        f"There were {failed} failed nodes logged in the metrics",
+        holds=failed == 0,
+    )
+
+
+def _sums(model: Model) -> Iterator[Answer]:
+    partition = model.partition
+    assert partition is not None
+    nodes = [node.state for node in model.nodes.values()]
+    total: Resource = {}
+    for node in nodes:
+        add_into(total, node.capacity)
+    is_negative = _is_negative(partition.capacity, partition.allocated)
+    yield _none_of(
+        "Negative resources",
+        "Check for negative resources in the partitions",
+        "Partitions with negative resources",
+        [partition.name] if is_negative else [],
+    )
+    yield _none_of(
+        "Negative resources",
+        "Check for negative resources in the nodes",
+        "Nodes with negative resources",
+        (node.node_id for node in nodes if _is_negative(*_amounts(node))),
+    )
+    yield _none_of(
+        "Consistency of data",
+        "Check if a node's allocated resource <= total resource of the node",
+        "Nodes with inconsistent data",
+        (node.node_id for node in nodes if not _fits(node.allocated, node.capacity)),
+    )
+    is_the_sum = _same(bounded(total), partition.capacity)
+    yield _none_of(
+        "Consistency of data",
+        "Check if total partition resource == sum of the node resources from the partition",
+        "Partitions with inconsistent data",
+        [] if is_the_sum else [partition.name],
+    )
+
+
+def _amounts(node: NodeState) -> tuple[Mapping[str, int], ...]:
+    return (node.capacity, node.allocated, node.occupied, node.available)
+
+
+def _is_negative(*amounts: Mapping[str, int]) -> bool:
+    return any(value < 0 for amount in amounts for value in amount.values())
+
+
+def _fits(part: Mapping[str, int], whole: Mapping[str, int]) -> bool:
+    return all(value <= whole.get(name, 0) for name, value in part.items())
+
+
+def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return _fits(one, other) and _fits(other, one)
+
+
+def _reservations(model: Model) -> Answer:
+    held = sum(len(node.state.reservations) for node in model.nodes.values())
+    nodes = len(model.nodes)
+    ratio = f"{held / nodes if nodes else 0:f}"
+    return _check(
+        "Reservation check",
+        "Check the reservation nr compared to the number of nodes",
+        f"Reservation/node nr ratio: [{ratio}]",
+        holds=held <= nodes,
+    )
+
+
+def _orphans(model: Model) -> Iterator[Answer]:
+    on_nodes = Counter(key for node in model.nodes.values() for key in node.allocations)
+    of_applications = Counter(key for app in model.applications.values() for key in app.allocations)
+    yield _none_of(
+        "Orphan allocation on node check",
+        "Check if there are orphan allocations on the nodes",
+        "Orphan allocations",
+        on_nodes - of_applications,
+    )
+    yield _none_of(
+        "Orphan allocation on app check",
+        "Check if there are orphan allocations on the applications",
+        "OrphanAllocations",
+        of_applications - on_nodes,
+    )

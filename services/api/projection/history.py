@@ -1,0 +1,53 @@
+"""How much ran, a sample a minute (contract section 5.3: a ring of 1,440 one-minute samples).
+
+A sample says what was so at its minute. The model changes with what comes in and with nothing else,
+so the samples of the minutes that have passed are taken before the next message changes it.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from services.api.projection.model import Model
+from shared.model.states import ApplicationState
+from shared.model.units import seconds
+
+MAX_SAMPLES = 1_440
+EVERY_NS = seconds(60)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The applications that ran, and the allocations that were held, at one moment."""
+
+    time_ns: int
+    applications: int
+    containers: int
+
+
+@dataclass(slots=True)
+class History:
+    """The newest samples, the oldest first."""
+
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+
+    def pass_time(self, model: Model, now_ns: int) -> None:
+        """Take the samples that are due at a moment; the first as soon as there is a model."""
+        if model.partition is None:
+            return
+        due_ns = self.samples[-1].time_ns + EVERY_NS if self.samples else now_ns
+        if due_ns > now_ns:
+            return
+        due_ns = max(due_ns, now_ns - (now_ns - due_ns) % EVERY_NS - (MAX_SAMPLES - 1) * EVERY_NS)
+        running, held = _running(model), _held(model)
+        while due_ns <= now_ns:
+            self.samples.append(Sample(due_ns, running, held))
+            due_ns += EVERY_NS
+
+
+def _running(model: Model) -> int:
+    states = (view.summary.state for view in model.applications.values())
+    return sum(state == ApplicationState.RUNNING for state in states)
+
+
+def _held(model: Model) -> int:
+    return sum(len(view.allocations) for view in model.applications.values())

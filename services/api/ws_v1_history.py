@@ -1,0 +1,20 @@
+"""YuniKorn's history answers (contract section 5.3): the counts are texts there."""
+
+from services.api.projection.history import History
+from services.api.ws_v1 import Answer
+
+
+def application_history(history: History) -> list[Answer]:
+    """Return how many applications ran."""
+    return [
+        {"timestamp": sample.time_ns, "totalApplications": str(sample.applications)}
+        for sample in history.samples
+    ]
+
+
+def container_history(history: History) -> list[Answer]:
+    """Return how many allocations were held."""
+    return [
+        {"timestamp": sample.time_ns, "totalContainers": str(sample.containers)}
+        for sample in history.samples
+    ]

@@ -1,0 +1,52 @@
+"""How full the nodes are, in ten steps (contract section 5.3, PartitionNodesUtilDAOInfo; W-08).
+
+What other schedulers placed is not counted.
+"""
+
+from collections.abc import Iterator
+
+from services.api.projection.model import Model
+from services.api.ws_v1 import PERCENT, Answer, pruned
+
+BUCKETS = 10
+
+
+def node_utilizations(model: Model) -> list[Answer] | None:
+    """Return the nodes of every step by resource type; None before there is a partition."""
+    partition = model.partition
+    if partition is None:
+        return None
+    return [
+        {
+            "clusterId": partition.rm_id,
+            "partition": partition.name,
+            "utilizations": [
+                {"type": name, "utilization": [_bucket(at, nodes) for at, nodes in enumerate(full)]}
+                for name, full in nodes_by_use(model)
+            ],
+        }
+    ]
+
+
+def nodes_by_use(model: Model) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield every resource type, by name, with the nodes that have it in each of ten steps."""
+    found: dict[str, list[list[str]]] = {}
+    for node in model.nodes.values():
+        state = node.state
+        for name, capacity in state.capacity.items():
+            if capacity > 0:
+                steps = found.setdefault(name, [[] for _ in range(BUCKETS)])
+                steps[_step(state.allocated.get(name, 0), capacity)].append(state.node_id)
+    yield from sorted(found.items())
+
+
+def _step(used: int, capacity: int) -> int:
+    percent = used * PERCENT // capacity
+    return min(max(0, -(-percent // BUCKETS) - 1), BUCKETS - 1)
+
+
+def _bucket(at: int, nodes: list[str]) -> Answer:
+    name = f"{at * BUCKETS}-{(at + 1) * BUCKETS}%"
+    return pruned(
+        {"bucketName": name, "numOfNodes": len(nodes), "nodeNames": nodes}, always=("bucketName",)
+    )
