@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from services.api.pods import pods_of
 from services.api.projection.model import ApplicationView, Model
 from services.api.ws_v1 import application_info, queue_info
 from shared.messages.trace import TraceRecord
@@ -63,6 +64,7 @@ def application_detail(model: Model, view: ApplicationView) -> dict[str, Any]:
     """Return an application's progress and its whole YuniKorn answer."""
     return {
         **application_progress(model, view),
+        "pods": pods_of(model, view),
         "application": application_info(model, view),
         "groups": [
             {

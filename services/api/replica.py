@@ -36,6 +36,11 @@ class Replica:
         """Return the machine."""
         return self._machine_of()
 
+    @property
+    def host(self) -> Host:
+        """Return the host."""
+        return self._host_of()
+
     async def ask(self, message: object, request: Request) -> object:
         """Send a command and return its answer. Raises AnswerError 400, 503 or 504."""
         traceparent = request.headers.get("traceparent", "")

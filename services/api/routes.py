@@ -13,12 +13,14 @@ from services.api import progress
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
 from services.api.replica import Replica, read_body
+from services.api.routes_cluster import cluster_routes
 from services.api.routes_why import why_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
 from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (
     CommandResult,
     DeleteApplication,
+    DeleteManifests,
     SubmitManifests,
     SubmitResult,
 )
@@ -40,6 +42,7 @@ def make_app(replica: Replica) -> FastAPI:
     app.include_router(yunikorn_routes(replica))
     app.include_router(debug_routes(replica))
     app.include_router(_muster(replica))
+    app.include_router(cluster_routes(replica))
 
     @app.exception_handler(AnswerError)
     async def _refused(request: Request, error: AnswerError) -> Response:
@@ -100,11 +103,13 @@ def _muster(replica: Replica) -> APIRouter:
 
     @router.delete("/applications/{application}", summary="Delete an application and its pods")
     async def delete(request: Request, application: str) -> Response:
+        view = replica.model.application(application)
         result = await replica.ask(DeleteApplication(application), request)
         assert isinstance(result, CommandResult)
         if not result.done:
             raise AnswerError(404, result.message)
-        return answer(request, {"deleted": application})
+        had_ended = view is not None and view.has_ended
+        return answer(request, {"deleted": application, "hadEnded": had_ended})
 
     _trace_and_submission(router, replica)
     _queues_and_configuration(router, replica)
@@ -159,16 +164,31 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
     async def submit(
         request: Request, source: Annotated[str, Query(max_length=500)] = "request"
     ) -> Response:
-        return await _submit(replica, request, source)
+        return await _judged(replica, request, source, SubmitManifests)
+
+    @router.post(
+        "/manifests/delete",
+        summary="Delete the pods that manifests describe, as /v1/manifests would have made them",
+        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+    )
+    async def delete_manifests(
+        request: Request, source: Annotated[str, Query(max_length=500)] = "request"
+    ) -> Response:
+        return await _judged(replica, request, source, DeleteManifests)
 
 
-async def _submit(replica: Replica, request: Request, source: str) -> Response:
+async def _judged(
+    replica: Replica,
+    request: Request,
+    source: str,
+    command: type[SubmitManifests | DeleteManifests],
+) -> Response:
     body = await read_body(request)
     try:
         documents = await asyncio.to_thread(read_documents, body, source)
     except DocumentsError as error:
         raise AnswerError(400, f"{source}: document {error.index}: {error}") from error
-    result = await replica.ask(SubmitManifests(documents), request)
+    result = await replica.ask(command(documents), request)
     assert isinstance(result, SubmitResult)
     value: dict[str, Any] = {
         "accepted": [

@@ -6,8 +6,10 @@ saves the world before anything that follows from it is said (``flush``).
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from services.shim_adapter.backends.base import Backend, CommandRefusedError, Playground
+from services.shim_adapter.deletions import NOT_THERE, by_application, pods_there
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
@@ -21,6 +23,7 @@ from shared.messages.commands import (
     ChangeNodes,
     CommandResult,
     DeleteApplication,
+    DeleteManifests,
     DeletePods,
     HoldConfirmations,
     PlaceForeignPods,
@@ -50,6 +53,7 @@ from shared.model.units import seconds
 NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
 USE_CONFIG_MAP = "the queues are in the ConfigMap yunikorn-configs: change it there"
 USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
+USE_CORDON = "the nodes are a Kubernetes cluster's: use kubectl cordon, and kubectl uncordon"
 DEFAULT_RUN_NS = seconds(30)
 
 
@@ -84,6 +88,7 @@ class ShimMachine:
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
             SubmitManifests: self._on_manifests,
+            DeleteManifests: self._on_delete_manifests,
         }
         self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SubmitApplication: self._submit_application,
@@ -305,22 +310,30 @@ class ShimMachine:
         wanted = envelope.message
         assert isinstance(wanted, DeleteApplication)
         application = self.world.applications.get(wanted.application_id)
-        if application is None or not application.is_live:
+        if application is None:
             raise CommandRefusedError(f"Application {wanted.application_id} not found")
-        application.is_announced = False
-        self.world.touch_application(application)
+        return self._end_application(application, now_ns)
+
+    def _end_application(self, application: ApplicationRecord, now_ns: int) -> list[Outgoing]:
+        """Delete what an application still has; of one that has ended, what is left of its pods."""
+        is_live = application.is_live
         pods = [
             PodName(pod.spec.name, pod.spec.namespace)
-            for pod in self.world.pods_of(wanted.application_id)
-            if not pod.has_ended
+            for pod in self.world.pods_of(application.application_id)
+            if not (is_live and pod.has_ended)
         ]
-        if not pods:
+        if is_live:
+            application.is_announced = False
+            self.world.touch_application(application)
+        if is_live and not pods:
             return self._react(self.mirror.remove_application(application), now_ns)
         return self._settle(self.cluster.delete_pods(tuple(pods), now_ns), now_ns)
 
     def _change_nodes(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         wanted = envelope.message
         assert isinstance(wanted, ChangeNodes)
+        if self._people is None:
+            raise CommandRefusedError(USE_CORDON)
         return self._settle(self._playground().change_nodes(wanted.nodes, now_ns), now_ns)
 
     def _hold(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
@@ -364,11 +377,40 @@ class ShimMachine:
         result = SubmitResult(tuple(accepted), tuple(refused))
         return outgoing + self._answer(envelope.reply_to, result, envelope)
 
+    def _on_delete_manifests(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Delete what the documents describe; every document is answered, gone or refused."""
+        wanted = envelope.message
+        assert isinstance(wanted, DeleteManifests)
+        if self._people is None:
+            return _refuse(envelope, USE_KUBECTL)
+        translation = translate(wanted.documents, 0, tuple(self.world.nodes.values()))
+        refused = [
+            RefusedDocument(document.source, document.index, error.field_path, error.message)
+            for document, error in translation.refused
+        ]
+        outgoing: list[Outgoing] = []
+        deleted: list[SubmittedObject] = []
+        for taken in translation.taken:
+            pods = pods_there(self.world, taken.pods)
+            if taken.pods and not pods:
+                at = taken.document
+                refused.append(RefusedDocument(at.source, at.index, "metadata.name", NOT_THERE))
+                continue
+            deleted.append(replace(_submitted(taken), pods=len(pods)))
+            for application, names in by_application(self.world, pods):
+                outgoing += (
+                    self._settle(self.cluster.delete_pods(names, now_ns), now_ns)
+                    if application is None
+                    else self._end_application(application, now_ns)
+                )
+        result = SubmitResult(tuple(deleted), tuple(refused))
+        return outgoing + self._answer(envelope.reply_to, result, envelope)
+
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:
     """Refuse whatever somebody waits for an answer to."""
     message = envelope.message
-    if isinstance(message, SubmitManifests):
+    if isinstance(message, SubmitManifests | DeleteManifests):
         refused = tuple(
             RefusedDocument(document.source, document.index, "", why)
             for document in message.documents

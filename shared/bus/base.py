@@ -24,6 +24,25 @@ class Delivery:
     delivery_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message put aside; ``inbox`` is whose it was, an address or its service."""
+
+    inbox: str
+    kind: str
+    message_id: str
+    reason: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The oldest of what was put aside, and how many there are in all."""
+
+    letters: tuple[DeadLetter, ...]
+    total: int
+
+
 class Subscription(Protocol):
     """A reader's place at an inbox."""
 
@@ -59,13 +78,5 @@ class Bus(Protocol):
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Send in order and return once all are confirmed. Raises BusUnavailableError."""
 
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message put aside."""
-
-    inbox: str
-    kind: str
-    message_id: str
-    reason: str
-    body: bytes
+    async def dead_letters(self, most: int) -> DeadLetters:
+        """Look at what was put aside: nothing is taken away. Raises BusUnavailableError."""

@@ -9,9 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from shared.bus import codec
-from shared.bus.base import DeadLetter, Delivery
+from shared.bus.base import DeadLetter, DeadLetters, Delivery
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, PoisonError
 from shared.messages.envelope import Address, Envelope
@@ -187,6 +188,11 @@ class MemoryBus:
         subscription = MemorySubscription(self.broker, self.broker.inbox(inbox.routing_key))
         self._subscriptions.append(subscription)
         return subscription
+
+    async def dead_letters(self, most: int) -> DeadLetters:
+        """Look at what was put aside."""
+        letters = self.broker.dead_letters
+        return DeadLetters(tuple(islice(letters, most)), len(letters))
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Append every message, waiting while an inbox is full; none when one cannot be encoded."""

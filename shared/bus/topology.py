@@ -22,6 +22,7 @@ MAX_DEAD_LETTERS = 10_000
 MAX_FEED_MESSAGES = 50_000
 MAX_DELIVERIES = 1_000_000_000
 DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
+SERVICES = (*(inbox.service for inbox in DURABLE_INBOXES), "api")
 
 
 def exchange_name(prefix: str) -> str:
@@ -58,8 +59,13 @@ def inbox_arguments(prefix: str, inbox: Address) -> dict[str, Any]:
 
 
 def dead_arguments() -> dict[str, Any]:
-    """Return every argument of a dead-letter queue."""
-    return {"x-queue-type": "quorum", "x-max-length": MAX_DEAD_LETTERS, "x-overflow": "drop-head"}
+    """Return every argument of a dead-letter queue; to look at one is a delivery, too."""
+    return {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": MAX_DELIVERIES,
+        "x-max-length": MAX_DEAD_LETTERS,
+        "x-overflow": "drop-head",
+    }
 
 
 def feed_arguments() -> dict[str, Any]:

@@ -32,8 +32,21 @@ class SubmitManifests:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteManifests:
+    """Delete the pods that the documents describe, as SubmitManifests would have made them.
+
+    An application all of whose pods are among them is deleted with its placeholders.
+    """
+
+    documents: tuple[ManifestDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SubmittedObject:
-    """A document was taken: what it is, and which application its pods belong to."""
+    """A document was taken: what it is, and which application its pods belong to.
+
+    ``pods`` is how many were made, or deleted.
+    """
 
     source: str
     index: int
@@ -55,7 +68,7 @@ class RefusedDocument:
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
-    """The answer to SubmitManifests."""
+    """The answer to SubmitManifests and DeleteManifests."""
 
     accepted: tuple[SubmittedObject, ...] = ()
     refused: tuple[RefusedDocument, ...] = ()

@@ -20,6 +20,7 @@ KINDS: dict[str, type] = {
         state.StateDelta,
         state.SnapshotRequest,
         commands.SubmitManifests,
+        commands.DeleteManifests,
         commands.SubmitResult,
         commands.SubmitApplication,
         commands.SubmitPods,

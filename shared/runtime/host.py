@@ -25,7 +25,7 @@ from typing import Protocol
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from shared.bus.base import Bus, Delivery, Subscription
+from shared.bus.base import Bus, DeadLetters, Delivery, Subscription
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
 from shared.bus.fitting import SetAside, fitting
 from shared.messages.envelope import API_ALL, Address, Envelope, Outgoing, envelope_of
@@ -168,6 +168,10 @@ class Host:
         )
         await self._injected.put(Injected(envelope))
         return message_id
+
+    async def dead_letters(self, most: int) -> DeadLetters:
+        """Look at what was put aside on the bus. Raises BusUnavailableError."""
+        return await self._bus.dead_letters(most)
 
     async def send_to_inbox(self, message: object) -> None:
         """Publish a message for whoever is active at this inbox.

@@ -213,6 +213,25 @@ async def test_a_message_that_is_refused_by_hand_is_put_aside(kit):
     assert await kit.dead_letters("core") == ["because"]
 
 
+async def test_dead_letters_are_looked_at_again_and_again_in_their_order(kit):
+    bus = await kit.bus()
+    subscription = await bus.subscribe(CORE)
+    for number in range(4):
+        await kit.put_raw(CORE, f"Unknown{number}", b"\x80")
+    reading = asyncio.create_task(subscription.receive(10))
+    wanted = [("Unknown0", "raw"), ("Unknown1", "raw"), ("Unknown2", "raw")]
+    async with asyncio.timeout(20):
+        while (await bus.dead_letters(3)).total < 4:
+            await asyncio.sleep(0.05)
+    for _ in range(25):  # more often than a broker's default delivery limit
+        async with asyncio.timeout(20):  # a broker takes its time to take back what was looked at
+            while (found := await bus.dead_letters(3)).total < 4:
+                await asyncio.sleep(0.01)
+        assert [(letter.kind, letter.message_id) for letter in found.letters] == wanted
+        assert all("Unknown" in letter.reason and letter.body for letter in found.letters)
+    reading.cancel()
+
+
 async def test_a_closed_bus_says_so(kit):
     bus = await kit.bus()
     await bus.close()

@@ -1,0 +1,65 @@
+"""The pods that wait or have a place, as `muster pods` shows them: asks and allocations by name."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from services.api.projection.model import ApplicationView, Model
+from shared.messages.state import AllocationState, AskState
+
+MAX_PODS = 10_000  # of one answer; it says how many there are in all
+_NAMESPACE, _NAME = "kubernetes.io/meta/namespace", "kubernetes.io/meta/podName"
+
+
+def pods(
+    model: Model, *, application: str = "", queue: str = "", node: str = "", most: int = MAX_PODS
+) -> dict[str, Any]:
+    """Return the pods of some applications, queue or node: the first of them, and their number."""
+    views = [
+        view
+        for view in model.applications.values()
+        if application in ("", view.summary.application_id)
+        and queue in ("", view.summary.queue_name)
+    ]
+    found = [item for view in views for item in _of(view, node)]
+    return {
+        "pods": [_pod(model, view, item) for view, item in islice(found, most)],
+        "total": len(found),
+    }
+
+
+def pods_of(model: Model, view: ApplicationView) -> list[dict[str, Any]]:
+    """Return one application's pods, those with a place first."""
+    return [_pod(model, view, item) for _, item in islice(_of(view, ""), MAX_PODS)]
+
+
+def _of(
+    view: ApplicationView, node: str
+) -> Iterator[tuple[ApplicationView, AllocationState | AskState]]:
+    placed: Iterable[AllocationState] = view.allocations.values()
+    yield from ((view, item) for item in placed if node in ("", item.node_id))
+    if not node:
+        yield from ((view, ask) for ask in view.asks.values())
+
+
+def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) -> dict[str, Any]:
+    if isinstance(item, AllocationState):
+        waiting, state, node, since_ns = None, "Allocated", item.node_id, item.request_time_ns
+    else:
+        waiting, state = model.why(view, item), "Pending"
+        node, since_ns = "", item.create_time_ns
+    return {
+        "name": item.tags.get(_NAME) or item.allocation_key,
+        "namespace": item.tags.get(_NAMESPACE, ""),
+        "applicationID": item.application_id,
+        "queueName": view.summary.queue_name,
+        "state": state,
+        "nodeID": node,
+        "taskGroupName": item.task_group_name,
+        "placeholder": item.placeholder,
+        "resource": dict(item.resource),
+        "priority": item.priority,
+        "requestTime": since_ns,
+        "allocationKey": item.allocation_key,
+        "waiting": waiting and {"reason": waiting.reason, "message": waiting.message},
+    }

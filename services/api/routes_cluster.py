@@ -1,0 +1,71 @@
+"""Muster's own routes on what runs where: pods, nodes to drain, dead letters, the version."""
+
+from importlib import metadata
+
+from fastapi import APIRouter, Request, Response
+
+from services.api.answers import AnswerError, answer
+from services.api.pods import pods
+from services.api.replica import Replica
+from shared.bus.errors import BusClosedError, BusUnavailableError
+from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
+
+MAX_LETTERS = 100
+
+
+def cluster_routes(replica: Replica) -> APIRouter:
+    """Return the routes of a replica."""
+    router = APIRouter(prefix="/v1", tags=["Muster"])
+
+    @router.get("/pods", summary="The pods that wait or have a place")
+    async def all_pods(
+        request: Request, application: str = "", queue: str = "", node: str = ""
+    ) -> Response:
+        value = pods(replica.model, application=application, queue=queue, node=node)
+        return answer(request, value)
+
+    @router.get("/version", summary="The version of what answers")
+    async def version(request: Request) -> Response:
+        return answer(request, {"version": metadata.version("muster")})
+
+    @router.get("/dead-letters", summary="Messages that were put aside, the oldest first, and why")
+    async def dead_letters(request: Request) -> Response:
+        try:
+            found = await replica.host.dead_letters(MAX_LETTERS)
+        except (BusUnavailableError, BusClosedError) as error:
+            raise AnswerError(503, str(error)) from error
+        letters = [
+            {
+                "inbox": letter.inbox,
+                "kind": letter.kind,
+                "messageID": letter.message_id,
+                "reason": letter.reason,
+                "bytes": len(letter.body),
+            }
+            for letter in found.letters
+        ]
+        return answer(request, {"deadLetters": letters, "total": found.total})
+
+    _nodes(router, replica)
+    return router
+
+
+def _nodes(router: APIRouter, replica: Replica) -> None:
+    @router.post("/nodes/{node}/drain", summary="Let no new pods onto a node")
+    async def drain(request: Request, node: str) -> Response:
+        return await _change(replica, request, node, "drain")
+
+    @router.post("/nodes/{node}/undrain", summary="Let new pods onto a node again")
+    async def undrain(request: Request, node: str) -> Response:
+        return await _change(replica, request, node, "undrain")
+
+
+async def _change(replica: Replica, request: Request, node: str, action: str) -> Response:
+    """Have the resource manager, whose node it is, change it; the core then hears of it."""
+    if node not in replica.model.nodes:
+        raise AnswerError(404, f"Node {node} not found")
+    result = await replica.ask(ChangeNodes((NodeSpec(node, action),)), request)
+    assert isinstance(result, CommandResult)
+    if not result.done:
+        raise AnswerError(409, result.message)
+    return answer(request, {"nodeID": node, "schedulable": action == "undrain"})

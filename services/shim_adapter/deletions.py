@@ -1,0 +1,37 @@
+"""What the deletion of a manifest comes to: its pods that are there, by application.
+
+An application of which nothing but these is left goes as a whole, with the placeholders that were
+made for it; of any other only these pods go.
+"""
+
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import ApplicationRecord, PodRecord
+from shared.messages.commands import PodName, PodSpec
+
+NOT_THERE = "none of its pods is there: it was never submitted, or they are gone"
+
+
+def pods_there(world: World, specs: tuple[PodSpec, ...]) -> list[PodRecord]:
+    """Return the pods of these names, in order; who made them is not asked, as kubectl does not."""
+    found = (world.pod_named(spec.namespace, spec.name) for spec in specs)
+    return [pod for pod in found if pod is not None]
+
+
+def by_application(
+    world: World, pods: list[PodRecord]
+) -> list[tuple[ApplicationRecord | None, tuple[PodName, ...]]]:
+    """Return the applications that go, and for each other one the pods that go, beside None."""
+    groups: dict[str, list[PodRecord]] = {}
+    for pod in pods:
+        groups.setdefault(pod.spec.application_id, []).append(pod)
+    found: list[tuple[ApplicationRecord | None, tuple[PodName, ...]]] = []
+    for application_id, group in groups.items():
+        going = {pod.uid for pod in group}
+        stay = [
+            pod
+            for pod in world.pods_of(application_id)
+            if not (pod.uid in going or pod.has_ended or pod.deletion_ns or pod.spec.placeholder)
+        ]
+        names = tuple(PodName(pod.spec.name, pod.spec.namespace) for pod in group)
+        found.append((None if stay else world.applications.get(application_id), names))
+    return found
