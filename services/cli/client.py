@@ -1,60 +1,144 @@
 """The CLI's side of the API: one request, one answer, and every failure as a sentence."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from services.cli.exits import Exit
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:9080"
+MAX_NAME = 500
 _TIMEOUT_SECONDS = 30.0
+_NOT_FOUND = 404
+_ANOTHER = "name another place with --url or MUSTER_API_URL"
 
 
 class ApiError(RuntimeError):
-    """The API could not be reached, or would not do what was asked."""
+    """A request without the answer that was wanted; the message is the sentence for people."""
+
+    exit_status = Exit.NO_ANSWER
+
+
+class RefusedError(ApiError):
+    """The API would not do what was asked, or what was asked for is not there."""
+
+    exit_status = Exit.REFUSED
+
+
+def path_of(*names: str) -> str:
+    """Return a path of the API: every name is one segment of it, whatever stands in it."""
+    return "".join(f"/{quote(name, safe='')}" for name in names)
+
+
+def checked_name(name: str) -> str:
+    """Return a name that may be asked for. Raises ValueError with what is wrong."""
+    if not name or name in {".", ".."} or "/" in name or not name.isprintable():
+        raise ValueError(f"{name!r} is no name: one without / and control characters is needed")
+    if len(name) > MAX_NAME:
+        raise ValueError(f"a name has at most {MAX_NAME} characters, found {len(name)}")
+    return name
+
+
+def checked_url(url: str) -> str:
+    """Return where an API may be. Raises ValueError with what is wrong."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        is_one = False
+    if not is_one:
+        raise ValueError(f"{url!r} is no address: expected http://HOST:PORT or https://HOST:PORT")
+    return url.rstrip("/")
 
 
 class Client:
-    """A client of one API."""
+    """A client of one API. Every method raises ApiError; RefusedError where the API said no."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        self.url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
 
-    def get(self, path: str) -> Any:
-        """Return the answer to a GET. Raises ApiError."""
-        return self._request("GET", path)
+    def get(self, path: str, params: dict[str, str] | None = None) -> Any:
+        """Return the answer to a GET."""
+        return self._value(self._send("GET", path, b"", params or {}))
 
     def delete(self, path: str) -> Any:
-        """Return the answer to a DELETE. Raises ApiError."""
-        return self._request("DELETE", path)
+        """Return the answer to a DELETE."""
+        return self._value(self._send("DELETE", path, b"", {}))
 
-    def post(self, path: str, body: bytes, params: dict[str, str]) -> tuple[int, Any]:
-        """Return the status and answer to a POST. Raises ApiError when there is no answer."""
-        import httpx
+    def post(self, path: str, body: bytes = b"", params: dict[str, str] | None = None) -> Any:
+        """Return the answer to a POST."""
+        return self._value(self._send("POST", path, body, params or {}))
 
-        try:
-            response = httpx.post(
-                f"{self._url}{path}",
-                content=body,
-                params=params,
-                headers={"Content-Type": "application/yaml"},
-                timeout=_TIMEOUT_SECONDS,
-            )
-            return response.status_code, response.json()
-        except (httpx.HTTPError, ValueError) as error:
-            raise ApiError(self._away(error)) from error
+    def judged(self, method: str, path: str, body: bytes, params: dict[str, str]) -> Any:
+        """Return the verdict on a file, also where the API refuses it (422)."""
+        response = self._send(method, path, body, params)
+        value = self._json(response)
+        is_verdict = isinstance(value, dict) and "refused" in value
+        return value if is_verdict else self._value(response)
 
-    def _request(self, method: str, path: str) -> Any:
-        import httpx
-
-        try:
-            response = httpx.request(method, f"{self._url}{path}", timeout=_TIMEOUT_SECONDS)
-            value = response.json()
-        except (httpx.HTTPError, ValueError) as error:
-            raise ApiError(self._away(error)) from error
+    def text(self, path: str, accept: str) -> str:
+        """Return the answer to a GET as the API writes it."""
+        response = self._send("GET", path, b"", {}, accept)
         if response.is_error:
-            message = value.get("message", "") if isinstance(value, dict) else str(value)
-            raise ApiError(message or f"{method} {path} answered {response.status_code}")
-        return value
+            self._value(response)
+        return response.text
 
-    def _away(self, error: Exception) -> str:
-        return (
-            f"no answer from {self._url}: {error}. Is Muster running there? Start it with "
-            "`muster up`, or name another place with --url"
-        )
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        params: dict[str, str],
+        accept: str = "application/json",
+    ) -> "httpx.Response":
+        import httpx
+
+        headers = {"Accept": accept, **({"Content-Type": "application/yaml"} if body else {})}
+        try:
+            return httpx.request(
+                method,
+                f"{self.url}{path}",
+                content=body or None,
+                params=params,
+                headers=headers,
+                timeout=self._timeout_seconds,
+                verify=self.url.startswith("https:"),  # certificates are read where they count
+            )
+        except httpx.ConnectError as error:
+            raise ApiError(
+                f"no answer from {self.url}: {error}. Is Muster running there? Start it with "
+                f"`muster up`, or {_ANOTHER}"
+            ) from error
+        except httpx.TimeoutException as error:
+            said = f"no answer from {self.url} within {self._timeout_seconds:g} s"
+            raise ApiError(f"{said}; try again, or {_ANOTHER}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = f"{self.url} did not answer as a web server does: {error}"
+            raise ApiError(f"{said}. To ask elsewhere, {_ANOTHER}") from error
+
+    def _json(self, response: "httpx.Response") -> Any:
+        try:
+            return response.json()
+        except ValueError as error:
+            where = f"{response.request.method} {response.request.url}"
+            if response.status_code == _NOT_FOUND:
+                raise ApiError(
+                    f"{where} answered 404: what runs there does not know this page. It is an "
+                    f"older Muster (`muster version` tells), or no Muster; {_ANOTHER}"
+                ) from error
+            kind = response.headers.get("content-type", "no content type").split(";")[0]
+            raise ApiError(
+                f"{where} answered {response.status_code} with {kind}, not JSON: "
+                f"is that Muster's API? If not, {_ANOTHER}"
+            ) from error
+
+    def _value(self, response: "httpx.Response") -> Any:
+        value = self._json(response)
+        if response.is_error:
+            said = value.get("message", "") if isinstance(value, dict) else str(value)
+            where = f"{response.request.method} {response.request.url}"
+            raise RefusedError(said or f"{where} answered {response.status_code}")
+        return value

@@ -3,12 +3,10 @@
 import sys
 from pathlib import Path
 
-from services.cli.client import ApiError, Client
+from services.cli.client import ApiError, Client, RefusedError
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.placement import check_loadable
 from shared.queueconfig.warnings import warnings_of
-
-OK = 200
 
 
 def check_files(files: list[Path]) -> int:
@@ -46,13 +44,12 @@ def apply_file(client: Client, file: Path) -> int:
         print(f"{file}: {error}", file=sys.stderr)
         return 1
     try:
-        status, answer = client.post("/v1/config", body, {})
+        client.post("/v1/config", body)
+    except RefusedError as error:
+        print(f"{file}: refused, nothing has changed: {error}", file=sys.stderr)
+        return error.exit_status
     except ApiError as error:
         print(f"{file}: {error}", file=sys.stderr)
-        return 1
-    if status != OK:
-        said = answer.get("message", "") if isinstance(answer, dict) else answer
-        print(f"{file}: refused, nothing has changed: {said}", file=sys.stderr)
-        return 1
+        return error.exit_status
     print(f"{file} holds now")
     return 0

@@ -12,6 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 for command in COMMANDS:
@@ -19,12 +20,12 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command line; a failure is one sentence on stderr and exit status 1."""
+    """Run the command line; a failure is one sentence on stderr (`exits.py`)."""
     try:
         app()
     except ApiError as error:
         print(f"muster: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.exit_status)
 
 
 if __name__ == "__main__":

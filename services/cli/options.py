@@ -1,9 +1,17 @@
 """The options that several commands have, each said once."""
 
+import os
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from services.cli.client import DEFAULT_URL, ApiError, Client, checked_name, checked_url
+
+PARTITION = "/ws/v1/partition/default"
+_COMPLETION_SECONDS = 1.0
+_MOST_OFFERED = 200
 
 
 class Output(StrEnum):
@@ -11,8 +19,107 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
 
 
-Url = Annotated[str, typer.Option(envvar="MUSTER_API_URL", help="Where the API answers.")]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json")]
-PARTITION = "/ws/v1/partition/default"
+class Shell(StrEnum):
+    """Shells that completion is there for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def checking(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
+    """Return what judges an option's text; a ValueError of ``check`` is a usage error."""
+
+    def judge(text: str | None) -> str | None:
+        try:
+            return None if text is None else check(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return judge
+
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="MUSTER_API_URL",
+        help="Where the API answers.",
+        callback=checking(checked_url),
+    ),
+]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="As a table, as data, or the names alone.")
+]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Every column, every row on one line, as in a pipe.")
+]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", "-w", help="Again and again until Ctrl-C; in a pipe, what changes."),
+]
+Interval = Annotated[
+    float, typer.Option("--interval", help="Seconds between two looks of --watch.", min=0.2)
+]
+Sort = Annotated[
+    str, typer.Option("--sort", metavar="COLUMN", help="By a column; -COLUMN: the largest first.")
+]
+Filter = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="CONDITION",
+        help="COLUMN=TEXT, != (is not), ~ (contains), < or > a number; or a text anywhere.",
+    ),
+]
+
+
+def complete_applications(incomplete: str) -> list[str]:
+    """Return the applications' names that begin so; none when nobody answers at once."""
+    return _names("/v1/applications", "applicationID", incomplete)
+
+
+def complete_nodes(incomplete: str) -> list[str]:
+    """Return the nodes' names that begin so; none when nobody answers at once."""
+    return _names(f"{PARTITION}/nodes", "nodeID", incomplete)
+
+
+def _names(path: str, key: str, incomplete: str) -> list[str]:
+    client = Client(os.environ.get("MUSTER_API_URL", DEFAULT_URL), _COMPLETION_SECONDS)
+    try:
+        names = [str(row[key]) for row in client.get(path)]
+    except (ApiError, LookupError, TypeError):
+        return []
+    return [name for name in names if name.startswith(incomplete)][:_MOST_OFFERED]
+
+
+def checked_names(names: list[str] | None) -> list[str] | None:
+    """Return names that may be asked for, or end with a usage error."""
+    try:
+        return None if names is None else [checked_name(name) for name in names]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+ApplicationName = Annotated[
+    str,
+    typer.Argument(
+        metavar="APPLICATION",
+        help="Its ID.",
+        callback=checking(checked_name),
+        autocompletion=complete_applications,
+    ),
+]
+NodeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="Its name.",
+        callback=checking(checked_name),
+        autocompletion=complete_nodes,
+    ),
+]

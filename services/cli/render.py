@@ -1,15 +1,24 @@
-"""What people see: tables on a terminal, JSON for programs."""
+"""What people see: the columns of every table, amounts as people write them, states in colour."""
 
-import json
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.table import Column, Row, printable, with_indent
+from shared.model.units import NANOS_PER_SECOND
+
 _COLOURS = {
     "Running": "green",
+    "Allocated": "green",
+    "Ready": "green",
+    "Pending": "yellow",
+    "Draining": "yellow",
+    "Drained": "yellow",
     "Accepted": "yellow",
     "Completing": "cyan",
     "Completed": "blue",
@@ -23,11 +32,6 @@ _BAR_WIDTH = 12
 NO_PRIORITY = -(2**31)
 _FIRST = ("vcore", "memory", "pods")
 WIDE = 240  # columns, where there is no terminal that says
-
-
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    print(json.dumps(value, indent=2))
 
 
 def quantity(name: str, value: int) -> str:
@@ -72,17 +76,6 @@ def gang_bar(placeholders: dict[str, int]) -> Text:
     return bar
 
 
-def _table(*columns: str, numbers: tuple[str, ...] = (), last: str = "") -> Table:
-    """Return a table whose columns keep their width; the last one takes what is left."""
-    table = Table(box=None, header_style="bold", pad_edge=False, expand=bool(last))
-    for column in columns:
-        right = column in numbers
-        table.add_column(column, no_wrap=True, justify="right" if right else "left")
-    if last:
-        table.add_column(last, no_wrap=True, overflow="ellipsis", ratio=1)
-    return table
-
-
 def why(item: dict[str, Any]) -> str:
     """Return what an application waits for, or what was last said of it."""
     if item["waiting"]:
@@ -90,45 +83,170 @@ def why(item: dict[str, Any]) -> str:
     return str(item["message"])
 
 
-def applications_table(applications: list[dict[str, Any]]) -> Table:
-    """Return the applications with their gangs' progress and what they wait for."""
-    numbers = ("WANTED", "HELD", "REPLACED", "RUNNING")
-    table = _table("APPLICATION", "QUEUE", "STATE", "GANG", *numbers, numbers=numbers, last="WHY")
-    for item in applications:
-        gang = item["placeholders"]
-        counts = [gang["wanted"], gang["held"], gang["replaced"]] if gang["wanted"] else [""] * 3
-        table.add_row(
-            Text(item["applicationID"]),
-            Text(item["queueName"]),
-            state_text(item["state"]),
-            gang_bar(gang),
-            *(str(count) for count in (*counts, item["running"])),
-            Text(why(item)),
-        )
-    return table
+def waits(item: dict[str, Any]) -> str:
+    """Return what asks wait for, and how many."""
+    plural = "" if item["asks"] == 1 else "s"
+    return f"{item['asks']} ask{plural}: {item['reason']}: {item['message']}"
 
 
-def nodes_table(nodes: list[dict[str, Any]]) -> Table:
-    """Return the nodes with what is allocated and what is left."""
-    has_foreign = any(node.get("foreignAllocations") for node in nodes)
-    foreign = ("FOREIGN", "OCCUPIED") if has_foreign else ()
-    columns = ("NODE", "SCHEDULABLE", "PODS", "ALLOCATED", *foreign, "AVAILABLE")
-    table = _table(*columns, numbers=("PODS", "FOREIGN"))
-    for node in nodes:
-        table.add_row(
-            Text(node["nodeID"]),
-            "yes" if node["schedulable"] else "no",
-            str(len(node.get("allocations", []))),
-            resource(node.get("allocated")),
-            *_foreign(node) * has_foreign,
-            resource(node.get("available")),
-        )
-    return table
+def age(since_ns: int, now_ns: int | None = None) -> str:
+    """Return how long ago a moment was, in its two largest units; "" for none."""
+    if not since_ns:
+        return ""
+    left = max(0, (time.time_ns() if now_ns is None else now_ns) - since_ns) // NANOS_PER_SECOND
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if left >= seconds or (unit == "s" and not parts):
+            parts.append(f"{left // seconds}{unit}")
+            left %= seconds
+    return "".join(parts[:2])
 
 
-def _foreign(node: dict[str, Any]) -> tuple[str, ...]:
-    """Return how many pods of other schedulers a node has, and what they take."""
-    return str(len(node.get("foreignAllocations", ()))), resource(node.get("occupied"))
+def _amount(kind: str) -> Callable[[Row], str]:
+    return lambda row: resource(row.get(kind))
+
+
+# --- applications -------------------------------------------------------------------------------
+
+
+def _count(name: str) -> Callable[[Row], int | None]:
+    return lambda item: item["placeholders"][name] if item["placeholders"]["wanted"] else None
+
+
+def _share(item: Row) -> int | None:
+    """Return how full a gang is, in percent."""
+    gang = item["placeholders"]
+    return (gang["held"] + gang["replaced"]) * 100 // gang["wanted"] if gang["wanted"] else None
+
+
+APPLICATIONS = (
+    Column("APPLICATION", lambda item: item["applicationID"]),
+    Column("QUEUE", lambda item: item["queueName"], drop=3),
+    Column("STATE", lambda item: item["state"], lambda item: state_text(item["state"])),
+    Column("GANG", _share, lambda item: gang_bar(item["placeholders"]), drop=2),
+    Column("WANTED", _count("wanted"), drop=6, is_number=True),
+    Column("HELD", _count("held"), drop=7, is_number=True),
+    Column("REPLACED", _count("replaced"), drop=8, is_number=True),
+    Column("RUNNING", lambda item: item["running"], drop=4, is_number=True),
+    Column("PENDING", lambda item: item["pending"], drop=5, is_number=True),
+    Column(
+        "AGE", lambda item: item["submissionTime"], lambda item: age(item["submissionTime"]),
+        drop=9, is_number=True, is_passing=True, is_wide=True,
+    ),
+    Column("WHY", why, wraps=40),
+)  # fmt: skip
+GROUPS = (
+    Column("TASK GROUP", lambda group: group["name"]),
+    Column("WANTED", lambda group: group["wanted"], is_number=True),
+    Column("HELD", lambda group: group["held"], is_number=True),
+    Column("REPLACED", lambda group: group["replaced"], is_number=True),
+    Column("TIMED OUT", lambda group: group["timedout"], is_number=True),
+)
+PODS = (
+    Column("POD", lambda pod: pod["name"]),
+    Column("APPLICATION", lambda pod: pod["applicationID"], drop=2),
+    Column("QUEUE", lambda pod: pod["queueName"], is_wide=True),
+    Column("NAMESPACE", lambda pod: pod["namespace"], is_wide=True),
+    Column("STATE", lambda pod: pod["state"], lambda pod: state_text(pod["state"])),
+    Column("NODE", lambda pod: pod["nodeID"]),
+    Column("TASK GROUP", lambda pod: pod["taskGroupName"], drop=4),
+    Column("RESOURCES", _amount("resource"), drop=5),
+    Column("PRIORITY", lambda pod: pod["priority"], is_number=True, is_wide=True),
+    Column(
+        "AGE", lambda pod: pod["requestTime"], lambda pod: age(pod["requestTime"]),
+        is_number=True, is_passing=True, is_wide=True,
+    ),
+    Column("KEY", lambda pod: pod["allocationKey"], is_wide=True),
+    Column("WHY", lambda pod: _waited(pod["waiting"]), wraps=40, is_below=True),
+)  # fmt: skip
+
+
+def _waited(waiting: dict[str, Any] | None) -> str:
+    return f"{waiting['reason']}: {waiting['message']}" if waiting else ""
+
+
+def application_parts(detail: dict[str, Any], table: Callable[..., Any]) -> list[Any]:
+    """Return one application: its progress, its groups, its pods and what it waits for."""
+    info = detail["application"]
+    states = " → ".join(item["applicationState"] for item in info.get("stateLog", []))
+    gang = detail["placeholders"]
+    lines = [
+        f"application  {detail['applicationID']}",
+        f"queue        {detail['queueName']}",
+        f"state        {detail['state']}" + (f"  ({states})" if states else ""),
+        *[f"why          {why(detail)}"] * bool(why(detail)),
+        f"pods         {detail['running']} running, {detail['pending']} pending",
+        f"used         {resource(info.get('usedResource'))}",
+        f"pending      {resource(info.get('pendingResource'))}",
+        *(f"waiting      {waits(item)}" for item in detail["waiting"][1:]),
+        *(f"note         {note}" for note in detail["notes"] if note not in why(detail)),
+    ]
+    parts: list[Any] = [hanging(line) for line in lines]
+    if gang["wanted"]:
+        parts += ["", table(detail["groups"], GROUPS)]
+    if detail["pods"]:
+        shown = tuple(c for c in PODS if c.name not in ("APPLICATION", "QUEUE"))
+        parts += ["", table(detail["pods"], shown)]
+    return parts
+
+
+def hanging(line: str, width: int = 13) -> Any:
+    """Return a line with a name before it; what wraps stands below the text, not the name."""
+    if not sys.stdout.isatty():
+        return printable(line)
+    grid = Table.grid(padding=0)
+    grid.add_column(width=width, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(line[:width]), Text(printable(line[width:])))
+    return grid
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def _share_of(name: str) -> Callable[[Row], int | None]:
+    return lambda node: node.get("utilized", {}).get(name, 0) if _has(node, name) else None
+
+
+def _has(node: Row, name: str) -> bool:
+    return bool(node.get("capacity", {}).get(name))
+
+
+def _state_of(node: Row) -> str:
+    if node["schedulable"]:
+        return "Reserved" if node.get("isReserved") else "Ready"
+    return "Draining" if node.get("allocations") else "Drained"
+
+
+def _labels(node: Row) -> str:
+    return ",".join(
+        f"{name}={value}"
+        for name, value in sorted(node.get("attributes", {}).items())
+        if not name.startswith("si/")
+    )
+
+
+NODES = (
+    Column("NODE", lambda node: node["nodeID"]),
+    Column("STATE", _state_of, lambda node: state_text(_state_of(node))),
+    Column("PODS", lambda node: len(node.get("allocations", ())), is_number=True),
+    Column("ALLOCATED", _amount("allocated"), drop=1, wraps=18),
+    Column("FOREIGN", lambda node: len(node.get("foreignAllocations", ())), drop=3, is_number=True),
+    Column("OCCUPIED", _amount("occupied"), drop=4),
+    Column("AVAILABLE", _amount("available"), wraps=18),
+    Column("CAPACITY", _amount("capacity"), is_wide=True),
+    Column("LABELS", _labels, is_wide=True),
+)
+
+
+def node_columns(nodes: list[Row]) -> tuple[Column, ...]:
+    """Return the columns of nodes; those of other schedulers' pods where there are any."""
+    if any(node.get("foreignAllocations") for node in nodes):
+        return NODES
+    return tuple(column for column in NODES if column.name not in ("FOREIGN", "OCCUPIED"))
+
+
+# --- queues -------------------------------------------------------------------------------------
 
 
 def _of_most(count: int, most: int) -> str:
@@ -144,94 +262,80 @@ def _priority(queue: dict[str, Any]) -> str:
     return text + (" fence" if queue["isPriorityFence"] else "")
 
 
-def _held_back(queue: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{item['asks']} asks {item['reason']}: {item['message']}" for item in queue["waiting"]
-    )
+def _held_back(queue: Row) -> str:
+    return "; ".join(waits(item) for item in queue["waiting"])
 
 
-def configuration_lines(out: Console, config: dict[str, Any]) -> None:
-    """Print which plugins are in use, what was wrong with the last configuration, what is now."""
-    if config["plugins"]:
-        out.print(f"plugins: {', '.join(config['plugins'])}")
-    for warning in config["warnings"]:
-        out.print(Text(f"warning: {warning}", style="yellow"))
+def _leaf(queue: Row) -> str:
+    return str(queue["queuename"].rsplit(".", 1)[-1]) + ("" if queue["isManaged"] else " (dynamic)")
+
+
+def _depth(queue: Row) -> int:
+    return int(queue["queuename"].count("."))
+
+
+QUEUES = (
+    with_indent(Column("QUEUE", _leaf), _depth),
+    Column("STATUS", lambda queue: queue.get("status", "")),
+    Column(
+        "APPS", lambda queue: queue.get("runningApps", 0),
+        lambda queue: _of_most(queue.get("runningApps", 0), queue.get("maxRunningApps", 0)),
+        drop=1, is_number=True,
+    ),
+    Column("GUARANTEED", _amount("guaranteedResource"), drop=7, wraps=15),
+    Column("MAX", _amount("maxResource"), drop=3, wraps=15),
+    Column("USED", _amount("allocatedResource"), drop=2, wraps=15),
+    Column("PENDING", _amount("pendingResource"), drop=4, wraps=15),
+    Column("PRIORITY", lambda queue: queue["currentPriority"], _priority, drop=8, is_number=True),
+    Column("HELD BACK BY", _held_back, wraps=40, is_below=True),
+    Column("PATH", lambda queue: queue["queuename"], is_wide=True),
+)  # fmt: skip
+
+
+def queue_rows(root: Row) -> list[Row]:
+    """Return a tree's queues, each before those below it."""
+    return [root, *(row for child in root.get("children", []) for row in queue_rows(child))]
+
+
+def configuration_lines(config: dict[str, Any]) -> list[Text]:
+    """Return which plugins are in use, what was wrong with the last configuration, what is now."""
+    lines = [Text(f"plugins: {', '.join(config['plugins'])}")] * bool(config["plugins"])
+    lines += [Text(f"warning: {warning}", style="yellow") for warning in config["warnings"]]
     if config["error"]:
-        out.print(Text(f"refused, nothing has changed: {config['error']}", style="red"))
+        lines.append(Text(f"refused, nothing has changed: {config['error']}", style="red"))
+    return lines
 
 
-def queues_table(root: dict[str, Any]) -> Table:
-    """Return the queue tree with its limits and what is used and waits."""
-    numbers = ("APPS", "PRIORITY")
-    table = _table(
-        "QUEUE", "STATUS", "APPS", "GUARANTEED", "MAX", "USED", "PENDING", "PRIORITY",
-        numbers=numbers, last="HELD BACK BY",
+DEAD_LETTERS = (
+    Column("INBOX", lambda letter: letter["inbox"]),
+    Column("MESSAGE", lambda letter: letter["kind"]),
+    Column("BYTES", lambda letter: letter["bytes"], drop=1, is_number=True),
+    Column("ID", lambda letter: letter["messageID"], is_wide=True),
+    Column("REASON", lambda letter: letter["reason"], wraps=40),
+)
+
+
+# --- a story ------------------------------------------------------------------------------------
+
+
+def _milliseconds(name: str, key: str, drop: int) -> Column:
+    return Column(name, lambda e: e[key], lambda e: f"{e[key]:.1f}", drop=drop, is_number=True)
+
+
+def story_columns(entries: list[Row]) -> tuple[Column, ...]:
+    """Return the columns of an application's story, a message a row."""
+    start = entries[0]["time"] if entries else 0
+    return (
+        Column("AT", lambda e: e["time"], lambda e: _after(e, start), is_number=True),
+        Column("MESSAGE", lambda entry: entry["message"]),
+        Column("FROM", lambda entry: entry["from"], drop=3),
+        Column("TO", lambda entry: entry["to"], drop=4),
+        _milliseconds("QUEUED MS", "queuedMs", 6),
+        _milliseconds("HANDLED MS", "handledMs", 5),
+        Column("CONTENTS", lambda entry: entry["contents"], drop=1, wraps=40),
+        Column("DECISION", lambda entry: entry["decision"], wraps=40),
     )  # fmt: skip
 
-    def add(queue: dict[str, Any], depth: int) -> None:
-        name = queue["queuename"].rsplit(".", 1)[-1]
-        table.add_row(
-            Text("  " * depth + name + ("" if queue["isManaged"] else " (dynamic)")),
-            queue.get("status", ""),
-            _of_most(queue.get("runningApps", 0), queue.get("maxRunningApps", 0)),
-            *(
-                resource(queue.get(f"{kind}Resource"))
-                for kind in ("guaranteed", "max", "allocated", "pending")
-            ),
-            _priority(queue),
-            Text(_held_back(queue)),
-        )
-        for child in queue.get("children", []):
-            add(child, depth + 1)
 
-    add(root, 0)
-    return table
-
-
-def trace_table(entries: list[dict[str, Any]]) -> Table:
-    """Return an application's story, a message a line."""
-    numbers = ("AT", "QUEUED ms", "HANDLED ms")
-    table = _table(
-        "AT", "MESSAGE", "FROM", "TO", "QUEUED ms", "HANDLED ms", "CONTENTS",
-        numbers=numbers, last="DECISION",
-    )  # fmt: skip
-    start = entries[0]["time"]
-    for entry in entries:
-        table.add_row(
-            f"+{(entry['time'] - start) / 1e9:.3f}s",
-            entry["message"],
-            entry["from"],
-            entry["to"],
-            f"{entry['queuedMs']:.1f}",
-            f"{entry['handledMs']:.1f}",
-            Text(entry["contents"]),
-            Text(entry["decision"]),
-        )
-    return table
-
-
-def application_lines(out: Console, detail: dict[str, Any]) -> None:
-    """Print one application: its progress, its groups and what it waits for."""
-    info = detail["application"]
-    out.print(applications_table([detail]))
-    if detail["groups"]:
-        numbers = ("WANTED", "HELD", "REPLACED", "TIMED OUT")
-        table = _table("TASK GROUP", *numbers, numbers=numbers)
-        for group in detail["groups"]:
-            counts = (group[key] for key in ("wanted", "held", "replaced", "timedout"))
-            table.add_row(Text(group["name"]), *map(str, counts))
-        out.print()
-        out.print(table)
-    states = " → ".join(item["applicationState"] for item in info.get("stateLog", []))
-    lines = [
-        "",
-        f"used     {resource(info.get('usedResource'))}",
-        f"pending  {resource(info.get('pendingResource'))}",
-        f"states   {states or '-'}",
-        *(
-            f"waiting  {item['asks']} asks: {item['reason']}: {item['message']}"
-            for item in detail["waiting"]
-        ),
-        *(f"note     {note}" for note in detail["notes"]),
-    ]
-    out.print(Text("\n".join(lines)))
+def _after(entry: Row, start_ns: int) -> str:
+    return f"+{(entry['time'] - start_ns) / NANOS_PER_SECOND:.3f}s"

@@ -1,37 +1,45 @@
-"""`muster submit`: files to the API, and its verdict on every document."""
+"""`muster submit` and `muster delete -f`: files to the API, and its verdict on every document."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
+from services.cli.answers import as_text
 from services.cli.client import ApiError, Client
-from services.cli.render import print_json
+from services.cli.exits import Exit
+from services.cli.options import Output
 
 
-def submit_files(client: Client, files: list[Path], *, as_json: bool) -> int:
-    """Submit files one by one; return 0 when every document was accepted, else 1."""
-    verdicts = [_submit(client, file) for file in files]
-    if as_json:
-        print_json(verdicts)
+def submit_files(client: Client, files: list[Path], output: Output) -> int:
+    """Submit files one by one; return what the worst of them comes to."""
+    verdicts = [_send(client, file, "/v1/manifests") for file in files]
+    if output in (Output.JSON, Output.YAML):
+        print(as_text([verdict for verdict, _ in verdicts], output))
     else:
-        for verdict in verdicts:
-            _print(verdict)
-    return 1 if any(verdict["refused"] for verdict in verdicts) else 0
+        for verdict, _ in verdicts:
+            _print(verdict, "accepted", names_only=output is Output.NAME)
+    return max(status for _, status in verdicts)
 
 
-def _submit(client: Client, file: Path) -> dict[str, Any]:
+def delete_files(client: Client, files: list[Path]) -> int:
+    """Delete what files describe, one by one; return what the worst of them comes to."""
+    verdicts = [_send(client, file, "/v1/manifests/delete") for file in files]
+    for verdict, _ in verdicts:
+        _print(verdict, "deleted")
+    return max(status for _, status in verdicts)
+
+
+def _send(client: Client, file: Path, path: str) -> tuple[dict[str, Any], Exit]:
     source = "stdin" if str(file) == "-" else str(file)
     try:
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        return _refusal(source, error.strerror or str(error))
+        return _refusal(source, error.strerror or str(error)), Exit.REFUSED
     try:
-        status, value = client.post("/v1/manifests", body, {"source": source[-500:]})
+        value = client.judged("POST", path, body, {"source": source[-500:]})
     except ApiError as error:
-        return _refusal(source, str(error))
-    if status in (200, 422) and "refused" in value:
-        return dict(value)
-    return _refusal(source, value.get("message", f"the API answered {status}"))
+        return _refusal(source, str(error).removeprefix(f"{source}: ")), error.exit_status
+    return dict(value), Exit.REFUSED if value["refused"] else Exit.DONE
 
 
 def _refusal(source: str, message: str) -> dict[str, Any]:
@@ -39,11 +47,14 @@ def _refusal(source: str, message: str) -> dict[str, Any]:
     return {"accepted": [], "refused": [refused]}
 
 
-def _print(verdict: dict[str, Any]) -> None:
+def _print(verdict: dict[str, Any], done: str, *, names_only: bool = False) -> None:
     for item in verdict["accepted"]:
+        if names_only:
+            print(item["applicationID"])
+            continue
         pods = f", {item['pods']} pods" if item["pods"] else ""
         what = f"{item['kind']} {item['name']} (application {item['applicationID']}{pods})"
-        print(f"accepted {item['source']}: document {item['document']}: {what}")
+        print(f"{done} {item['source']}: document {item['document']}: {what}")
     for item in verdict["refused"]:
         where = f": document {item['document']}" if item["document"] else ""
         field = f": {item['field']}" if item["field"] else ""

@@ -18,8 +18,10 @@ from services.api.progress import all_progress
 from services.api.replica import Replica
 from services.api.routes import make_app
 from services.api.server import serve
-from services.cli import render
 from services.cli.launcher import LocalCluster
+from services.cli.render import APPLICATIONS
+from services.cli.render import console as make_console
+from services.cli.table import terminal_table
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.hooks import PluginError
@@ -121,7 +123,7 @@ async def _run(cluster: LocalCluster, options: UpOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    console = render.console()
+    console = make_console()
     await cluster.start()
     app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
     web = asyncio.create_task(serve(app, "127.0.0.1", options.port))
@@ -185,7 +187,7 @@ async def _watch(
         while not stopping.is_set() and not web.done():
             progress = all_progress(cluster.api.projection.model)
             if live is not None:
-                live.update(render.applications_table(progress), refresh=True)
+                live.update(terminal_table(progress, APPLICATIONS, console.width), refresh=True)
             else:
                 _print_changes(progress, told)
             if options.once and progress and all(item["hasEnded"] for item in progress):

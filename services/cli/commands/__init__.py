@@ -8,14 +8,20 @@ under 200 ms.
 
 from services.cli.commands import (
     apps,
+    completion,
     config,
+    dead_letters,
     delete,
+    events,
     nodes,
+    pods,
     queues,
     scenario,
     submit,
+    top,
     trace,
     up,
+    version,
 )
 
 COMMANDS = (
@@ -23,9 +29,15 @@ COMMANDS = (
     submit.app,
     delete.app,
     apps.app,
+    pods.app,
     nodes.app,
     queues.app,
+    top.app,
+    events.app,
     trace.app,
-    scenario.app,
     config.app,
+    scenario.app,
+    dead_letters.app,
+    completion.app,
+    version.app,
 )

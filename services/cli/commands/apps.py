@@ -2,31 +2,30 @@
 
 import typer
 
-from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Output, OutputOption, Url
+from services.cli.answers import Listing, Report, shown, table
+from services.cli.client import Client, path_of
+from services.cli.options import ApplicationName
 
 app = typer.Typer()
 
 
 @app.command()
-def apps(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
+@shown
+def apps(client: Client) -> Listing:
     """Show every application: its state, its gang's progress and what it waits for."""
-    from services.cli import render
+    from services.cli.render import APPLICATIONS
 
-    value = Client(url).get("/v1/applications")
-    if output is Output.JSON:
-        render.print_json(value)
-    else:
-        render.console().print(render.applications_table(value))
+    rows = client.get("/v1/applications")
+    empty = "no applications; submit some with `muster submit -f FILE`"
+    return Listing(rows, APPLICATIONS, "applicationID", empty=empty)
 
 
 @app.command(name="app")
-def application(name: str, url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
-    """Show one application."""
-    from services.cli import render
+@shown
+def application(client: Client, name: ApplicationName) -> Report:
+    """Show one application: its groups, its pods, where they run and what they wait for."""
+    from services.cli.render import application_parts
 
-    value = Client(url).get(f"/v1/applications/{name}")
-    if output is Output.JSON:
-        render.print_json(value)
-    else:
-        render.application_lines(render.console(), value)
+    detail = client.get("/v1/applications" + path_of(name))
+    names = [pod["name"] for pod in detail["pods"]]
+    return Report(detail, application_parts(detail, table), names)

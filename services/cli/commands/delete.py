@@ -1,15 +1,54 @@
 """`muster delete`."""
 
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Url
+from services.cli.client import DEFAULT_URL, Client, RefusedError, path_of
+from services.cli.exits import Exit
+from services.cli.options import Url, checked_names, complete_applications
 
 app = typer.Typer()
 
 
 @app.command()
-def delete(application: str, url: Url = DEFAULT_URL) -> None:
-    """Delete an application and its pods."""
-    Client(url).delete(f"/v1/applications/{application}")
-    print(f"deleted {application}")
+def delete(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="APPLICATION",
+            help="Applications, each with its pods.",
+            callback=checked_names,
+            autocompletion=complete_applications,
+        ),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="What these manifests describe; - is stdin."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Delete applications and their pods, or what a manifest describes."""
+    from services.cli.submit import delete_files
+
+    if not names and not file:
+        raise typer.BadParameter("name an application, or a manifest with -f")
+    client = Client(url)
+    worst = [_delete(client, name) for name in names or ()]
+    if file:
+        worst.append(delete_files(client, file))
+    raise typer.Exit(max(worst))
+
+
+def _delete(client: Client, name: str) -> int:
+    """Delete an application; a refusal is said, and the next one has its turn."""
+    try:
+        answer = client.delete("/v1/applications" + path_of(name))
+    except RefusedError as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return error.exit_status
+    ended = ": it had ended, and stays among those in `muster apps`" if answer["hadEnded"] else ""
+    print(f"deleted {name}{ended}")
+    return Exit.DONE

@@ -1,20 +1,33 @@
-"""`muster nodes`."""
+"""`muster nodes`, `muster drain NODE` and `muster undrain NODE`."""
 
 import typer
 
-from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import PARTITION, Output, OutputOption, Url
+from services.cli.answers import Listing, shown
+from services.cli.client import DEFAULT_URL, Client, path_of
+from services.cli.options import PARTITION, NodeName, Url
 
 app = typer.Typer()
 
 
 @app.command()
-def nodes(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
-    """Show the nodes."""
-    from services.cli import render
+@shown
+def nodes(client: Client) -> Listing:
+    """Show the nodes: what is allocated on each, and what is left."""
+    from services.cli.render import node_columns
 
-    value = Client(url).get(f"{PARTITION}/nodes")
-    if output is Output.JSON:
-        render.print_json(value)
-    else:
-        render.console().print(render.nodes_table(value))
+    rows = client.get(f"{PARTITION}/nodes")
+    return Listing(rows, node_columns(rows), "nodeID", empty="no nodes")
+
+
+@app.command()
+def drain(node: NodeName, url: Url = DEFAULT_URL) -> None:
+    """Let no new pods onto a node; those that run there stay until they end."""
+    Client(url).post("/v1/nodes" + path_of(node, "drain"))
+    print(f"{node} is drained: its pods run on, and no new ones come; `muster undrain {node}`")
+
+
+@app.command()
+def undrain(node: NodeName, url: Url = DEFAULT_URL) -> None:
+    """Let new pods onto a node again."""
+    Client(url).post("/v1/nodes" + path_of(node, "undrain"))
+    print(f"{node} takes new pods again")

@@ -2,22 +2,18 @@
 
 import typer
 
-from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Output, OutputOption, Url
+from services.cli.answers import Listing, shown
+from services.cli.client import Client
 
 app = typer.Typer()
 
 
 @app.command()
-def queues(url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
+@shown
+def queues(client: Client) -> Listing:
     """Show the queue tree: limits, use, priority, and what holds each queue back."""
-    from services.cli import render
+    from services.cli.render import QUEUES, configuration_lines, queue_rows
 
-    client = Client(url)
-    value = client.get("/v1/queues")
-    if output is Output.JSON:
-        render.print_json(value)
-    else:
-        out = render.console()
-        out.print(render.queues_table(value))
-        render.configuration_lines(out, client.get("/v1/config"))
+    root = client.get("/v1/queues")
+    beside = configuration_lines(client.get("/v1/config"))
+    return Listing(queue_rows(root), QUEUES, "queuename", whole=root, beside=[*beside])

@@ -14,10 +14,10 @@ app = typer.Typer()
 @app.command()
 def submit(
     file: Annotated[list[Path], typer.Option("--file", "-f", help="A manifest; - is stdin.")],
-    url: Url = DEFAULT_URL,
     output: OutputOption = Output.TABLE,
+    url: Url = DEFAULT_URL,
 ) -> None:
     """Submit manifests to the simulated cluster: pods, jobs and the workloads of many operators."""
     from services.cli.submit import submit_files
 
-    raise typer.Exit(submit_files(Client(url), file, as_json=output is Output.JSON))
+    raise typer.Exit(submit_files(Client(url), file, output))

@@ -1,20 +1,19 @@
-"""`muster trace`."""
+"""`muster trace NAME`."""
 
 import typer
 
-from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Output, OutputOption, Url
+from services.cli.answers import Listing, shown
+from services.cli.client import Client, path_of
+from services.cli.options import ApplicationName
 
 app = typer.Typer()
 
 
 @app.command()
-def trace(name: str, url: Url = DEFAULT_URL, output: OutputOption = Output.TABLE) -> None:
+@shown
+def trace(client: Client, name: ApplicationName) -> Listing:
     """Show every message behind an application's decisions, in order."""
-    from services.cli import render
+    from services.cli.render import story_columns
 
-    value = Client(url).get(f"/v1/trace/{name}")
-    if output is Output.JSON:
-        render.print_json(value)
-    else:
-        render.console().print(render.trace_table(value))
+    entries = client.get("/v1/trace" + path_of(name))
+    return Listing(entries, story_columns(entries), "messageID")

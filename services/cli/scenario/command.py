@@ -5,7 +5,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from services.cli.render import print_json
+from services.cli.answers import as_text
+from services.cli.options import Output
 from services.cli.scenario.runner import Result, ScenarioRunner, check_config
 from services.cli.scenario.schema import Scenario, ScenarioError, load_scenario
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
@@ -31,7 +32,7 @@ def run_files(files: list[Path], bus: str, speed: float, *, as_json: bool) -> in
         return EXIT_MALFORMED
     results = asyncio.run(_run_all(loaded, bus, speed, as_json=as_json))
     if as_json:
-        print_json([_as_json(result) for result in results])
+        print(as_text([_as_json(result) for result in results], Output.JSON))
     return 0 if all(result.holds for result in results) else EXIT_FAILED
 
 

@@ -1,0 +1,31 @@
+"""`muster events`."""
+
+from typing import Annotated
+
+import typer
+
+from services.cli.client import DEFAULT_URL, Client
+from services.cli.options import Filter, Output, OutputOption, Url
+
+app = typer.Typer()
+
+
+@app.command()
+def events(
+    about: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Those about an application, node or queue.")
+    ] = "",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="And those that come, until Ctrl-C.")
+    ] = False,
+    last: Annotated[
+        int, typer.Option("--last", help="How many of those there were.", min=0, max=10_000)
+    ] = 50,
+    filter: Filter = None,  # noqa: A002 - the option's name
+    output: OutputOption = Output.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show what has happened, the newest last; -o json prints a line for each."""
+    from services.cli.events import show_events
+
+    show_events(Client(url), about, tuple(filter or ()), output, last=last, follows=follow)

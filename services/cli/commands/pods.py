@@ -1,0 +1,38 @@
+"""`muster pods`."""
+
+from typing import Annotated
+
+import typer
+
+from services.cli.answers import Listing, shown
+from services.cli.client import Client
+from services.cli.options import complete_applications, complete_nodes
+
+app = typer.Typer()
+_MORE = "there are more: ask for one --app, --queue or --node"
+
+
+@app.command()
+@shown
+def pods(
+    client: Client,
+    application: Annotated[
+        str,
+        typer.Option(
+            "--app", help="Those of one application.", autocompletion=complete_applications
+        ),
+    ] = "",
+    queue: Annotated[str, typer.Option("--queue", help="Those of one queue's applications.")] = "",
+    node: Annotated[
+        str,
+        typer.Option("--node", help="Those on one node.", autocompletion=complete_nodes),
+    ] = "",
+) -> Listing:
+    """Show the pods that wait or have a place: where they are, and what they wait for."""
+    from services.cli.render import PODS
+
+    wanted = {"application": application, "queue": queue, "node": node}
+    answer = client.get("/v1/pods", {key: value for key, value in wanted.items() if value})
+    rows, total = answer["pods"], answer["total"]
+    beside = [f"the first {len(rows)} of {total} pods; {_MORE}"] if total > len(rows) else []
+    return Listing(rows, PODS, "name", whole=answer, empty="no pods", beside=beside)

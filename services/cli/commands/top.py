@@ -1,0 +1,41 @@
+"""`muster top`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from services.cli.answers import Listing, shown
+from services.cli.client import Client
+from services.cli.options import PARTITION
+
+app = typer.Typer()
+
+
+class What(StrEnum):
+    """What may be looked at by its use."""
+
+    NODES = "nodes"
+    QUEUES = "queues"
+    APPS = "apps"
+    USERS = "users"
+
+
+@app.command()
+@shown
+def top(
+    client: Client,
+    what: Annotated[What, typer.Argument(help="Whose use.")] = What.NODES,
+) -> Listing:
+    """Show who uses most, the fullest first: nodes, queues, applications or users."""
+    from services.cli import top as tables
+
+    match what:
+        case What.NODES:
+            return tables.top_nodes(client.get(f"{PARTITION}/nodes"))
+        case What.QUEUES:
+            return tables.top_queues(client.get("/v1/queues"))
+        case What.APPS:
+            return tables.top_applications(client.get(f"{PARTITION}/applications/active"))
+        case What.USERS:
+            return tables.top_users(client.get(f"{PARTITION}/usage/users"))

@@ -1,0 +1,24 @@
+"""How a command ends: the exit status says what a script may do next."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """The exit statuses of every command; what each means stands in docs/cli.md by EXITS."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2  # typer's own
+    NO_ANSWER = 3
+    CONFIGURATION = 78  # sysexits.h: EX_CONFIG
+    INTERRUPTED = 130  # a shell's own: 128 and SIGINT
+
+
+EXITS = {
+    Exit.DONE: "done; what was judged holds",
+    Exit.REFUSED: "refused: it is not there, may not be, or does not hold; the sentence says why",
+    Exit.USAGE: "typed wrong: an option, a name, or a scenario file that is malformed",
+    Exit.NO_ANSWER: "no answer: nobody at the API's address, or what answers there is no Muster",
+    Exit.CONFIGURATION: "`muster up` cannot start as it was told: bus, port, queues.yaml, nodes",
+    Exit.INTERRUPTED: "Ctrl-C, before it was done; `muster up` ends with 0 when it is stopped",
+}

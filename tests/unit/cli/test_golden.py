@@ -1,0 +1,77 @@
+"""What every list shows at 80 columns and in a pipe, line by line: tests/unit/cli/golden.
+
+After a change that is meant: UPDATE_GOLDEN=1 pytest tests/unit/cli/test_golden.py, and read the diff.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli import answers
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMANDS = {
+    "apps": (["apps"], {"/v1/applications": answers.APPLICATIONS}),
+    "app": (["app", "mpi-next"], {"/v1/applications/mpi-next": answers.DETAIL}),
+    "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),
+    "nodes": (["nodes"], {"/ws/v1/partition/default/nodes": answers.NODES}),
+    "queues": (
+        ["queues"],
+        {
+            "/v1/queues": answers.QUEUES,
+            "/v1/config": {**answers.CONFIG, "error": "line 3: bad", "plugins": ["gpu"]},
+        },
+    ),
+    "top-nodes": (["top"], {"/ws/v1/partition/default/nodes": answers.NODES}),
+    "top-queues": (["top", "queues"], {"/v1/queues": answers.QUEUES}),
+    "events": (["events"], {"/ws/v1/events/batch": answers.batch(answers.EVENTS)}),
+    "dead-letters": (
+        ["dead-letters"],
+        {
+            "/v1/dead-letters": {
+                "deadLetters": [
+                    {
+                        "inbox": "core",
+                        "kind": "UpdateRequest",
+                        "messageID": "m-1",
+                        "reason": "UpdateRequest: nodes: an array was expected, found a map of 3",
+                        "bytes": 12,
+                    }
+                ],
+                "total": 1,
+            }
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("width", [80, 0], ids=["80", "pipe"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_list_looks_as_it_was_agreed(api, muster, name, width):
+    command, said = COMMANDS[name]
+    for path, value in said.items():
+        api.says(f"GET {path}", value)
+    result = muster(*command, width=width)
+    assert (result.status, result.err) == (0, "")
+    file = GOLDEN / f"{name}.{width or 'pipe'}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(f"{result.out}\n")
+    assert f"{result.out}\n" == file.read_text()
+    if width:
+        assert max(map(len, result.out.splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", ["apps", "app", "queues", "pods"])
+def test_what_holds_something_back_is_read_whole_at_80_columns(api, muster, name):
+    command, said = COMMANDS[name]
+    for path, value in said.items():
+        api.says(f"GET {path}", value)
+    narrow = "".join(muster(*command, width=80).out.split())
+    wanted = "".join(f"{'NO_NODE_FITS' if name == 'pods' else 'GANG_HEADROOM'}:".split())
+    assert wanted in narrow
+    assert "map[memory:68719476736" in narrow
+    pipe = muster(*command).out
+    assert answers.WHY_GANG in pipe
+    assert "…" not in pipe + narrow
+    assert all(node in "".join(narrow) for node in ("gpu-node-eu-west-1a-0002",)) or name != "pods"
