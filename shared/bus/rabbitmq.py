@@ -159,19 +159,20 @@ class RabbitBus:
         letters: list[DeadLetter] = []
         total = 0
         try:
-            channel = await connections[0].channel()
-            try:
-                for service in topology.SERVICES:
-                    name = topology.dead_queue_name(self._prefix, service)
-                    queue = await channel.declare_queue(name, passive=True)
-                    total += queue.declaration_result.message_count or 0
-                    while len(letters) < most and (message := await queue.get(fail=False)):
-                        letters.append(_letter(service, message))
-            finally:
-                await channel.close()
-        except _AWAY as error:
+            with _away("cannot read the dead letters"):
+                channel = await connections[0].channel()
+                try:
+                    for service in topology.SERVICES:
+                        name = topology.dead_queue_name(self._prefix, service)
+                        queue = await channel.declare_queue(name, passive=True)
+                        total += queue.declaration_result.message_count or 0
+                        while len(letters) < most and (message := await queue.get(fail=False)):
+                            letters.append(_letter(service, message))
+                finally:
+                    await channel.close()
+        except BusUnavailableError:
             await self._lost(connections)
-            raise BusUnavailableError(f"cannot read the dead letters: {error!r}") from error
+            raise
         return DeadLetters(tuple(letters), total)
 
     # --- connecting -----------------------------------------------------------------------------

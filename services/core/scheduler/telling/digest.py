@@ -421,20 +421,16 @@ class Digest:
 
     def forget_published(self) -> None:
         """Tell all states when they come: somebody knows others, of a snapshot."""
-<<<<<<< HEAD
         self._published: dict[str, PartitionState | QueueState] = {}
-=======
-        self._told: dict[str, PartitionState | QueueState] = {}
-        self._told_configuration: ConfigurationState = NOT_CONFIGURED
+        self._published_configuration: ConfigurationState = NOT_CONFIGURED
 
     def _configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
         """Return the configuration where it is not what was told last: it may be large."""
         configuration = configuration_state(partition)
-        if configuration == self._told_configuration:
+        if configuration == self._published_configuration:
             return ()
-        self._told_configuration = configuration
+        self._published_configuration = configuration
         return (configuration,)
->>>>>>> 7942876 (The configuration, the histories, the health check and the nodes' use are told as YuniKorn tells them; events come as a stream)
 
     def _all_queues(self) -> dict[Queue, None]:
         """Return the queues that changed by themselves or with an application, and those above."""
