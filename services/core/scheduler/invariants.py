@@ -251,7 +251,11 @@ def _overlooked(partition: Partition) -> Iterator[str]:
     for application in partition.applications.values():
         for group in application.groups.values():
             bucket, ask = group.bucket, group.head()
-            if ask is None or application.hold(group) is not None or bucket.refusal is None:
+            if (
+                ask is None
+                or queueing.hold(application, group) is not None
+                or bucket.refusal is None
+            ):
                 continue
             if not application.may_schedule or bucket.shape.constraints.required_node:
                 continue

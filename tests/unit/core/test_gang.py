@@ -3,6 +3,7 @@
 import pytest
 
 from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.ordering import queueing
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -354,7 +355,7 @@ def with_real_ask_first(**more):
     assert section(responses, "new_allocations") == []
     app = core.partition.applications["app"]
     (group,) = app.groups.values()
-    assert app.hold(group).reason == "GANG_PLACEHOLDERS_PENDING"
+    assert queueing.hold(app, group).reason == "GANG_PLACEHOLDERS_PENDING"
     return core, app
 
 

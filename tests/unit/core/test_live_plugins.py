@@ -47,7 +47,7 @@ def why(core, app="app"):
     if application.refusal is not None:
         return application.refusal
     for group in application.groups.values():
-        refusal = application.hold(group) or group.bucket.refusal
+        refusal = queueing.hold(application, group) or group.bucket.refusal
         if refusal is not None:
             return refusal
     return None

@@ -119,3 +119,33 @@ def test_a_write_is_seen(source):
 
 def test_what_is_ones_own_may_be_written():
     assert not writes("self.asks = {}\nfound.places = 1\nqueue.path\nasks[key] = 1", fields())
+
+
+GIVES_BACK = {"keep_no_more", "release", "set_max"}
+LEDGERS = {"leaf", "level", "queue", "root", "tracker"}
+
+
+def given_back(source: str) -> list[str]:
+    """Return where a ledger is told that it has more room, and nobody who waits for it."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in GIVES_BACK
+        and ast.unparse(node.func.value).rpartition(".")[2] in LEDGERS
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(ROOT.rglob("*.py")) if path.name != "queueing.py"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_room_is_given_back_where_those_who_wait_are_requeued(path):
+    assert given_back(path.read_text()) == []
+
+
+def test_room_that_is_given_back_is_seen():
+    assert given_back("application.queue.release(amount)\nlevel.keep_no_more(amount)")
+    assert not given_back("self.release(application, key)\nqueueing.release(queue, amount)")

@@ -32,7 +32,7 @@ def _unschedulable(application: Application) -> int:
     return sum(
         len(group.asks)
         for group in application.groups.values()
-        if group.bucket.is_blocked_by_nodes and application.hold(group) is None
+        if group.bucket.is_blocked_by_nodes and queueing.hold(application, group) is None
     )
 
 

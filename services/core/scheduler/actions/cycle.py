@@ -267,7 +267,7 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
     del partition.reserved_to_try[reservation]
     application, ask = reservation.application, reservation.ask
     group = application.group_of[ask.key]
-    if not application.may_schedule or application.hold(group) is not None:
+    if not application.may_schedule or queueing.hold(application, group) is not None:
         return 0
     behind = patience.refusal(partition, application)
     if behind is not None:

@@ -37,6 +37,7 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
@@ -226,7 +227,7 @@ class LiveTerms(Terms):
             and _waits_for_room(application)
             and not application.is_behind_overdue_gang
             and not group.bucket.is_blocked_by_user
-            and application.hold(group) is None
+            and queueing.hold(application, group) is None
             and not ask.shape.constraints.required_node
             and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
         )

@@ -44,9 +44,8 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 
 def watch(partition: Partition, application: Application) -> None:
     """See to it that a gang which was refused as a whole is not passed for too long."""
-    leaf = application.queue
     if not _is_to_be_waited_for(partition, application):
-        leaf.wait_no_more_for(application)
+        queueing.wait_no_more_for(application)
         return
     due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
     if due_ns <= partition.now_ns:

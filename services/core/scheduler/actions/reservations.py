@@ -26,6 +26,7 @@ from services.core.scheduler.model.reservations import rank_of
 from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Rank, Reservation
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.model.units import seconds
 
@@ -155,7 +156,7 @@ def _old_asks(partition: Partition, bucket: Bucket, most: int) -> Iterator[tuple
     young = 0
     for group in bucket.in_order():
         application = group.application
-        if not application.may_schedule or application.hold(group) is not None:
+        if not application.may_schedule or queueing.hold(application, group) is not None:
             continue
         for ask in group.in_order():
             if ask.key in application.reservations:

@@ -13,6 +13,7 @@ from itertools import islice
 
 from services.core.scheduler.model.rows import AskGroup, Bucket
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import AskUnschedulable
 from services.core.scheduler.statement.partition import Partition
 from shared.model.reasons import NODES_WOULD_HELP, Refusal
@@ -67,7 +68,7 @@ def _room(bucket: Bucket) -> int:
 def _mark_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:
     """Mark at most ``room`` asks of a group; one that is held back goes to the end of the line."""
     application = group.application
-    if application.hold(group) is not None or not application.may_schedule:
+    if queueing.hold(application, group) is not None or not application.may_schedule:
         bucket.mark_last(group)
         return 0
     assert bucket.refusal is not None

@@ -11,9 +11,6 @@ Rule 1: the state changes by ``fire`` alone, along the rows of the table in ``sh
 Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholder`` that of the
         placeholders, ``pending`` that of the asks in ``groups``. An ask whose placeholder is being
         released for it is in ``replacing``, in none of the sums.
-Rule 3: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
-        gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
-        refuses single asks of its shape does not keep the gang from being considered.
 Source: contract sections 3.1, 3.3 and 6.3. Who waits, and is requeued: ``ordering/queueing.py``.
 """
 
@@ -539,32 +536,12 @@ class Queue(QueueLedger):
             bucket = self.buckets[key] = Bucket(self, key)
         return bucket
 
-    def requeue(self, bucket: Bucket) -> None:
-        """Let a bucket be considered; a bucket that was blocked is no longer."""
-        if bucket.refusal is not None:
-            self.root.requeued[self] = None
-        bucket.unblock()
-        self.active_buckets.push(bucket)
-        self.activate()
-
-    def enter(self, group: AskGroup) -> None:
-        """Let a group be considered, unless its bucket is blocked: then it waits with it."""
-        group.bucket.push(group)
-        if group.bucket.refusal is None:
-            self.requeue(group.bucket)
-
     def forget_order(self) -> None:
         """Forget the order of what waits, and who is ahead: all are to be entered anew."""
         self.overdue_gang = None
         for bucket in (*self.buckets.values(), self.to_admit, self.behind):
             bucket.clear()
         self.active_buckets.clear()
-
-    def wait_no_more_for(self, gang: "Application") -> None:
-        """Let those behind a gang start, if it was the one that they had to wait for."""
-        if self.overdue_gang is gang:
-            self.overdue_gang = None
-            self.requeue(self.behind)
 
     def activate(self) -> None:
         """Say that this leaf may have something to schedule."""
@@ -959,39 +936,6 @@ class Application:
             if group.placeholder and group.asks:
                 wanted[shape] = wanted.get(shape, 0) + len(group.asks)
         return wanted
-
-    def hold(self, group: AskGroup) -> Refusal | None:
-        """Return why a group is held back by its own application, or None."""
-        if group.refused is not None:
-            return group.refused[0]
-        if group.placeholder:
-            return None
-        if group.is_covered:
-            return Refusal(
-                Reason.AWAITING_REPLACEMENT,
-                f"task group {group.task_group_name}: placeholders make way for larger pods, "
-                f"{len(self.covering)} of the application have yet to go",
-            )
-        if self.pending_placeholders:
-            return Refusal(
-                Reason.GANG_PLACEHOLDERS_PENDING,
-                f"{self.pending_placeholders} placeholders of the gang are not allocated yet",
-            )
-        if self.awaits_placeholders:
-            return Refusal(
-                Reason.GANG_PLACEHOLDERS_PENDING,
-                "none of the placeholders of the gang has been asked for yet",
-            )
-        counts = self.task_groups.get(group.task_group_name)
-        if counts is not None and not counts.is_used_up:
-            if group.unplaced is not None:
-                return group.unplaced
-            left = counts.count - counts.replaced - counts.timedout
-            return Refusal(
-                Reason.AWAITING_REPLACEMENT,
-                f"task group {group.task_group_name} has {left} placeholders left to replace",
-            )
-        return None
 
     def is_refused_for(self, reason: Reason) -> bool:
         """Return whether a reason keeps the whole application out of its buckets."""

@@ -14,7 +14,10 @@ Rule 2: applications that wait are classed. Who is in one class is refused alike
         cycle, because those of its shape are refused already, keeps nobody asleep either.
 Rule 3: an application whose key is no longer that of its class leaves it and is tried by itself.
         To be tried once too often costs time, to be left asleep a start: in doubt it is tried.
-Source: ADR 30.
+Rule 4: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
+        gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
+        refuses single asks of its shape does not keep the gang from being considered.
+Source: ADR 30, contract section 3.3.
 """
 
 from collections.abc import Hashable
@@ -22,6 +25,7 @@ from collections.abc import Hashable
 from services.core.scheduler.model.rows import (
     Application,
     AskGroup,
+    Bucket,
     EquivalenceClass,
     Gate,
     PluginGate,
@@ -89,7 +93,7 @@ def requeue(gate: Gate) -> None:
     if gate.buckets:
         room = gate.queue.own_room() if gate.queue is not None else {}
         for bucket in gate.buckets.to_try(room):
-            bucket.leaf.requeue(bucket)
+            requeue_bucket(bucket)
     if gate.classes:
         room = gate.queue.own_room(for_gangs=True) if gate.queue is not None else {}
         for waiting in gate.classes.to_try(room):
@@ -116,7 +120,7 @@ def _ask_again(gate: PluginGate) -> None:
 def requeue_all(gate: Gate) -> None:
     """Let those be considered too whose need is more than there is: all may be different."""
     for bucket in list(gate.buckets):
-        bucket.leaf.requeue(bucket)
+        requeue_bucket(bucket)
     for waiting in list(gate.classes):
         requeue_class(waiting)
     requeue(gate)
@@ -144,6 +148,35 @@ def class_was_tried(waiting: EquivalenceClass) -> None:
     if tried not in waiting.members:
         requeue_class(waiting)
     waiting.forget_if_over()
+
+
+# --- buckets of a leaf --------------------------------------------------------------------------
+
+
+def requeue_bucket(bucket: Bucket) -> None:
+    """Let a bucket be considered; one that was blocked is so no longer."""
+    leaf = bucket.leaf
+    if bucket.refusal is not None:
+        leaf.root.requeued[leaf] = None
+    bucket.unblock()
+    leaf.active_buckets.push(bucket)
+    leaf.activate()
+
+
+def enter_group(group: AskGroup) -> None:
+    """Let a group be considered, unless its bucket is blocked: then it waits with it."""
+    bucket = group.bucket
+    bucket.push(group)
+    if bucket.refusal is None:
+        requeue_bucket(bucket)
+
+
+def wait_no_more_for(gang: Application) -> None:
+    """Let those behind a gang start, if it was the one that they had to wait for."""
+    leaf = gang.queue
+    if leaf.overdue_gang is gang:
+        leaf.overdue_gang = None
+        requeue_bucket(leaf.behind)
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -220,13 +253,47 @@ def enter(application: Application) -> None:
     for group in application.groups.values():
         if is_behind:
             application.queue.behind.push(group)
-        elif not application.may_schedule or application.hold(group) is not None:
+        elif not application.may_schedule or hold(application, group) is not None:
             group.bucket.withdraw(group)
         elif group.placeholder and application.awaits_admission:
             application.queue.to_admit.push(group)
-            application.queue.requeue(application.queue.to_admit)
+            requeue_bucket(application.queue.to_admit)
         else:
-            application.queue.enter(group)
+            enter_group(group)
+
+
+def hold(application: Application, group: AskGroup) -> Refusal | None:
+    """Return why a group is held back by its own application, or None."""
+    if group.refused is not None:
+        return group.refused[0]
+    if group.placeholder:
+        return None
+    if group.is_covered:
+        return Refusal(
+            Reason.AWAITING_REPLACEMENT,
+            f"task group {group.task_group_name}: placeholders make way for larger pods, "
+            f"{len(application.covering)} of the application have yet to go",
+        )
+    if application.pending_placeholders:
+        return Refusal(
+            Reason.GANG_PLACEHOLDERS_PENDING,
+            f"{application.pending_placeholders} placeholders of the gang are not allocated yet",
+        )
+    if application.awaits_placeholders:
+        return Refusal(
+            Reason.GANG_PLACEHOLDERS_PENDING,
+            "none of the placeholders of the gang has been asked for yet",
+        )
+    counts = application.task_groups.get(group.task_group_name)
+    if counts is not None and not counts.is_used_up:
+        if group.unplaced is not None:
+            return group.unplaced
+        left = counts.count - counts.replaced - counts.timedout
+        return Refusal(
+            Reason.AWAITING_REPLACEMENT,
+            f"task group {group.task_group_name} has {left} placeholders left to replace",
+        )
+    return None
 
 
 def _review_waiting(application: Application) -> None:
@@ -235,7 +302,7 @@ def _review_waiting(application: Application) -> None:
     Asks that came or went, an allocation or another state may have changed that.
     """
     if not application.awaits_admission or application.state is not ApplicationState.ACCEPTED:
-        application.queue.wait_no_more_for(application)
+        wait_no_more_for(application)
     if (
         (application.is_refused_as_a_whole and not application.awaits_admission)
         or (
@@ -259,7 +326,7 @@ def _is_like_others(application: Application, key: Hashable) -> bool:
 def requeue_rest(application: Application, group: AskGroup) -> None:
     """Enter a group anew of which asks were placed, or drop it where it has none left."""
     if group.asks:
-        application.queue.enter(group)
+        enter_group(group)
     else:
         application.drop(group)
 
@@ -271,7 +338,7 @@ def requeue_group(
     if application.order != order_before:
         enter(application)
     elif group.asks:
-        application.queue.enter(group)
+        enter_group(group)
 
 
 def reorder(application: Application) -> None:
@@ -280,7 +347,7 @@ def reorder(application: Application) -> None:
     if application.order != before:
         _find_place_in_class(application)
     if application.queue.overdue_gang is application and application.order != before:
-        application.queue.requeue(application.queue.behind)
+        requeue_bucket(application.queue.behind)
 
 
 def _find_place_in_class(application: Application) -> None:

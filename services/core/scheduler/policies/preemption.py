@@ -204,7 +204,7 @@ def _waiting(leaf: Queue) -> Iterator[AskGroup]:
     ]
     for group in sorted(groups, key=lambda group: group.application.order):
         application = group.application
-        if application.hold(group) is None and not application.is_behind_overdue_gang:
+        if queueing.hold(application, group) is None and not application.is_behind_overdue_gang:
             yield group
 
 

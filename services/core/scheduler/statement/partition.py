@@ -184,7 +184,7 @@ class Partition:
         if bucket.refusal is not None:
             self.unplaced[bucket] = None
             if request.constraints.required_node and bucket.blocked_at is None:
-                bucket.leaf.requeue(bucket)  # it has a place to take in the row for its node
+                queueing.requeue_bucket(bucket)  # it has a place to take in the row for its node
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
@@ -453,7 +453,7 @@ class Partition:
             reservation.retry()
         for bucket in list(self.root.blocked_buckets.get(shape, ())):
             self.journal.record(QueueChanged(bucket.leaf))
-            bucket.leaf.requeue(bucket)
+            queueing.requeue_bucket(bucket)
 
     def write_requeued(self) -> None:
         """Write down of whom refusals were withdrawn: they may wait for something else now."""

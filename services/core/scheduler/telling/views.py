@@ -15,6 +15,7 @@ from services.core.scheduler.model.placement_rules import (
 from services.core.scheduler.model.queue_settings import Template
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from shared.messages.interface import Allocation
 from shared.messages.state import (
@@ -261,7 +262,7 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
         return tuple(_waits(asks, refusal, since) for asks in ("placeholder", "real"))
     held: dict[str, Waiting] = {}
     for group in application.groups.values():
-        hold = application.hold(group)
+        hold = queueing.hold(application, group)
         if hold is not None:
             name = group.task_group_name or "real"
             if group.refused is not None:
