@@ -1,6 +1,6 @@
 """What must hold of gangs from one step to the next, said without the scheduler's own words."""
 
-from services.core.scheduler.actions.gang_places import could_be_held
+from services.core.scheduler.actions.gang_places import could_be_held, first_could_be_held
 from shared.model.resources import add, add_into, fits_limit, total_of
 
 RESERVING = ("New", "Accepted")
@@ -22,8 +22,10 @@ class GangWatch:
         self.waiting = {
             name: app.order
             for name, app in partition.applications.items()
-            if app.state in RESERVING and not app.allocations and not app.gang_admitted
+            if app.state in RESERVING and not _has_started(app)
         }
+        self.known = set(partition.applications)
+        self.admitted = {name for name, app in partition.applications.items() if app.gang_admitted}
         self.kept = {name for name, app in partition.applications.items() if app.queue.kept}
 
     def check(self, core):
@@ -40,15 +42,16 @@ class GangWatch:
     def _nobody_passed(self, partition):
         for name, queue, order in self.overdue:
             gang = partition.applications.get(name)
-            if gang is None or gang.gang_admitted or gang.order != order:
+            if gang is None or gang.allocations or gang.order != order:
                 continue
             if (name, queue, order) not in list(_overdue(partition)):
                 continue  # something else keeps it now
-            for other, before in self.waiting.items():
-                app = partition.applications.get(other)
-                if app is None or app.queue is not queue or app.order < order or before < order:
+            for other, app in partition.applications.items():
+                if app is gang or app.queue is not queue or app.order < order:
                     continue
-                has_started = app.allocations or app.gang_admitted
+                if other in self.known and self.waiting.get(other, ()) < order:
+                    continue
+                has_started = app.allocations or (app.gang_admitted and other not in self.admitted)
                 swapped_in = [swap.ask.request for swap in app.replacing.values()]
                 was_ahead = any(  # with an ask that does not wait any more
                     _order(app, held.priority) < order
@@ -102,18 +105,44 @@ def _overdue(partition):
     for name, app in partition.applications.items():
         since_ns = partition.now_ns - app.submission_time_ns
         if (
-            (_waits_for_its_queue(app) or app.is_refused_for("GANG_PLACES"))
-            and (not app.starts_placed or could_be_held(partition.nodes, app))
+            (
+                _waits_for_its_first(partition, app)
+                if app.gang_admitted
+                else (_waits_for_its_queue(app) or app.is_refused_for("GANG_PLACES"))
+                and (not app.starts_placed or could_be_held(partition.nodes, app))
+            )
             and app.state == "Accepted"
             and since_ns >= partition.settings.gang_patience_ns
             and app.queue.settings.sort_policy == "fifo"
             and all(
-                fits_limit(level.max_resource or {}, app.outstanding())
+                app.gang_admitted or fits_limit(level.max_resource or {}, app.outstanding())
                 for level in app.queue.lineage()
                 if level.parent is not None
             )
         ):
             yield name, app.queue, app.order
+
+
+def _has_started(app):
+    """Return whether an application has anything, or had a part of its gang."""
+    return app.allocations or (app.gang_admitted and app.id in app.queue.allocating_accepted)
+
+
+def _waits_for_its_first(partition, app):
+    """Return whether a gang that was let start holds nothing, and a node could take one of it."""
+    queues = [level.max_resource or {} for level in app.queue.lineage() if level.parent is not None]
+    users = [tracker.gate for tracker in app.trackers]
+    return (
+        not (app.allocations or app.replacing or app.is_gang_over or app.refusal)
+        and app.id not in app.queue.allocating_accepted
+        and first_could_be_held(partition.nodes, app)
+        and any(
+            ask.request.placeholder
+            and app.group_of[ask.key].bucket.blocked_at not in users
+            and all(fits_limit(level, ask.shape.resource) for level in queues)
+            for ask in app.asks()
+        )
+    )
 
 
 def _waits_for_its_queue(app):

@@ -237,3 +237,19 @@ class ClusterGangMachine(GangMachine):
 
 
 TestClusterGangs = ClusterGangMachine.TestCase
+
+
+class ShortNodesMachine(ClusterGangMachine):
+    """The same gangs where they start as the nodes allow, of which there are few."""
+
+    @initialize(data=st.data(), config=st.sampled_from(CONFIGS))
+    def start(self, data, config):
+        admission = data.draw(st.sampled_from(self.admissions), "gangAdmission")
+        self.core = self.make_core(config, settings=settings_with(data, gangAdmission=admission))
+        self.count = 0
+        self.watch = GangWatch(self.core)
+        for at in range(2):
+            self.a_node_comes(at, "ssd" if at else "hdd", 3)
+
+
+TestShortNodes = ShortNodesMachine.TestCase

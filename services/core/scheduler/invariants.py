@@ -287,7 +287,8 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
     for queue in partition.queues.values():
         gang_ahead = queue.overdue_gang
         if gang_ahead is not None and not (
-            queue.applications.get(gang_ahead.id) is gang_ahead and gang_ahead.waits_as_a_whole
+            queue.applications.get(gang_ahead.id) is gang_ahead
+            and (gang_ahead.waits_as_a_whole or gang_ahead.waits_for_first_member)
         ):
             yield f"queue {queue.path} waits for {gang_ahead.id}, which does not"
 

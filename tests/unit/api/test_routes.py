@@ -161,7 +161,10 @@ async def test_the_trace_tells_every_message_in_order_with_its_decision(system):
 async def test_an_application_can_be_deleted(system):
     await system.post("/v1/manifests", content=GANG)
     await until(system, "/v1/applications/gang", lambda a: a.get("running") == 3)
-    assert (await system.delete("/v1/applications/gang")).json() == {"deleted": "gang", "hadEnded": False}
+    assert (await system.delete("/v1/applications/gang")).json() == {
+        "deleted": "gang",
+        "hadEnded": False,
+    }
     await until(
         system, "/v1/applications/gang", lambda a: a["state"] == "Completing" and a["running"] == 0
     )

@@ -4,7 +4,13 @@ import pytest
 
 from services.core.scheduler.actions import gang
 from services.core.scheduler.model.settings import settings_from
-from shared.messages.constraints import Constraints, PodTerm, Requirement
+from shared.messages.constraints import (
+    Constraints,
+    HostPort,
+    PodTerm,
+    Requirement,
+    SpreadConstraint,
+)
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -25,6 +31,7 @@ NEVER_PASSED = (("gangPatience", "0"),)
 GROUP = {"task_group_name": "tg"}
 LEAF = "{name: a, resources: {max: {vcore: 4m}}}"
 STOPPED = TerminationType.STOPPED_BY_RM
+OWN = PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("g",)),))
 
 
 class Queue(Core):
@@ -429,3 +436,195 @@ def test_a_gang_that_no_nodes_could_hold_is_not_waited_for_either_while_its_queu
     core.node("small", vcore=0)
     core.check()
     assert core.partition.queues["root.a"].overdue_gang is None
+
+
+# --- a gang that was let start, and has not --------------------------------------------------------
+
+
+class Started(Queue):
+    """A leaf without a max: a node of 4 in which a filler holds 3, and a gang of 2x2 was let start."""
+
+    def __init__(self, admission: str = "queue", patience: str = "0", leaf: str = "{name: a}"):
+        settings = (("gangAdmission", admission), ("gangPatience", patience))
+        Core.__init__(self, config_of(leaf), settings=settings)
+        self.node("n", vcore=4)
+        self.plain("filler", 3)
+        self.pass_time(1)
+        self.gang("old", 2, {"vcore": 2}, queue="root.a")
+        self.check()
+
+
+@pytest.mark.parametrize("admission", ["queue", "partial"])
+def test_a_gang_that_was_let_start_and_holds_nothing_is_not_passed(admission):
+    core = Started(admission)
+    assert core.partition.applications["old"].gang_admitted
+    assert not core.plain("young", 1)
+    assert not core.ganged("gang", 1)
+    assert (core.reason("young"), core.reason("gang")) == ("GANG_PATIENCE", "GANG_PATIENCE")
+    assert core.plain("filler", 1)  # who runs goes on
+    core.end("filler")
+    assert core.running() == ["old"]
+    core.end("old")
+    assert core.running() == ["young", "gang"]
+
+
+def test_it_is_passed_for_its_patience_and_no_longer():
+    core = Started(patience="60s")
+    assert core.plain("young", 1)
+    core.end("young")
+    core.pass_time(60)
+    assert not core.plain("late", 1)
+    core.end("filler")
+    assert core.running() == ["old"]
+
+
+def test_what_was_promised_to_a_younger_gang_is_taken_back():
+    """The older one waits for the queue, of which the younger one has a part and holds nothing."""
+    core = Started(patience="60s", leaf="{name: a, resources: {max: {vcore: 8m}}}")
+    core.end("old")
+    core.ganged("older", 6)
+    core.pass_time(1)
+    core.gang("young", 2, {"vcore": 2}, queue="root.a")
+    young = core.partition.applications["young"]
+    assert young.promise == {"vcore": 4}
+    core.pass_time(60)
+    assert (core.reason("older"), core.reason("young")) == ("GANG_HEADROOM", "GANG_PATIENCE")
+    assert not young.promise
+    core.end("filler")
+    assert core.running() == ["older"]
+    core.end("older")
+    assert core.running() == ["young"]
+
+
+def test_a_younger_gang_that_was_let_start_waits_behind_one_that_was_too_and_is_late():
+    core = Started(patience="60s")
+    core.pass_time(1)
+    core.gang("young", 1, {"vcore": 2}, queue="root.a")
+    assert core.partition.applications["young"].gang_admitted
+    core.pass_time(60)
+    assert (core.reason("old"), core.reason("young")) == ("", "GANG_PATIENCE")
+    core.end("old")
+    assert core.partition.applications["young"].gang_admitted
+    core.pass_time(0)
+    core.end("filler")
+    assert core.running() == ["young"]
+
+
+def test_one_that_a_limit_of_its_user_keeps_is_not_waited_for():
+    """Its user's other pods took the room that the limit left when it was let start."""
+    limit = "{users: [u], maxresources: {vcore: 4m}}"
+    core = Started(leaf=f"{{name: a, limits: [{limit}]}}")
+    core.end("old")
+    user = UserGroupInformation("u", ())
+    core.application("first", "root.a", ugi=user)
+    core.pass_time(1)
+    core.gang("limited", 2, {"vcore": 2}, queue="root.a", ugi=user)
+    assert not core.plain("young", 1)
+    core.asks("first", ["f"], {"vcore": 1})
+    core.asks("first", ["g"], {"vcore": 3})
+    assert core.reason("young") == "GANG_PATIENCE"
+    core.node("m", vcore=4)
+    core.check()
+    assert core.running() == ["filler", "first", "young"]
+    core.update(releases=(AllocationRelease("first", "f", STOPPED),))
+    core.update(releases=(AllocationRelease("first", "g", STOPPED),))
+    core.check()
+    assert "limited" in core.running()
+
+
+def test_one_whose_first_member_no_node_could_hold_is_not_waited_for():
+    core = Started()
+    core.end("old")
+    core.gang("large", 2, {"vcore": 5}, queue="root.a")
+    core.check()
+    assert core.partition.applications["large"].gang_admitted
+    assert core.plain("young", 1)
+    core.node("m", vcore=5)
+    core.check()
+    assert "large" in core.running()
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Constraints(pod_anti_affinity=(OWN,), namespace="d"),
+        Constraints(pod_affinity=(OWN,), namespace="d"),
+        Constraints(spread=(SpreadConstraint("kubernetes.io/hostname"),), namespace="d"),
+        Constraints(required_node="n"),
+        Constraints(host_ports=(HostPort(80),)),
+    ],
+)
+def test_one_that_is_kept_by_pods_that_run_is_waited_for(wish):
+    core = Started()
+    core.end("old")
+    core.update(nodes=(NodeInfo("n", NodeAction.UPDATE, labels={"kubernetes.io/hostname": "n"}),))
+    core.application("g", "root.a", placeholder_ask={"vcore": 4})
+    tags = {"kubernetes.io/meta/namespace": "d", "kubernetes.io/label/app": "g"}
+    more = {"constraints": wish, "allocation_tags": tags, "placeholder": True, **GROUP}
+    core.asks("g", ["g1", "g2"], {"vcore": 2}, **more)
+    assert core.partition.applications["g"].gang_admitted
+    assert not core.plain("young", 1)
+    core.end("filler")
+    assert core.running()[0] == "g"
+
+
+def test_one_whose_placeholders_come_one_by_one_is_waited_for_from_the_first_that_could_start():
+    """Hypothesis, seed 11 of test_journal: it was judged when it was let start, and never again."""
+    core = Started()
+    core.end("old")
+    near = PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("young",)),))
+    beside = Constraints(pod_affinity=(near,), namespace="d")
+    core.application("g", "root.a", placeholder_ask={"vcore": 4})
+    core.asks("g", ["g1"], {"vcore": 2}, placeholder=True, constraints=beside, **GROUP)
+    core.asks("g", ["g2"], {"vcore": 2}, placeholder=True, task_group_name="one")
+    assert not core.ganged("young", 1)
+    core.update(ask_releases=(AllocationAskRelease("g", "g2", STOPPED),))
+    core.check()
+    assert "young" in core.running()
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Constraints(pod_affinity=(OWN,), namespace="d"),
+        Constraints(spread=(SpreadConstraint("kubernetes.io/hostname"),), namespace="d"),
+    ],
+)
+def test_one_whose_members_no_domain_could_take_is_not_waited_for_until_one_can(wish):
+    core = Started()
+    core.end("old")
+    core.application("g", "root.a", placeholder_ask={"vcore": 4})
+    tags = {"kubernetes.io/meta/namespace": "d", "kubernetes.io/label/app": "g"}
+    more = {"constraints": wish, "allocation_tags": tags, "placeholder": True, **GROUP}
+    core.asks("g", ["g1", "g2"], {"vcore": 2}, **more)
+    assert core.plain("young", 1)
+    core.end("young")
+    core.update(nodes=(NodeInfo("n", NodeAction.UPDATE, labels={"kubernetes.io/hostname": "n"}),))
+    assert not core.plain("younger", 1)
+
+
+def test_one_that_waits_to_be_near_others_is_not_waited_for():
+    """Whom it wants to be near may be behind it; no timeout of it runs while it holds nothing."""
+    core = Started()
+    core.end("old")
+    near = PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("young",)),))
+    core.application("near", "root.a", placeholder_ask={"vcore": 2})
+    beside = Constraints(pod_affinity=(near,), namespace="d")
+    core.asks("near", ["n1", "n2"], {"vcore": 1}, placeholder=True, constraints=beside, **GROUP)
+    core.check()
+    assert core.partition.applications["near"].gang_admitted
+    assert core.plain("young", 1)
+
+
+def test_one_that_was_left_out_for_a_while_is_waited_for_again():
+    backoff = "{application.unschedasks.backoff: '2', application.unschedasks.backoff.delay: 10s}"
+    core = Started(leaf=f"{{name: a, properties: {backoff}}}")
+    core.end("old")
+    core.node("m", vcore=1)
+    core.gang("left", 2, {"vcore": 2}, queue="root.a")
+    assert core.reason("left") == "BACKOFF"
+    assert core.plain("young", 1)
+    core.end("young")
+    core.fire("left", "backoff")
+    assert not core.plain("younger", 1)
+    assert (core.reason("left"), core.reason("younger")) == ("", "GANG_PATIENCE")

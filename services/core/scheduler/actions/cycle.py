@@ -61,6 +61,7 @@ def run(partition: Partition) -> int:
     if partition.root.max_resource is None:
         return 0
     patience.judge_anew(partition)
+    patience.judge_started(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
     while decisions < MAX_DECISIONS:
         made = _decide(partition, MAX_DECISIONS - decisions)
@@ -69,7 +70,7 @@ def run(partition: Partition) -> int:
         elif partition.hooks is not None and decisions > looked:
             looked = decisions
             asked_again.look(partition)
-        else:
+        elif not patience.judge_started(partition):
             unschedulable.mark(partition)
             break
     return decisions
@@ -156,6 +157,8 @@ def _may_start(partition: Partition, application: Application) -> bool:
     elif is_behind:
         queueing.activate(application)
         partition.journal.record(ApplicationChanged(application))
+    if admission_refusal is None and (is_to_admit or is_behind):
+        patience.watch(partition, application)
     queueing.was_tried(application)
     return admission_refusal is None and not is_behind and not is_to_admit
 
@@ -169,6 +172,8 @@ def _set_unschedulable(
         leaf.active_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
         if application.is_refused_for(Reason.GANG_PATIENCE):
             return
+        if application.is_admitted:
+            queueing.withdraw_admission(application)
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
     by_need = _may_wait_by_need(partition, application.queue)

@@ -235,6 +235,7 @@ def _allocate_whole(
 
 def placeholder_allocated(partition: Partition, application: Application) -> None:
     """Follow up on a placeholder's allocation: the timer, the promise, the state."""
+    queueing.wait_no_more_for(application)
     if application.state is ApplicationState.ACCEPTED:
         application_moves.count_as_starting(application)
         start_reservation(partition, application)

@@ -68,6 +68,15 @@ def could_be_held(nodes: NodeTable, application: "Application") -> bool:
     )
 
 
+def first_could_be_held(nodes: NodeTable, application: "Application") -> bool:
+    """Return whether a member that waits could start if nothing ran."""
+    shapes = [group.bucket.shape for group in members(application)]
+    return any(
+        bool((nodes.places(shape, when_empty=True) * nodes.pods.mask_when_empty(shape)).any())
+        for shape in shapes
+    )
+
+
 # --- the trial ------------------------------------------------------------------------------------
 
 

@@ -1,15 +1,18 @@
 """Patience: a gang that has waited long for its queue is not passed by those behind it.
 
-Rule 1: a gang that the maxima of its queues have kept waiting for ``gangPatience`` since it was
-        submitted is overdue; with ``gangAdmission: cluster`` one that has no place on the nodes,
-        too. Until it starts, no application behind it in the order of its leaf starts there: no
-        gang is admitted, and no other gets its first allocation. Who has started goes on.
+Rule 1: a gang that has waited for ``gangPatience`` since it was submitted is overdue: for the
+        maxima of its queues, for places on the nodes with ``gangAdmission: cluster``, and with the
+        other two for its first member after it was let start. Until it holds something no
+        application behind it in the order of its leaf starts there: no gang is admitted, and
+        nobody gets a first allocation. Who has started goes on.
 Rule 2: only a gang that room in its queues would let start is waited for: not one that a limit of
         its user, or of running applications, keeps, nor one larger than a max that was lowered, or
-        than the nodes could hold if they were empty.
+        than the nodes could hold if they were empty, nor one all of whose members want to be near
+        pods of others: those may be behind it.
 Rule 3: of several overdue gangs the first in the order is the one that is waited for. The others,
         and whoever else is behind it, are in ``leaf.behind``, in order: they cost nothing until
-        that gang has started, has gone, or has another place in the order.
+        that gang has started, has gone, or has another place in the order. A gang among them that
+        was let start and holds nothing has its admission withdrawn, and with it its promise.
 Source: ADR 24. The submission is the resource manager's to say, so a restart changes nothing.
 
 Limit: the moments that are remembered are no more than MAX_SPARE and twice the live applications.
@@ -17,7 +20,7 @@ Limit: the moments that are remembered are no more than MAX_SPARE and twice the 
 
 from heapq import heapify, heappop, heappush
 
-from services.core.scheduler.actions.gang_places import could_be_held
+from services.core.scheduler.actions.gang_places import could_be_held, first_could_be_held, members
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.ordering import queueing
@@ -43,13 +46,14 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 
 
 def watch(partition: Partition, application: Application) -> None:
-    """See to it that a gang which was refused as a whole is not passed for too long."""
+    """See to it that a gang which was refused as a whole, or just let start, is not passed long."""
+    partition.late_gangs.pop(application, None)
     if not _is_to_be_waited_for(partition, application):
         queueing.wait_no_more_for(application)
         return
     due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
     if due_ns <= partition.now_ns:
-        _become_overdue(partition, application)
+        _be_late(partition, application)
     elif due_ns != application.patience_due_ns:
         partition.set(application, patience_due_ns=due_ns)
         _remember(partition, application, due_ns)
@@ -65,7 +69,7 @@ def look(partition: Partition) -> None:
         due_ns, _, application = heappop(moments)
         if application.patience_due_ns == due_ns:
             partition.set(application, patience_due_ns=0)
-        if _is_live(partition, application) and application.waits_as_a_whole:
+        if _is_live(partition, application) and _waits(application):
             _watch_anew(partition, application)
 
 
@@ -81,8 +85,36 @@ def judge_anew(partition: Partition) -> None:
     leaves = [queue for queue in partition.queues.values() if queue.overdue_gang is not None]
     waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
     for application in (*waited_for, *partition.too_large):
-        if application.refusal is not None:  # else it has its turn now
+        if _waits(application):  # else it has its turn now
             _watch_anew(partition, application)
+
+
+def judge_started(partition: Partition) -> bool:
+    """Find out which gangs that were let start are waited for; return whether others may go now.
+
+    To be called before and after a cycle. Of a gang that has changed everything is found out anew;
+    of one that is late, whether it is still room that it lacks.
+    """
+    changed, late = list(partition.root.to_watch), list(partition.late_gangs)
+    partition.root.to_watch.clear()
+    leaves = dict.fromkeys(application.queue for application in (*changed, *late))
+    waited_for = [leaf.overdue_gang for leaf in leaves]
+    for application in changed:
+        if _is_live(partition, application) and application.waits_for_first_member:
+            watch(partition, application)
+    for application in late:
+        if application not in partition.late_gangs:
+            continue
+        if _is_live(partition, application) and application.waits_for_first_member:
+            _be_late(partition, application)
+        else:  # when it waits again it has changed
+            del partition.late_gangs[application]
+            queueing.wait_no_more_for(application)
+    return waited_for != [leaf.overdue_gang for leaf in leaves]
+
+
+def _waits(application: Application) -> bool:
+    return application.waits_as_a_whole or application.waits_for_first_member
 
 
 def _watch_anew(partition: Partition, application: Application) -> None:
@@ -91,7 +123,7 @@ def _watch_anew(partition: Partition, application: Application) -> None:
     It may be something else that keeps it by now, for which nobody has to wait.
     """
     watch(partition, application)
-    if application.queue.overdue_gang is application:
+    if application.queue.overdue_gang is application and application.refusal is not None:
         queueing.activate(application)
 
 
@@ -99,6 +131,13 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     """Return whether it is room that a gang lacks, in its queues or on nodes, and may be had."""
     leaf = application.queue
     partition.too_large.pop(application, None)
+    if application.waits_for_first_member:
+        if leaf.settings.sort_policy == FAIR:
+            return False
+        if not first_could_be_held(partition.nodes, application):
+            partition.too_large[application] = None
+            return False
+        return True
     if not (
         application.waits_as_a_whole
         and application.state is ApplicationState.ACCEPTED
@@ -112,6 +151,27 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     return True
 
 
+def _be_late(partition: Partition, application: Application) -> None:
+    """Let a gang that has waited too long be waited for, while room would let it start."""
+    if application.waits_for_first_member:
+        partition.late_gangs[application] = None
+        if not _lacks_only_room(application):
+            queueing.wait_no_more_for(application)
+            return
+    _become_overdue(partition, application)
+
+
+def _lacks_only_room(application: Application) -> bool:
+    """Return whether a member waits that no limit of a user, no plugin and no lowered max keeps."""
+    limit = application.queue.configured_max()
+    return any(
+        group.refused is None
+        and not group.bucket.is_blocked_by_user
+        and fits_limit(limit, group.bucket.shape.resource)
+        for group in members(application)
+    )
+
+
 def _become_overdue(partition: Partition, application: Application) -> None:
     """Let a gang be waited for, unless one that is ahead of it already is."""
     leaf = application.queue
@@ -121,11 +181,21 @@ def _become_overdue(partition: Partition, application: Application) -> None:
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:
-        queueing.activate(application)  # to wait behind that one
+        _ask_again(application)  # to wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
-        queueing.activate(waited_for)
+        _ask_again(waited_for)
+    for other in list(leaf.promised_gangs):  # what is promised to them may be what it lacks
+        if other.is_behind_overdue_gang:
+            _ask_again(other)
+
+
+def _ask_again(application: Application) -> None:
+    if application.is_admitted:
+        queueing.withdraw_admission(application)
+    else:
+        queueing.activate(application)
 
 
 def _remember(partition: Partition, application: Application, due_ns: int) -> None:

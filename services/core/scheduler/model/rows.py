@@ -513,12 +513,15 @@ class Queue(QueueLedger):
     to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
     behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
     overdue_gang: "Application | None" = None
+    promised_gangs: dict["Application", None] = field(default_factory=dict)  # of this leaf
     gate: Gate = field(default_factory=Gate)
     # At the root, of all queues:
     blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
     requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
     # withdrawn, which is not in the journal yet
+    to_watch: dict["Application", None] = field(default_factory=dict)  # gangs that were let start,
+    # hold nothing and have changed
     starter: "Application | None" = None  # the one that is let start, where one at a time is
 
     def __post_init__(self) -> None:
@@ -775,12 +778,28 @@ class Application:
 
     @property
     def is_starting(self) -> bool:
-        """Return whether it waits to start: it has nothing, nor is anything kept or promised."""
+        """Return whether it waits for its first allocation, and no room was freed for it."""
         return (
             self.state is ApplicationState.ACCEPTED
             and not self.allocations
-            and not (self.gang_admitted and not self.is_gang_over)
+            and not self.replacing
+            and not (self.is_admitted and self.id in self.queue.allocating_accepted)
             and not any(held.has_preempted for held in self.reservations.values())
+        )
+
+    @property
+    def is_admitted(self) -> bool:
+        """Return whether its gang was let start and has not been given up."""
+        return self.gang_admitted and not self.is_gang_over
+
+    @property
+    def waits_for_first_member(self) -> bool:
+        """Return whether its gang was let start and holds nothing yet: no limit keeps it whole."""
+        return (
+            self.is_admitted
+            and self.pending_placeholders > 0
+            and self.refusal is None
+            and self.is_starting
         )
 
     @property

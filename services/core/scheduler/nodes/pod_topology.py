@@ -317,6 +317,19 @@ class PodIndex:
             np.greater(result, self._closed_to(port), out=result)
         return result
 
+    def mask_when_empty(self, shape: "Shape") -> Mask:
+        """Return the rows that would be open to a shape if no pod ran."""
+        if self._are_domains_stale:
+            self._forget_domains()
+        constraints, kind = shape.constraints, PodKind(shape.labels)
+        near = constraints.pod_affinity
+        is_first = all(kind.matches(selection_of(term, constraints.namespace)) for term in near)
+        result = np.full(len(self._rows), is_first, dtype=np.bool_)
+        keys = [term.topology_key for term in near]
+        for key in (*keys, *(item.topology_key for item in constraints.spread if item.hard)):
+            result &= self._domain(key).has_key
+        return result
+
     def concern(self, shape: "Shape") -> bool:
         """Return whether any pod may matter to where a shape goes."""
         return shape.constraints.asks_about_pods or self._may_be_kept_away(shape)

@@ -301,7 +301,9 @@ def _review_waiting(application: Application) -> None:
 
     Asks that came or went, an allocation or another state may have changed that.
     """
-    if not application.awaits_admission or application.state is not ApplicationState.ACCEPTED:
+    if application.waits_for_first_member:
+        application.queue.root.to_watch[application] = None
+    elif application.state is not ApplicationState.ACCEPTED or not application.awaits_admission:
         wait_no_more_for(application)
     if (
         (application.is_refused_as_a_whole and not application.awaits_admission)
@@ -366,6 +368,13 @@ def admit(application: Application) -> None:
     enter(application)
 
 
+def withdraw_admission(application: Application) -> None:
+    """Have a gang that holds nothing wait for its admission again; its promise is void."""
+    application.gang_admitted = False
+    keep_promise(application)
+    enter(application)
+
+
 def keep_promise(application: Application) -> None:
     """Bring the promise to what is outstanding; who reserves no more has none."""
     reserves = application.gang_admitted and application.is_reserving
@@ -374,6 +383,10 @@ def keep_promise(application: Application) -> None:
     if before == after:
         return
     application.queue.change_promise(before, after)
+    if after:
+        application.queue.promised_gangs[application] = None
+    else:
+        application.queue.promised_gangs.pop(application, None)
     for tracker in application.trackers:
         tracker.change_promise(application.queue, before, after)
     application.promise = after

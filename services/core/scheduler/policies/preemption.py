@@ -20,7 +20,7 @@ What came of a try is in the ask's allocation log.
 from collections.abc import Iterator
 from itertools import groupby
 
-from services.core.scheduler.actions import live_actions
+from services.core.scheduler.actions import live_actions, patience
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee
 from services.core.scheduler.actions.victims import evict
@@ -153,6 +153,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
                 are_whole.clear()
                 queueing.admit(application)
                 queueing.activate(application)
+                patience.watch(partition, application)
             else:
                 partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 

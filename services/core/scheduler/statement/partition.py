@@ -101,6 +101,7 @@ class Partition:
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
+    late_gangs: dict[Application, None] = field(default_factory=dict)  # let start, and have not
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
