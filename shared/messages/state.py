@@ -327,8 +327,10 @@ class EvictionState:
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What changed, applied section by section in this order.
+    """What changed, applied section by section in this order, and item by item.
 
+    What has gone comes before what is there: a node, or a queue, that has gone and come again under
+    its name is in its section twice. Of two submissions of one application the older comes first.
     ``more``: further messages of the same ``seq`` belong to it, for it was split.
     """
 

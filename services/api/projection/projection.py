@@ -74,6 +74,7 @@ class Projection:
         self._news: dict[Key, ApplicationNews] = {}  # of the change that is coming in
         self._said: list[EventState] = []
         self._going: list[EventState] = []  # nodes and queues that go, after what was on them
+        self._gone: dict[tuple[EventType, str], None] = {}
         self._nodes_gone: dict[str, NodeView] = {}
         self._ended: list[ApplicationSummary] = []
         self._superseded: dict[str, ApplicationView] = {}
@@ -179,7 +180,7 @@ class Projection:
         for summary in self._ended:
             self._retire(summary)
         self._news, self._said, self._going, self._ended = {}, [], [], []
-        self._nodes_gone, self._superseded, self._returned = {}, {}, {}
+        self._gone, self._nodes_gone, self._superseded, self._returned = {}, {}, {}, {}
         self._last = None
 
     def _on_partition(self, partition: PartitionState) -> None:
@@ -196,11 +197,19 @@ class Projection:
             self.model.queues.pop(queue.path, None)
         else:
             self.model.queues[queue.path] = queue
-        self._tell(queue_events(before, queue, self.model.time_ns), is_gone=queue.removed)
+        events = queue_events(before, queue, self.model.time_ns)
+        self._tell(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
 
-    def _tell(self, events: Iterator[EventState], *, is_gone: bool) -> None:
-        """Put events into the ring; of what goes, only when all that was on it is told."""
+    def _tell(
+        self, events: Iterator[EventState], row: tuple[EventType, str], *, is_gone: bool
+    ) -> None:
+        """Put events into the ring; of what goes, only when all that was on it is told.
+
+        What comes again under its name comes after that.
+        """
         if is_gone:
+            self._gone[row] = None
+        if row in self._gone:
             self._going += events
         else:
             for event in events:
@@ -230,7 +239,7 @@ class Projection:
         view = self.model.nodes.get(name)
         before = view if view is not None or self._last is None else self._last.nodes.get(name)
         events = node_events(before.state if before else None, node, self.model.time_ns)
-        self._tell(events, is_gone=node.removed)
+        self._tell(events, (EventType.NODE, name), is_gone=node.removed)
         if node.removed and view is not None:
             self._nodes_gone[name] = self.model.nodes.pop(name)
         elif view is not None:
@@ -423,9 +432,9 @@ class Projection:
         """Tell what is new of a pod of another scheduler."""
         key, name = foreign.allocation_key, foreign.node_id
         nodes = self._last.nodes if self._last is not None else self.model.nodes
-        node = nodes.get(name) or self._nodes_gone.get(name)
+        here = (nodes.get(name), self._nodes_gone.get(name))
         time_ns = self.model.time_ns
-        if node is None or key not in node.foreign:
+        if all(node is None or key not in node.foreign for node in here):
             self._said.append(foreign_event(foreign, time_ns, is_added=True))
         if foreign.removed:
             self._said.append(foreign_event(foreign, time_ns, is_added=False))

@@ -3,7 +3,8 @@
 Rule 1: what is said to the resource manager of one application keeps its order. Sections of an
         UpdateResponse are applied one after another, so an item goes into the first response in
         which its section does not come too late for its application.
-Rule 2: a state event says the present value of what changed, once, however often it changed.
+Rule 2: a state event says the present value of what changed, once, however often it changed. What
+        has gone comes before what is there: it may have come again under its name.
 Rule 3: of the orders for one timer the last counts.
 Rule 4: what a run has placed is told by the column (ADR 36), and equal to what would be told of
         each by itself.
@@ -335,6 +336,7 @@ class Digest:
 
     def _queue_ended(self, entry: journal.QueueEnded) -> None:
         self._queues.pop(entry.queue, None)
+        self._published.pop(entry.queue.path, None)
         self._queues_gone[entry.queue] = queue_state(entry.queue, removed=True)
         if entry.queue.parent is not None:
             self._queues[entry.queue.parent] = None
@@ -391,11 +393,11 @@ class Digest:
             partitions=self._news("", partition_state(partition)) if has_changed else (),
             configurations=self._configuration(partition) if has_changed else (),
             queues=(
-                *chain.from_iterable(self._news(q.path, queue_state(q)) for q in queues),
                 *self._queues_gone.values(),
+                *chain.from_iterable(self._news(q.path, queue_state(q)) for q in queues),
             ),
-            nodes=(*map(node_state, self._nodes.values()), *self._nodes_gone),
-            applications=(*map(application_summary, self._applications), *self.rejected),
+            nodes=(*self._nodes_gone, *map(node_state, self._nodes.values())),
+            applications=self._summaries(),
             users=tuple(map(user_state, self._users)),
             events=tuple(self._events),
             evictions=tuple(self._evictions),
@@ -407,10 +409,15 @@ class Digest:
                 _allocation_value,
             ),
         )
-        for queue in self._queues_gone:
-            self._published.pop(queue.path, None)
         self._forget_changes()
         return delta if delta != StateDelta(time_ns=partition.now_ns) else None
+
+    def _summaries(self) -> tuple[ApplicationSummary, ...]:
+        """Return what is known of applications; of two submissions of one id the older first."""
+        changed = map(application_summary, self._applications)
+        if not self.rejected:
+            return tuple(changed)
+        return tuple(sorted((*changed, *self.rejected), key=lambda told: int(told.submission)))
 
     def _news(self, path: str, state: S) -> tuple[S, ...]:
         """Return a queue's state, or the partition's, where it is not what was told last."""
