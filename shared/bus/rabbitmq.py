@@ -110,8 +110,11 @@ class RabbitBus:
         return subscription
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish in order, as many at a time as are in flight, and return once all are confirmed.
+        """Publish in order, and return once all are confirmed.
 
+        What goes to a durable inbox goes one by one: a full one refuses messages, and takes others
+        as soon as it is read, so that one in flight behind a refused one would come before it.
+        What goes to feeds, which refuse nothing, is in flight together.
         Raises PoisonError, having published nothing, when one cannot be encoded.
         """
         messages = [(message_of(envelope), envelope.to) for envelope in envelopes]
@@ -122,16 +125,19 @@ class RabbitBus:
             with _away("publishing failed"):
                 for batch in _batches(messages):
                     async with asyncio.timeout(CONFIRM_SECONDS):
-                        await asyncio.gather(*(self._publish_one(*item) for item in batch))
+                        await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
         except DeliveryError as error:
             raise BusUnavailableError(f"the broker refused a message: {error!r}") from error
         except BusUnavailableError:
             await self._lost(connections)
             raise
 
-    async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
-        assert self._exchange is not None
-        await self._exchange.publish(message, routing_key=to.routing_key, mandatory=to.is_durable)
+    async def _publish_lane(self, lane: list[tuple[aio_pika.Message, Address]]) -> None:
+        for message, to in lane:
+            exchange = self._exchange
+            if exchange is None:
+                raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
+            await exchange.publish(message, routing_key=to.routing_key, mandatory=to.is_durable)
 
     async def put_aside(self, message: AbstractIncomingMessage, service: str, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
@@ -292,6 +298,16 @@ def _batches(
         batch.append(message)
     if batch:
         yield batch
+
+
+def _lanes(
+    batch: list[tuple[aio_pika.Message, Address]],
+) -> list[list[tuple[aio_pika.Message, Address]]]:
+    """Return what may be in flight together: an inbox's messages in one lane, a feed's each."""
+    lanes: dict[Address | int, list[tuple[aio_pika.Message, Address]]] = {}
+    for at, item in enumerate(batch):
+        lanes.setdefault(item[1] if item[1].is_durable else at, []).append(item)
+    return list(lanes.values())
 
 
 async def _declare_queue(

@@ -5,7 +5,8 @@ import uuid
 
 import pytest
 
-from shared.bus.errors import BusClosedError
+from shared.bus import rabbitmq, topology
+from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import API_ALL, CORE, SHIM_ADAPTER, Address, Envelope
@@ -237,3 +238,34 @@ async def test_a_closed_bus_says_so(kit):
     await bus.close()
     with pytest.raises(BusClosedError):
         await bus.publish([beat(1)])
+
+
+async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
+    monkeypatch.setattr(topology, "MAX_INBOX_MESSAGES", 20)
+    monkeypatch.setattr(rabbitmq, "PREFETCH", 5)
+    sender, reader = await rabbit_kit.bus(), await rabbit_kit.bus()
+    inbox = await reader.subscribe(CORE)
+    sent, refused = [beat(at) for at in range(600)], 0
+
+    async def send():
+        nonlocal refused
+        for at in range(0, len(sent), 60):
+            while True:
+                try:
+                    await sender.publish(sent[at : at + 60])
+                    break
+                except BusUnavailableError:
+                    refused += 1
+                    await asyncio.sleep(0.02)
+
+    sending = asyncio.create_task(send())
+    numbers: dict[int, None] = {}  # in the order of their first coming; repeats change nothing
+    async with asyncio.timeout(120):
+        while len(numbers) < len(sent):
+            got = await inbox.receive(5)
+            numbers.update((item.envelope.published_ns, None) for item in got)
+            await asyncio.sleep(0.02)
+            await inbox.ack(got)
+    await sending
+    assert refused  # else this has shown nothing
+    assert list(numbers) == sorted(numbers)
