@@ -33,7 +33,7 @@ class System(Core):
                 envelope = Envelope(
                     "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
                 )
-                assert not self.projection.handle(envelope, 1)
+                assert not self.machine.handle(envelope, 1)
         return responses
 
     @property
