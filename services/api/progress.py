@@ -85,6 +85,7 @@ def configuration(model: Model) -> dict[str, Any]:
     assert partition is not None
     return {
         "checksum": partition.config_checksum,
+        "text": model.configuration.text if model.configuration is not None else "",
         "since": partition.state_time_ns,
         "error": partition.config_error,
         "warnings": list(partition.config_warnings),

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from services.cli.answers import Report
 from services.cli.client import ApiError, Client, RefusedError
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.placement import check_loadable
@@ -53,3 +54,15 @@ def apply_file(client: Client, file: Path) -> int:
         return error.exit_status
     print(f"{file} holds now")
     return 0
+
+
+def shown_config(client: Client) -> Report:
+    """Return the text that holds, to be kept in a file; what was refused since goes to stderr."""
+    value = client.get("/v1/config")
+    if value["error"]:
+        said = f"refused since, nothing has changed: {value['error']}"
+        print(f"muster: {said}", file=sys.stderr)
+    for warning in value["warnings"]:
+        print(f"muster: warning: {warning}", file=sys.stderr)
+    text = value["text"] or "# no queues.yaml: YuniKorn's defaults hold"
+    return Report(value, [text.rstrip("\n")], [value["checksum"]])

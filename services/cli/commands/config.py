@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from services.cli.answers import Report, shown
 from services.cli.client import DEFAULT_URL, Client
 from services.cli.options import Url
 
@@ -30,3 +31,12 @@ def apply(
     from services.cli.config_check import apply_file
 
     raise typer.Exit(apply_file(Client(url), file))
+
+
+@app.command("show")
+@shown
+def config_show(client: Client) -> Report:
+    """Show the queues.yaml that holds now; on stderr, what was refused since."""
+    from services.cli.config_check import shown_config
+
+    return shown_config(client)

@@ -117,7 +117,8 @@ async def test_a_refused_configuration_is_forgotten_when_a_good_one_is_applied(s
         assert bad.status_code == 422
         await until(system, "/v1/config", lambda c: c["error"])
         assert (await system.post("/v1/config", content=good % name)).status_code == 200
-        await until(system, "/v1/config", lambda c: not c["error"])
+        now = await until(system, "/v1/config", lambda c: not c["error"])
+        assert now["text"] == good % name
         assert system.cluster.shim_machine.proposals.error == ""
 
 

@@ -279,6 +279,15 @@ def test_config_apply_says_that_a_refused_file_changes_nothing(api, muster, tmp_
     assert result.err == f"{file}: refused, nothing has changed: line 1: no partition\n"
 
 
+def test_config_show_prints_the_text_that_holds(api, muster):
+    text = "partitions:\n  - name: default  # ours\n"
+    api.says("GET /v1/config", {**answers.CONFIG, "text": text, "error": "line 3: bad"})
+    result = muster("config", "show")
+    assert result.out == text.rstrip()
+    assert result.err == "muster: refused since, nothing has changed: line 3: bad\n"
+    assert json.loads(muster("config", "show", "-o", "json").out)["checksum"] == "A"
+
+
 def test_version_is_told_also_when_nobody_answers(api, muster, unused_port):
     api.says("GET /v1/version", {"version": "9.9"})
     result = muster("version")
