@@ -90,7 +90,7 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     if view.has_ended or summary.rejected_message:
         return _ended(answer, view)
     if refused:
-        return _explain(model, view, answer, who, refused[0])
+        return _explain(model, view, answer, refused[0])
     answer.verdict, answer.sentence = _unrefused(view, who)
     return answer
 
@@ -167,12 +167,12 @@ def _wait(item: _Asks) -> Wait:
     )
 
 
-def _explain(model: Model, view: ApplicationView, answer: Why, who: str, item: _Asks) -> Why:
+def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> Why:
     """Fill in the sentence and the evidence of a reason."""
     waiting = item.waiting
     assert waiting is not None
     answer.verdict, answer.reason = "waiting", waiting.reason
-    answer.sentence, answer.since = sentence(who, waiting), waiting.since_ns
+    answer.sentence, answer.since = sentence(answer.kind, answer.name, waiting), waiting.since_ns
     answer.need = _need(view, item, waiting)
     answer.queues = queue_rows(model, view, waiting, answer.need)
     answer.limits = limit_rows(model, view, waiting, answer.need)
@@ -328,7 +328,7 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
         return answer
     item = _Asks(waiting, [key], pod)
     answer.waits = [_wait(item)]
-    return _explain(model, view, answer, who, item)
+    return _explain(model, view, answer, item)
 
 
 def _of_evicted(model: Model, name: str) -> Why | None:

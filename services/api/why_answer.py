@@ -45,11 +45,11 @@ class LimitRow(_Part):
 class Failure(_Part):
     """How many nodes of a class fail on one thing.
 
-    ``on``: a type of which they have too little now, or ``unschedulable``, ``selector``,
+    ``what``: a type of which they have too little now, or ``unschedulable``, ``selector``,
     ``taints``, ``plugin``, ``too small``, ``other pods``, ``reserved``.
     """
 
-    on: str
+    what: str
     nodes: int
 
 

@@ -85,7 +85,9 @@ def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
     """Return what the nodes lack by class, the largest class first, and what would cure it."""
     fails: dict[str, list[Failure]] = {name: [] for name in evidence.classes}
     for failure in evidence.failures:
-        fails.setdefault(failure.node_class, []).append(Failure(on=failure.on, nodes=failure.nodes))
+        fails.setdefault(failure.node_class, []).append(
+            Failure(what=failure.on, nodes=failure.nodes)
+        )
     return Nodes(
         total=evidence.total,
         classes=[

@@ -1,7 +1,4 @@
-"""Why in one sentence: of each reason of the closed vocabulary, in plain words with the numbers.
-
-``who`` is ``application a`` or ``pod p``; ``its`` what waits of it.
-"""
+"""Why in one sentence: of each reason of the closed vocabulary, in plain words with the numbers."""
 
 from collections.abc import Callable
 
@@ -22,14 +19,17 @@ from shared.model.reasons import (
 )
 
 Sentence = Callable[[Waiting], str]
+_ONE_OF_ITS = "one of its asks"  # of an application; a pod is one
 _NO_EVIDENCE = NodeEvidence(0, {})
 
 
-def sentence(who: str, waiting: Waiting) -> str:
+def sentence(kind: str, name: str, waiting: Waiting) -> str:
     """Return the sentence of a reason; one that this version does not know keeps its message."""
     text = SENTENCES.get(waiting.reason)
     said = text(waiting) if text is not None else f"waits: {readable(waiting.message)}"
-    return f"{who} {said}."
+    if kind == "pod":
+        said = said.replace(_ONE_OF_ITS, "it")
+    return f"{kind} {name} {said}."
 
 
 def _limit(waiting: Waiting, whole: str) -> str:
@@ -60,12 +60,17 @@ def failures_text(evidence: NodeEvidence) -> str:
     counts: dict[str, int] = {}
     for failure in evidence.failures:
         counts[failure.on] = counts.get(failure.on, 0) + failure.nodes
-    said = [_FAILURES.get(on, f"lack {on}") for on in counts]
-    return ", ".join(
-        f"{number} {text}" for number, text in sorted(
-            zip(counts.values(), said, strict=True), key=lambda item: -item[0]
-        )
-    )  # fmt: skip
+    said = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(_counted(number, _FAILURES.get(on, f"lack {on}")) for on, number in said)
+
+
+def _counted(number: int, text: str) -> str:
+    """Return how many do something, in the singular of one."""
+    verb, _, rest = text.partition(" ")
+    return f"{number} {_SINGULAR[verb] if number == 1 else verb} {rest}"
+
+
+_SINGULAR = {"are": "is", "do": "does", "have": "has", "lack": "lacks"}
 
 
 _FAILURES = {
@@ -115,8 +120,8 @@ def _said(lead: str) -> Sentence:
 
 
 SENTENCES: dict[str, Sentence] = {
-    Reason.QUEUE_QUOTA: lambda waiting: _limit(waiting, "one of its asks"),
-    Reason.USER_QUOTA: lambda waiting: _limit(waiting, "one of its asks"),
+    Reason.QUEUE_QUOTA: lambda waiting: _limit(waiting, _ONE_OF_ITS),
+    Reason.USER_QUOTA: lambda waiting: _limit(waiting, _ONE_OF_ITS),
     Reason.GANG_HEADROOM: lambda waiting: _limit(
         waiting,
         "a member of its gang" if waiting.message.startswith("no member") else "the whole gang",
@@ -129,14 +134,10 @@ SENTENCES: dict[str, Sentence] = {
     Reason.MAX_APPLICATIONS: _said("waits for another application to end"),
     Reason.ANOTHER_STARTING: _said("waits for another application to start"),
     Reason.BACKOFF: _said("is left out for a while"),
-    Reason.RESERVED: _of_nodes(
-        "waits: the nodes with the room, of {} in all, are reserved for who has waited longer"
-    ),
+    Reason.RESERVED: _of_nodes("waits: the nodes with the room are reserved for who waited longer"),
     Reason.REQUIRED_NODE: _said("waits for the one node that it must have"),
     Reason.NO_NODE_FITS: _of_nodes("waits for room: none of {} nodes has it now"),
-    Reason.NODE_TOO_SMALL: _of_nodes(
-        "cannot start: none of {} nodes could hold it even when empty"
-    ),
+    Reason.NODE_TOO_SMALL: _of_nodes("cannot start: none of {} nodes could hold it when empty"),
     Reason.CONSTRAINTS: _of_nodes("cannot start: none of {} nodes is one that it may use"),
     Reason.OTHER_PODS: _of_nodes("waits: other pods leave none of {} nodes open to it"),
     Reason.NO_NODES: _of_nodes("waits: none of {} nodes is open"),

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from services.api.projection.model import ApplicationView, Model
+from services.api.why import why
 from services.api.ws_v1 import application_info, node_info, queue_info
 from services.api.ws_v1_usage import group_info, user_info
 from services.cli.launcher import LocalCluster
@@ -48,6 +49,7 @@ def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -
         (expected.users, partial(_entry, "users", partial(_user, model))),
         (expected.groups, partial(_entry, "groups", partial(_group, model))),
         (expected.rejected, partial(_rejected, observed)),
+        (expected.why, partial(_why, model)),
     ]
     for wanted, checker in checks:
         for name, value in wanted.items():
@@ -66,6 +68,14 @@ def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -
 def _rejected(observed: "Observed", name: str, text: str) -> list[str]:
     found = observed.rejected.get(name, "not rejected")
     return [] if text in found else [f"rejected.{name}: expected {text!r}, found {found!r}"]
+
+
+def _why(model: Model, name: str, wanted: str | Mapping[str, Any] | None) -> list[str]:
+    """Compare what ``muster why`` says: the sentence, or the fields that are named."""
+    fields = {"sentence": wanted} if isinstance(wanted, str) else wanted
+    found = why(model, name)
+    answer = found.model_dump(by_alias=True) if found is not None else None
+    return _entry("why", lambda _: answer, name, fields)
 
 
 def _compare(where: str, wanted: Any, found: Any) -> list[str]:

@@ -258,6 +258,7 @@ class ExpectStep(_Strict):
     rejected: dict[str, str] = {}
     decisions: list[dict[str, Any]] = []
     events: list[EventEntry] = []
+    why: dict[str, str | dict[str, Any] | None] = {}
     invariants: bool | None = None
 
 

@@ -693,36 +693,37 @@ class NodeTable:
         """Return why no node takes a shape now, with the numbers behind it."""
         return replace(self._refusal(shape), nodes=self.evidence(shape))
 
-    def evidence(self, shape: Shape) -> NodeEvidence:
-        """Return what the nodes lack, by class, for one (more) ask that they have refused."""
+    def evidence(self, shape: Shape, *, for_many: bool = False) -> NodeEvidence:
+        """Return what the nodes lack, by class, for an ask that all of them have refused.
+
+        ``for_many``: they have room for some, and not for as many as there are.
+        """
         count, left = len(self.rows), ~self._schedulable[: len(self.rows)]
         view = self._view(shape)
         failures = [(UNSCHEDULABLE, left)]
         left = ~left
-        for on, passes in (
+        for what, passes in (
             (SELECTOR, view.selected),
             (TAINTS, view.eligible),
             (PLUGIN, view.feasible),
             (TOO_SMALL, self._fitting(self._capacity, shape)),
         ):
-            failures.append((on, left & ~passes))
+            failures.append((what, left & ~passes))
             left &= passes
         for name, value in shape.resource.items():
             column = self._columns.get(name)
             if value > 0 and column is not None:
                 failures.append((name, left & (self._available[:count, column] < value)))
-        holders = left.copy()
-        left &= self._fitting(self._available, shape)
-        nearest = None
-        if not left.any():
-            nearest = self.nearest(shape, holders)
-        else:
-            open_rows = self._open_rows(shape)
-            if open_rows is not None:
-                failures.append((OTHER_PODS, left & ~open_rows))
-                left &= open_rows
-            failures += [(TAKEN, left & self._reserved[:count])]
-            failures += [(PLUGIN, left & ~self._reserved[:count])]
+        room = left & self._fitting(self._available, shape)
+        is_short = for_many or not room.any()
+        nearest = self.nearest(shape, left) if is_short else None
+        open_rows = self._open_rows(shape) if room.any() else None
+        if open_rows is not None:
+            failures.append((OTHER_PODS, room & ~open_rows))
+            room &= open_rows
+        failures.append((TAKEN, room & self._reserved[:count]))
+        if not is_short and self.hooks is not None:
+            failures.append((PLUGIN, room & ~self._reserved[:count]))
         return self._classes.evidence(count, [item for item in failures if item[1].any()], nearest)
 
     def _refusal(self, shape: Shape) -> Refusal:

@@ -1,0 +1,105 @@
+"""Why: the sentence and the evidence of each reason, and of what waits for nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from services.api.why import why
+from services.api.why_sentences import SENTENCES
+from shared.model.amounts import amounts_text, readable
+from shared.model.reasons import Reason
+from tests.builders import config_of
+from tests.unit.api.following import System
+
+SCENARIOS = Path(__file__).parents[2] / "conformance" / "scenarios"
+HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN}
+
+
+def asked(system, name):
+    found = why(system.model, name)
+    assert found is not None
+    return found.model_dump(by_alias=True)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_a_sentence_and_a_scenario_with_its_golden_one(reason):
+    assert reason in SENTENCES
+    if reason not in HERE:
+        text = (SCENARIOS / f"why-{reason}.yaml").read_text()
+        assert f"reason: {reason}\n" in text
+        assert "sentence: >-\n" in text
+
+
+def test_real_asks_wait_for_the_placeholders_of_their_gang():
+    system = System()
+    system.node("n1", vcore=2, pods=9)
+    system.gang("g", 3, {"vcore": 1})
+    system.asks("g", ["real"], {"vcore": 1}, task_group_name="tg")
+    assert asked(system, "real")["sentence"] == (
+        "pod real waits for its gang: 1 placeholders of the gang are not allocated yet."
+    )
+    assert asked(system, "g")["reason"] != Reason.GANG_PLACEHOLDERS_PENDING  # it only follows
+
+
+def test_a_plugin_is_named():
+    def register(policy):
+        policy.feasible.append(lambda _, __: False)
+
+    system = System(plugins={"strict": register})
+    system.node("n1", vcore=2, pods=9)
+    system.application("a")
+    system.asks("a", ["p"], {"vcore": 1})
+    answer = asked(system, "a")
+    assert answer["reason"] == Reason.PLUGIN
+    assert (
+        answer["sentence"]
+        == "application a is held back by a plugin: plugin strict: none of 1 matching nodes may be taken."
+    )
+
+
+def test_what_runs_and_what_has_its_turn_next_says_so():
+    system = System()
+    system.application("a")
+    assert asked(system, "a")["sentence"] == (
+        "application a has asked for nothing yet: its pods are still to come."
+    )
+    system.asks("a", ["p"], {"vcore": 1})
+    assert asked(system, "a")["verdict"] == asked(system, "p")["verdict"] == "starting"
+    system.node("n1", vcore=2, pods=9)
+    assert asked(system, "a")["sentence"] == ("application a runs: 1 pod, and nothing of it waits.")
+    assert asked(system, "p")["sentence"] == "pod p runs on n1."
+
+
+def test_who_was_evicted_reads_by_whom_and_under_which_law():
+    owed = "resources: {guaranteed: {vcore: 4}}, properties: {preemption.delay: 1s}"
+    system = System(config_of("{name: a}", f"{{name: b, {owed}}}"))
+    system.node("n1", vcore=4, pods=9)
+    system.application("victim", "root.a")
+    system.asks("victim", ["v"], {"vcore": 4})
+    system.application("owed", "root.b")
+    system.asks("owed", ["o"], {"vcore": 4})
+    system.fire_own("preemption")
+    (row,) = asked(system, "victim")["evictions"]
+    assert (row["role"], row["winner"], row["ask"], row["law"]) == (
+        "victim", "owed", "o", "guarantee",
+    )  # fmt: skip
+    assert asked(system, "owed")["evictions"][0]["role"] == "winner"
+    text = "Preempted by o from application owed in root.b"
+    assert asked(system, "v")["sentence"] == f"pod v on n1 is being released: {text}."
+    assert asked(system, "v")["verdict"] == "evicted"
+
+
+async def test_an_unknown_name_is_404_and_evictions_are_listed():
+    system = System()
+    answer = await system.get("/v1/why/nobody")
+    assert (answer.status_code, answer.json()["message"]) == (
+        404, "no application and no pod is called nobody",
+    )  # fmt: skip
+    assert (await system.get("/v1/evictions")).json() == []
+
+
+def test_amounts_are_read_as_people_write_them():
+    assert amounts_text({"pods": 1, "memory": 2**30, "vcore": 1500}) == "1.5 vcore, 1Gi memory"
+    assert amounts_text({"pods": 3}) == "3 pods"
+    assert amounts_text({}) == "nothing"
+    assert readable("has map[memory:1024 vcore:10], map[]") == "has 0.01 vcore, 1Ki memory, nothing"
