@@ -22,6 +22,7 @@ from services.cli.commands import (
     trace,
     up,
     version,
+    why,
 )
 
 COMMANDS = (
@@ -29,6 +30,7 @@ COMMANDS = (
     submit.app,
     delete.app,
     apps.app,
+    why.app,
     pods.app,
     nodes.app,
     queues.app,

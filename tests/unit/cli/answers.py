@@ -1,5 +1,21 @@
 """Answers of an API as it gives them: what the tables of these tests are made of."""
 
+from services.api.why_answer import (
+    Eviction,
+    Failure,
+    Gang,
+    Group,
+    LimitRow,
+    LogLine,
+    Mismatch,
+    Nearest,
+    NodeClass,
+    Nodes,
+    Wait,
+    WaitsFor,
+    Why,
+)
+
 WHY_GANG = (
     "the whole gang does not fit: vcore: queue root.ml has 15000 of 64000 left, requested 32000 "
     "(all of it: map[memory:68719476736 pods:8 vcore:32000])"
@@ -180,3 +196,87 @@ def batch(records, lowest=0, instance="i"):
         "HighestID": max(0, lowest + len(records) - 1),
         "EventRecords": records or None,
     }
+
+
+WHY = Why(
+    name="mpi-next",
+    kind="application",
+    application_id="mpi-next",
+    queue_name="root.ml",
+    state="Accepted",
+    verdict="waiting",
+    reason="GANG_PLACES",
+    sentence="application mpi-next waits for places for its whole gang: at most 6 of 8 members have "
+    "one, on 3 of 20 nodes; requested 8 nvidia.com/gpu, the nearest node for one more, "
+    "gpu-node-eu-west-1a-0002, lacks 2 nvidia.com/gpu.",
+    since=0,
+    mismatches=[Mismatch(reason="TaskGroupsError", message="task group 'x' is none of mpi-next")],
+    waits=[
+        Wait(reason="GANG_PLACES", message="the whole gang has no place", since=0, asks=8),
+        Wait(reason="QUEUE_QUOTA", message="Not enough queue quota", since=0, asks=2),
+    ],
+    need={"nvidia.com/gpu": 64, "vcore": 32_000},
+    queues=[
+        LimitRow(
+            owner="queue root.ml",
+            queue_name="root.ml",
+            resource="vcore",
+            max=64_000,
+            used=16_500,
+            headroom=47_500,
+            need=32_000,
+            lacks=0,
+        )
+    ],
+    nodes=Nodes(
+        total=20,
+        classes=[
+            NodeClass(
+                name="p4d.24xlarge",
+                nodes=20,
+                fails=[Failure(what="nvidia.com/gpu", nodes=17), Failure(what="taints", nodes=3)],
+            )
+        ],
+        nearest=Nearest(
+            node_id="gpu-node-eu-west-1a-0002",
+            lacks={"nvidia.com/gpu": 2},
+            cure="2 nvidia.com/gpu more free on gpu-node-eu-west-1a-0002",
+        ),
+    ),
+    waits_for=[
+        WaitsFor(kind="queue", name="root.ml", since=0, text="8 vcore left of its 64 vcore")
+    ],
+    gang=Gang(
+        wanted=8,
+        held=0,
+        replaced=0,
+        groups=[
+            Group(
+                name="worker",
+                wanted=8,
+                held=0,
+                replaced=0,
+                timedout=0,
+                missing=8,
+                why="GANG_PLACES: the whole gang has no place",
+            )
+        ],
+    ),
+    evictions=[
+        Eviction(
+            time=0,
+            role="winner",
+            victim="3f2a",
+            victim_name="spark-exec-7",
+            victim_application="spark-pi",
+            queue_name="root.batch",
+            winner="mpi-next",
+            ask="9b1c",
+            node_id="gpu-node-eu-west-1a-0001",
+            resource={"vcore": 4000},
+            law="guarantee",
+            message="Preempted by 9b1c",
+        )
+    ],
+    log=[LogLine(message="Preemption does not help", count=3, last=0)],
+).model_dump(by_alias=True)

@@ -14,6 +14,7 @@ GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
     "apps": (["apps"], {"/v1/applications": answers.APPLICATIONS}),
     "app": (["app", "mpi-next"], {"/v1/applications/mpi-next": answers.DETAIL}),
+    "why": (["why", "mpi-next"], {"/v1/why/mpi-next": answers.WHY}),
     "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),
     "nodes": (["nodes"], {"/ws/v1/partition/default/nodes": answers.NODES}),
     "queues": (

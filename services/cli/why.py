@@ -1,0 +1,86 @@
+"""What `muster why` shows: the sentence, then the evidence, as far as there is any."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from services.cli.render import age, hanging
+from services.cli.table import Column
+from shared.model.amounts import amounts_text, number_text
+
+Answer = dict[str, Any]
+
+
+def _number(name: str) -> Column:
+    def text(row: Answer) -> str:
+        return number_text(row["resource"], row[name])
+
+    return Column(name.upper(), lambda row: row[name], text, is_number=True)
+
+
+LIMITS = (
+    Column("LIMIT OF", lambda row: row["owner"]),
+    Column("IN", lambda row: row["queueName"], is_wide=True),
+    Column("TYPE", lambda row: row["resource"]),
+    *map(_number, ("max", "used", "headroom", "need", "lacks")),
+)
+NODES = (
+    Column("CLASS OF NODES", lambda row: row["class"], wraps=30),
+    Column("NODES", lambda row: row["nodes"], is_number=True),
+    Column("FAIL", lambda row: row["fails"], is_number=True),
+    Column("ON", lambda row: row["what"]),
+)
+GROUPS = (
+    Column("TASK GROUP", lambda row: row["name"]),
+    Column("WANTED", lambda row: row["wanted"], is_number=True),
+    Column("HELD", lambda row: row["held"], is_number=True),
+    Column("REPLACED", lambda row: row["replaced"], is_number=True),
+    Column("MISSING", lambda row: row["missing"], is_number=True),
+    Column("WHY", lambda row: row["why"], wraps=40, is_below=True),
+)
+EVICTIONS = (
+    Column("AGO", lambda row: row["time"], lambda row: age(row["time"]), is_passing=True),
+    Column("VICTIM", lambda row: row["victimName"] or row["victim"]),
+    Column("OF", lambda row: row["victimApplication"], drop=3),
+    Column("ON", lambda row: row["nodeID"], drop=4),
+    Column("FOR", lambda row: row["winner"]),
+    Column("LAW", lambda row: row["law"]),
+)
+
+
+def why_parts(answer: Answer, table: Callable[..., Any]) -> list[Any]:
+    """Return what is shown of an answer; what does not match its gang comes first."""
+    parts: list[Any] = [hanging(line) for line in _lines(answer)]
+    nodes = answer["nodes"] or {"classes": []}
+    failures = [
+        {"class": item["class"], "nodes": item["nodes"], "what": failure["what"],
+         "fails": failure["nodes"]}
+        for item in nodes["classes"] for failure in item["fails"]
+    ]  # fmt: skip
+    short = [row for row in (*answer["queues"], *answer["limits"]) if row["resource"] != "pods"]
+    gang = answer["gang"] or {"groups": []}
+    for rows, columns in (
+        (short, LIMITS),
+        (failures, NODES),
+        (gang["groups"], GROUPS),
+        (answer["evictions"], EVICTIONS),
+    ):
+        if rows:
+            parts += ["", table(rows, columns)]
+    return parts
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    for item in answer["mismatches"]:
+        yield f"mismatch     {item['message']}"
+    since = f" (for {age(answer['since'])})" if answer["since"] else ""
+    yield f"why          {answer['sentence']}{since}"
+    for item in answer["waits"][1:]:
+        yield f"also         {item['asks']} wait: {item['reason']}: {item['message']}"
+    if answer["nodes"] and answer["verdict"] == "waiting":
+        yield f"would help   {answer['nodes']['nearest']['cure']}"
+    if answer["need"]:
+        yield f"needs        {amounts_text(answer['need'])}"
+    for item in answer["waitsFor"]:
+        yield f"waits for    {item['kind']} {item['name']}: {item['text']}"
+    for item in answer["log"]:
+        yield f"was told     {item['message']} ({item['count']} times)"
