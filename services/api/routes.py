@@ -15,6 +15,7 @@ from services.api.documents import DocumentsError, read_documents
 from services.api.replica import Replica, read_body
 from services.api.routes_cluster import cluster_routes
 from services.api.routes_why import why_routes
+from services.api.routes_page import page_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
 from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (
@@ -43,6 +44,7 @@ def make_app(replica: Replica) -> FastAPI:
     app.include_router(debug_routes(replica))
     app.include_router(_muster(replica))
     app.include_router(cluster_routes(replica))
+    app.include_router(page_routes(replica))
 
     @app.exception_handler(AnswerError)
     async def _refused(request: Request, error: AnswerError) -> Response:

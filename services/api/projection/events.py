@@ -6,7 +6,7 @@ written out when they are read: a burst of a thousand pods costs one entry an ap
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from shared.messages.state import EventState
@@ -59,6 +59,11 @@ class EventRing:
         return max(0, self._next - self._capacity)
 
     @property
+    def next(self) -> int:
+        """Return the number of the event that comes next."""
+        return self._next
+
+    @property
     def highest(self) -> int:
         """Return the number of the newest event; 0 while there is none."""
         return max(0, self._next - 1)
@@ -68,6 +73,20 @@ class EventRing:
         if not self.lowest <= start < self._next:
             return []
         return list(islice(self._from(start), count))
+
+    def newest(self, start: int) -> list[EventState]:
+        """Return the events from a number on; it costs what is returned, not what is held."""
+        found: list[list[EventState]] = []
+        for first, entry in reversed(self._entries):
+            if isinstance(entry, EventState):
+                if first < start:
+                    break
+                found.append([entry])
+                continue
+            if first + entry.count <= start:
+                break
+            found.append(list(islice(entry.events(), max(0, start - first), None)))
+        return list(chain.from_iterable(reversed(found)))
 
     def _from(self, start: int) -> Iterator[EventState]:
         for first, entry in self._entries:

@@ -31,6 +31,7 @@ class ApplicationView:
     asks: dict[str, AskState] = field(default_factory=dict)
     allocations: dict[str, AllocationState] = field(default_factory=dict)
     swapping: dict[str, None] = field(default_factory=dict)  # asks that get a placeholder's place
+    gone: dict[str, int] = field(default_factory=dict)  # pods that have gone, counted by why
 
     @property
     def has_ended(self) -> bool:
@@ -112,14 +113,19 @@ class Model:
         What the application itself holds back comes first, then what its queue or the nodes
         refuse for its shape.
         """
-        own = {waiting.asks: waiting for waiting in application.summary.waiting}
-        names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
-        for name in (*names, ask.shape):
-            if name in own:
-                return own[name]
+        own = self.own_why(application, ask)
+        if own is not None:
+            return own
         queue = self.queues.get(application.summary.queue_name)
         refusals = queue.waiting if queue is not None else ()
         return next((waiting for waiting in refusals if waiting.asks == ask.shape), None)
+
+    @staticmethod
+    def own_why(application: ApplicationView, ask: AskState) -> Waiting | None:
+        """Return what the application itself holds an ask back for, or None."""
+        own = {waiting.asks: waiting for waiting in application.summary.waiting}
+        names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
+        return next((own[name] for name in (*names, ask.shape) if name in own), None)
 
 
 def would_scale_up(waiting: Waiting | None, ask: AskState) -> bool:

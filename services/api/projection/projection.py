@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.api.projection.history import History
+from services.api.projection.live import Changes
 from services.api.projection.model import ApplicationView, Model, NodeView
 from services.api.projection.news import (
     RUNNABLE_DETAILS,
@@ -69,6 +70,7 @@ class Projection:
         self.epoch = 0
         self.seq = 0
         self.stories: dict[str, deque[TraceRecord]] = {}
+        self.changes = Changes()
         self._asked_ns = 0
         self._last: Model | None = None  # while a snapshot comes, what was known before it
         self._news: dict[Key, ApplicationNews] = {}  # of the change that is coming in
@@ -119,6 +121,7 @@ class Projection:
         if not delta.reset:
             self._count_submissions(delta)
         self._apply(delta)
+        self.changes.is_whole = not delta.more
         if not delta.more:
             self._complete()
 
@@ -135,6 +138,7 @@ class Projection:
             ended_counts=last.ended_counts,
         )
         self._last = last
+        self.changes.start_over()
         self.epoch = envelope.epoch
         self.is_ready = True
         self._asked_ns = 0
@@ -182,14 +186,17 @@ class Projection:
         self._news, self._said, self._going, self._ended = {}, [], [], []
         self._gone, self._nodes_gone, self._superseded, self._returned = {}, {}, {}, {}
         self._last = None
+        self.changes.is_whole = True
 
     def _on_partition(self, partition: PartitionState) -> None:
         self.model.partition = partition
+        self.changes.partition = True
 
     def _on_configuration(self, configuration: ConfigurationState) -> None:
         self.model.configuration = configuration
 
     def _on_queue(self, queue: QueueState) -> None:
+        self.changes.note_queue(queue.path)
         before = self.model.queues.get(queue.path)
         if before is None and self._last is not None:
             before = self._last.queues.get(queue.path)
@@ -236,6 +243,7 @@ class Projection:
 
     def _on_node(self, node: NodeState) -> None:
         name = node.node_id
+        self.changes.note_node(name)
         view = self.model.nodes.get(name)
         before = view if view is not None or self._last is None else self._last.nodes.get(name)
         events = node_events(before.state if before else None, node, self.model.time_ns)
@@ -260,10 +268,12 @@ class Projection:
             last = self._last.applications.get(name) if self._last is not None else None
             view = self.model.applications[name] = ApplicationView(summary)
             if last is not None:  # known from before a snapshot: only where it stands is news
+                view.gone = last.gone
                 same = last.summary.state == summary.state
                 self._note(view, last.summary, len(summary.state_log) - (not same))
             else:
                 self._note(view, None, 0)
+        self.changes.note_application(self.model.applications[name])
 
     def _note(self, view: ApplicationView, before: ApplicationSummary | None, known: int) -> None:
         """Note what is new in an application's own values; ``known`` entries of its log are not."""
@@ -294,6 +304,7 @@ class Projection:
         if view is None or view.summary.submission != summary.submission:
             return
         del self.model.applications[summary.application_id]
+        self.changes.note_application(view)
         key = (summary.queue_name, summary.state)
         self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
         ended = self.model.ended
@@ -355,6 +366,7 @@ class Projection:
         view = self._view_of(application_id, key, is_removed=is_removed)
         if view is None:
             return
+        self.changes.note_application(view)
         known = self._known(view)
         if key not in known.asks and key not in known.swapping:
             self._note_return(view, key)
@@ -373,9 +385,7 @@ class Projection:
         """Note that what was allocated waits again: it could not be bound."""
         allocation = view.allocations.pop(key, None)
         if allocation is not None:
-            node = self.model.nodes.get(allocation.node_id)
-            if node is not None:
-                node.allocations.pop(key, None)
+            self._leave(allocation)
             self._returned[key] = None
             self._count_attempt(view, "released")
             self._count_attempt(view, "error")
@@ -386,14 +396,14 @@ class Projection:
         view = self._view_of(allocation.application_id, key, is_removed=allocation.removed)
         node = self.model.nodes.get(allocation.node_id)
         before = view.allocations.get(key) if view is not None else None
+        self.changes.note_node(allocation.node_id)
         if view is not None:
+            self.changes.note_application(view)
             self._note_allocation(view, allocation)
         elif allocation.is_foreign:
             self._note_foreign(allocation)
         if before is not None and before.node_id != allocation.node_id:
-            moved_from = self.model.nodes.get(before.node_id)
-            if moved_from is not None:
-                moved_from.allocations.pop(key, None)
+            self._leave(before)
         for allocations in (
             view.allocations if view is not None else None,
             _shelf(node, allocation) if node is not None else None,
@@ -404,6 +414,13 @@ class Projection:
                 allocations.pop(key, None)
             else:
                 allocations[key] = allocation
+
+    def _leave(self, allocation: AllocationState) -> None:
+        """Take an allocation from the node that it is on no more."""
+        self.changes.note_node(allocation.node_id)
+        node = self.model.nodes.get(allocation.node_id)
+        if node is not None:
+            node.allocations.pop(allocation.allocation_key, None)
 
     def _note_allocation(self, view: ApplicationView, allocation: AllocationState) -> None:
         """Note what is new of an allocation of an application."""
@@ -419,6 +436,8 @@ class Projection:
             self._news_of(view).resized(before, allocation)
         if allocation.removed:
             self._count_attempt(view, "released")
+            if not allocation.placeholder:
+                self.changes.note_end(view, allocation.why)
             self._news_of(view).allocation_ended(allocation)
 
     def _count_attempt(self, view: ApplicationView, result: str) -> None:

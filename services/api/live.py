@@ -1,0 +1,156 @@
+"""The stream behind the live page: one server-sent event for a snapshot, then one a difference.
+
+Frames are made once for all who follow, at most one each FRAME_SECONDS; while nothing changes a
+beat says that the stream lives, and whether the read model follows the core. Who does not read as
+fast is told no differences: after MAX_WAITING_FRAMES all that waits is dropped, and when it reads
+again, a snapshot of that moment is next; after STUCK_SECONDS its stream ends.
+
+Limits: MAX_CLIENTS streams (503 beyond), MAX_WAITING_FRAMES frames for each.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from services.api.answers import AnswerError
+from services.api.projection.live import Feed, Frame
+from services.api.projection.projection import Projection
+from services.api.replica import Replica
+
+MAX_CLIENTS = 100
+MAX_WAITING_FRAMES = 20
+FRAME_SECONDS = 0.1
+BEAT_SECONDS = 1.0
+STUCK_SECONDS = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One browser: what waits to be sent to it; None ends its stream."""
+
+    frames: "asyncio.Queue[bytes | None]" = field(
+        default_factory=lambda: asyncio.Queue(MAX_WAITING_FRAMES)
+    )
+    needs_snapshot: bool = True
+    stuck_since: float = 0.0
+
+    def put(self, frame: bytes, now: float) -> None:
+        """Let a frame wait; when too many do, drop them all and ask for a snapshot instead."""
+        if self.frames.full():
+            self.clear()
+            self.needs_snapshot, self.stuck_since = True, self.stuck_since or now
+        else:
+            self.frames.put_nowait(frame)
+
+    def clear(self) -> None:
+        """Drop what waits."""
+        while not self.frames.empty():
+            self.frames.get_nowait()
+
+
+class LiveStreams:
+    """The streams of a replica, and the one task that makes their frames while there are any."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._clients: dict[Client, None] = {}
+        self._pump: asyncio.Task[None] | None = None
+        self._projection: Projection | None = None
+        self._feed: Feed | None = None
+        self._beaten = 0.0
+
+    def open(self) -> AsyncIterator[bytes]:
+        """Return a new stream. Raises AnswerError 503 when there are too many."""
+        if len(self._clients) >= MAX_CLIENTS:
+            raise AnswerError(
+                503, f"{MAX_CLIENTS} live pages are open on this replica: close one, or try again"
+            )
+        client = Client()
+        self._clients[client] = None
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._run(), name="live-streams")
+        return self._stream(client)
+
+    async def _stream(self, client: Client) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                client.stuck_since = 0.0  # it has read what it was sent, and wants more
+                frame = await client.frames.get()
+                if frame is None:
+                    return
+                yield frame
+        finally:
+            self._clients.pop(client, None)
+
+    async def _run(self) -> None:
+        try:
+            while self._clients:
+                self.tick(time.monotonic(), time.time_ns())
+                await asyncio.sleep(FRAME_SECONDS)
+        finally:
+            self._follow(None)
+
+    def tick(self, now: float, now_ns: int) -> None:
+        """Send every client what is new: a difference, a snapshot, or a beat."""
+        projection = self._replica.machine.projection
+        if projection is not self._projection:
+            self._follow(projection)
+        feed, model = self._feed, projection.model
+        assert feed is not None
+        if projection.changes.is_whole and model.partition is not None:
+            if feed.is_anew(model):
+                for client in self._clients:
+                    client.clear()
+                    client.needs_snapshot = True
+            elif (frame := feed.difference(model, now_ns)) is not None:
+                self._send("difference", frame, now)
+            self._send_snapshots(feed, projection, now_ns)
+        if now - self._beaten >= BEAT_SECONDS:
+            self._beaten = now
+            beat = {"now": now_ns // 1_000_000, "number": feed.number, "epoch": projection.epoch}
+            self._send("beat", {**beat, "isReady": projection.is_ready}, now)
+            self._end_stuck(now)
+
+    def _follow(self, projection: Projection | None) -> None:
+        if self._feed is not None:
+            self._feed.close()
+        self._projection = projection
+        self._feed = Feed(projection.changes) if projection is not None else None
+
+    def _send(self, kind: str, frame: Frame, now: float) -> None:
+        ready = [client for client in self._clients if not client.needs_snapshot]
+        if ready:
+            body = server_sent(kind, frame)
+            for client in ready:
+                client.put(body, now)
+
+    def _send_snapshots(self, feed: Feed, projection: Projection, now_ns: int) -> None:
+        """Send those a snapshot who need one, and read."""
+        ready = [c for c in self._clients if c.needs_snapshot and not c.stuck_since]
+        if ready:
+            frame = feed.snapshot(projection.model, now_ns)
+            body = server_sent("snapshot", {**frame, "epoch": projection.epoch})
+            for client in ready:
+                client.needs_snapshot = False
+                client.put(body, 0.0)
+
+    def _end_stuck(self, now: float) -> None:
+        for client in list(self._clients):
+            if client.stuck_since and now - client.stuck_since > STUCK_SECONDS:
+                client.clear()
+                client.frames.put_nowait(None)
+                del self._clients[client]
+
+
+def server_sent(kind: str, value: Any) -> bytes:
+    """Return a server-sent event with JSON as its data."""
+    try:
+        data = orjson.dumps(value)
+    except TypeError:  # half a character: orjson will not have it, JSON has an escape for it
+        data = json.dumps(value, separators=(",", ":")).encode()
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)

@@ -1,0 +1,159 @@
+/**
+ * The frame around the views: which one is shown (the address says it), that the stream lives, the theme.
+ *
+ * A view is made by a function of a context {live, name, query, setQuery} and returns {title, element,
+ * update(changed), dispose()}; what has changed is shown once a frame.
+ */
+import { attribute, fill, forgetColours, h, text } from "./dom.js";
+import { lasting } from "./format.js";
+import { Live } from "./live.js";
+import { overview } from "./overview.js";
+
+const later = (file, name) => async (context) => (await import(`/page/${file}.js`))[name](context);
+const VIEWS = {
+  "": { plain: async (context) => overview(context) },
+  queues: { plain: later("queues", "queueTree"), named: later("queues", "queuePage") },
+  applications: { plain: later("applications", "applicationList"), named: later("application", "applicationPage") },
+  nodes: { plain: later("nodes", "nodeList"), named: later("nodes", "nodePage") },
+  evictions: { plain: later("evictions", "evictionsView") },
+  events: { plain: later("events", "eventsView") },
+  "what-if": { plain: later("whatif", "whatIf") },
+};
+
+const main = document.getElementById("main");
+const status = document.getElementById("status");
+const banner = document.getElementById("banner");
+let view = null;
+let isDue = false;
+let shown = "";
+let routes = 0;
+
+const live = new Live(() => {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(show);
+});
+
+function show() {
+  isDue = false;
+  showStatus();
+  if (!view || !live.partition) return;
+  view.update(live.take());
+}
+
+function showStatus() {
+  const now = Date.now();
+  const says = {
+    live: () => "live",
+    connecting: () => "connecting",
+    recovering: () => "core is recovering",
+    lost: () => `lost ${lasting(now - live.since)} ago`,
+  }[live.state]();
+  attribute(status, "data-state", live.state);
+  text(status.lastElementChild, says);
+  status.title = live.heard ? `epoch ${live.epoch}, change ${live.number}, heard ${((now - live.heard) / 1000).toFixed(1)} s ago` : "";
+  const trouble = {
+    lost: () => `The connection is lost since ${lasting(now - live.since)}. What you see was so then; it is tried again by itself.`,
+    recovering: () => `The core is recovering (epoch ${live.epoch}). What you see was so before; it is put right when the core has its state back.`,
+  }[live.state];
+  banner.hidden = !trouble || !live.partition;
+  if (trouble) text(banner, trouble());
+  document.body.classList.toggle("stale", Boolean(trouble));
+  if (!live.partition) {
+    const first = { lost: "No connection to Muster's API. Is it running? It is tried again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
+    if (first) fill(main, h("p", { class: "empty" }, first));
+  }
+}
+
+function parse() {
+  const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const at = path.indexOf("/");
+  const kind = at < 0 ? path : path.slice(0, at);
+  let name = at < 0 ? "" : path.slice(at + 1);
+  try {
+    name = decodeURIComponent(name);
+  } catch {
+    // the name as it stands
+  }
+  return { kind, name, query: new URLSearchParams(search), path };
+}
+
+async function route() {
+  const { kind, name, query, path } = parse();
+  if (path === shown && view) return;
+  const ours = ++routes;
+  const views = VIEWS[kind];
+  const make = name ? views?.named : views?.plain;
+  document.querySelectorAll("nav a").forEach((link) => {
+    const its = link.hash.replace(/^#\/?/, "");
+    attribute(link, "aria-current", its === kind ? "page" : null);
+    if (its === kind) link.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+  const setQuery = (changed) => {
+    const text = String(changed);
+    history.replaceState(null, "", `#/${path}${text ? `?${text}` : ""}`);
+  };
+  let made;
+  try {
+    await present;
+    made = make ? await make({ live, name, query, setQuery }) : nowhere(path);
+  } catch (error) {
+    made = { title: "Trouble", element: h("p", { class: "empty" }, `This view could not be shown: ${error.message}. Load the page again.`), update() {} };
+  }
+  if (ours !== routes) return made.dispose?.();
+  view?.dispose?.();
+  const isFirst = !shown && !view;
+  view = made;
+  shown = path;
+  fill(main, made.element);
+  document.title = made.title ? `${made.title} · Muster` : "Muster";
+  scrollTo(0, 0);
+  if (!isFirst) main.focus({ preventScroll: true });
+  live.changed.all = live.changed.events = live.changed.evictions = true;
+  show();
+}
+
+function nowhere(path) {
+  return { title: "Not found", element: h("div", {}, h("h1", {}, "There is no such view"), h("p", {}, `Nothing is at ${path}. `, h("a", { href: "#/" }, "To the overview"))), update() {} };
+}
+
+/** Resolves with the first snapshot: views are made when there is something to show. */
+const present = new Promise((resolve) => {
+  const wait = setInterval(() => {
+    if (live.partition) {
+      clearInterval(wait);
+      resolve();
+    }
+  }, 15);
+});
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = isDark ? "light" : "dark";
+  try {
+    localStorage.setItem("muster-theme", root.dataset.theme);
+  } catch {
+    // it holds for this visit
+  }
+  repaint();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+function repaint() {
+  forgetColours();
+  live.changed.all = true;
+  show();
+}
+
+addEventListener("hashchange", route);
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.closest("input, textarea, select")) return;
+  const filter = main.querySelector("input[type=search]");
+  if (filter) {
+    event.preventDefault();
+    filter.focus();
+  }
+});
+if (new URLSearchParams(location.search).has("measure")) globalThis.muster = { live };
+live.connect();
+route();
