@@ -27,6 +27,7 @@ let view = null;
 let isDue = false;
 let shown = "";
 let routes = 0;
+let isMarked = false;
 
 const live = new Live(() => {
   if (isDue) return;
@@ -39,6 +40,8 @@ function show() {
   showStatus();
   if (!view || !live.partition) return;
   view.update(live.take());
+  if (!isMarked) performance.mark("shown");
+  isMarked = true;
 }
 
 function showStatus() {

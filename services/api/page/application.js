@@ -8,7 +8,7 @@ import { arrows } from "./evictions.js";
 import { smallTable } from "./table.js";
 
 const MAX_PODS = 2000;
-const MAX_SHOWN = 300;
+const FIRST = 40;
 const MAX_MESSAGES = 400;
 
 export function applicationPage({ live, name, query, setQuery }) {
@@ -26,9 +26,10 @@ export function applicationPage({ live, name, query, setQuery }) {
   const element = h("div", { class: "application" },
     h("p", { class: "crumbs" }, h("a", { href: "#/applications" }, "Applications")),
     h("div", { class: "title" }, h("h1", {}, name, " ", state)),
-    facts, why, evidence, gang, evictions, pods, story,
+    facts, why, evidence, gang, evictions, story, pods,
     h("section", {}, h("h2", {}, "Events"), events.element));
   let isOver = false;
+  let isWhole = false;
   let explained = null;
 
   function showRow() {
@@ -77,7 +78,10 @@ export function applicationPage({ live, name, query, setQuery }) {
     if (all > MAX_PODS) return fill(pods, h("h2", {}, "Pods"), h("p", { class: "note" }, `${plural(all, "pod")}: too many to list here. muster app ${name} lists them.`));
     try {
       const found = await ask(`/v1/applications/${encodeURIComponent(name)}`);
-      if (!isOver && found) fill(pods, ...podList(found.application, live));
+      if (!isOver && found) fill(pods, ...podList(found.application, live, isWhole ? MAX_PODS : FIRST, () => {
+        isWhole = true;
+        listPods();
+      }));
     } catch (error) {
       fill(pods, h("p", { class: "note" }, `Its pods could not be asked for: ${error.message}`));
     }
@@ -117,6 +121,7 @@ export function applicationPage({ live, name, query, setQuery }) {
 function sentence(live, item) {
   const found = live.why(item);
   if (ENDED.has(item.state)) return found ? `${item.state}: ${found[1]}` : `${item.id} has ended: ${item.state.toLowerCase()}.`;
+  if (item.state === "Completing" && item.ended) return `${item.id} is completing: ${plural(item.ended, "pod has", "pods have")} ended, and nothing more is asked for.`;
   if (!item.pending) return item.running ? `${item.id} runs: ${plural(item.running, "pod")}, and waits for nothing.` : found?.[1] ?? `${item.id} has asked for nothing yet.`;
   if (!found) return `${plural(item.pending, "pod")} of ${item.id} ${item.pending === 1 ? "has" : "have"} been asked for and not been refused yet.`;
   const [code, message, since] = found;
@@ -167,16 +172,16 @@ function nodes(found) {
   return parts;
 }
 
-function podList(application, live) {
+function podList(application, live, most, onMore) {
   const podName = (tags, key) => tags?.["kubernetes.io/meta/podName"] ?? key;
   const placed = (application.allocations ?? []).map((one) => [podName(one.allocationTags, one.allocationKey), one.placeholder ? "held" : "running", one.taskGroupName ?? "", one.nodeId, one.requestTime / 1e6, resource(one.resource), ""]);
   const asked = (application.requests ?? []).map((one) => [podName(one.allocationTags, one.allocationKey), "wanted", one.taskGroupName ?? "", "", one.requestTime / 1e6, resource(one.resource), one.allocationLog?.at(-1)?.message ?? ""]);
   const all = [...asked, ...placed];
   if (!all.length) return [];
-  const rows = all.slice(0, MAX_SHOWN).map(([pod, state, group, node, since, needs, said]) =>
+  const rows = all.slice(0, most).map(([pod, state, group, node, since, needs, said]) =>
     [pod, h("span", { class: "member", "data-member": state }, state), group, node ? to("nodes", node) : "–", lasting(live.now() - since), needs, said]);
   return [h("h2", {}, `Pods · ${count(all.length)}`), smallTable(["Pod", "State", "Group", "Node", "Asked", "Needs", "Last told"], rows, { numbers: [4] }),
-    all.length > rows.length ? h("p", { class: "note" }, `${count(all.length - rows.length)} more: muster app ${application.applicationID}`) : null];
+    all.length > rows.length ? h("button", { type: "button", class: "after", onclick: onMore }, `${count(all.length - rows.length)} more`) : null];
 }
 
 /** The messages behind an application: waited (pale) and handled (full), on one scale of time. */

@@ -3,7 +3,7 @@ import { h, text } from "./dom.js";
 import { count, lasting, exact, reason } from "./format.js";
 import { described, drawMembers, members } from "./gang.js";
 import { ENDED } from "./live.js";
-import { Table } from "./table.js";
+import { Table, narrow } from "./table.js";
 
 /** A table of applications that follows the stream. */
 export function applicationTable(live, { query, setQuery, only = () => true, sort = "-submitted", noun = "applications" }) {
@@ -14,7 +14,7 @@ export function applicationTable(live, { query, setQuery, only = () => true, sor
   const columns = [
     { key: "id", title: "Application", width: "minmax(9rem, 1.3fr)", class: "strong", value: (item) => item.id },
     { key: "queue", title: "Queue", width: "minmax(6rem, 1fr)", isLess: true, value: (item) => item.queue },
-    { key: "state", title: "State", width: "6.4rem", value: (item) => item.state, show: (item, cell) => {
+    { key: "state", title: "State", width: "6.6rem", narrow: "6.4rem", value: (item) => item.state, show: (item, cell) => {
       text(cell, item.state);
       cell.dataset.state = item.state;
     } },
@@ -31,14 +31,14 @@ export function applicationTable(live, { query, setQuery, only = () => true, sor
       } },
     { key: "running", title: "Runs", isNumber: true, isLess: true, width: "4.2rem", value: (item) => item.running, show: (item, cell) => text(cell, count(item.running)) },
     { key: "pending", title: "Waits", isNumber: true, isLess: true, width: "4.2rem", value: (item) => item.pending, show: (item, cell) => text(cell, item.pending ? count(item.pending) : "–") },
-    { key: "submitted", title: "Age", isNumber: true, width: "4.8rem", value: (item) => item.submitted, show: (item, cell) => {
+    { key: "submitted", title: "Age", isNumber: true, width: "4.8rem", narrow: "3.6rem", value: (item) => item.submitted, show: (item, cell) => {
       const until = ENDED.has(item.state) && item.finished ? item.finished : live.now();
       text(cell, lasting(until - item.submitted));
       cell.title = exact(item.submitted);
     } },
     { key: "why", title: "Why", width: "minmax(10rem, 3fr)", class: "why", value: why, show: (item, cell) => {
       const says = why(item);
-      text(cell, says);
+      text(cell, says || (narrow.matches ? item.queue : ""));
       cell.title = says;
     } },
   ];

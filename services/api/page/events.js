@@ -6,10 +6,22 @@ import { Table } from "./table.js";
 const LINKS = { APP: "applications", NODE: "nodes", QUEUE: "queues" };
 const words = (name) => name.toLowerCase().replaceAll("_", " ");
 
-function what(event) {
+const QUIET = new Set(["NODE_ALLOC", "APP_ALLOC", "APP_REQUEST", "REQUEST_CANCEL", "ALLOC_CANCEL", "ALLOC_REPLACED", "QUEUE_APP", "NODE_OCCUPIED"]);
+/** Whether an event only says where a single pod went. */
+export const isQuiet = (event) => QUIET.has(event.detail);
+
+/** The view and name that an event is about. */
+export function linkOf(event) {
+  const view = LINKS[event.type] ?? "applications";
+  return [view, event.type === "REQUEST" ? event.reference : event.object];
+}
+
+/** What happened, in words: "+ new", "running". */
+export function what(event) {
   const detail = event.detail === "DETAILS_NONE" ? "" : words(event.detail.replace(/^(REQUEST|APP|NODE|QUEUE|UG)_/, ""));
-  const change = { ADD: "+", REMOVE: "−" }[event.change] ?? "";
-  return `${change} ${detail}`.trim();
+  if (!detail) return { ADD: "added", REMOVE: "removed" }[event.change] ?? "";
+  const change = { ADD: "+ ", REMOVE: "− " }[event.change] ?? "";
+  return change + detail;
 }
 
 export function eventTable(live, { query, setQuery, only = () => true, noun = "events", sort = "-number" }) {
@@ -31,9 +43,8 @@ export function eventTable(live, { query, setQuery, only = () => true, noun = "e
     ],
     id: (event) => String(event.number),
     link: (event) => {
-      const view = LINKS[event.type] ?? (event.type === "REQUEST" ? "applications" : "");
-      const name = event.type === "REQUEST" ? event.reference : event.object;
-      return view && name ? `#/${view}/${encodeURIComponent(name)}` : "#/events";
+      const [view, name] = linkOf(event);
+      return event.type === "USERGROUP" || !name ? "#/events" : `#/${view}/${encodeURIComponent(name)}`;
     },
     items: function* () {
       for (const event of live.events) if (only(event)) yield event;

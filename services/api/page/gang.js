@@ -74,7 +74,8 @@ export function drawMembers(canvas, all, width, size, { oneLine = false } = {}) 
         else if (state === "held") {
           context.strokeRect(at + 0.5, 0.5, Math.max(1, part - 2), size - 1);
           context.fillRect(at, size / 2, Math.max(1, part - 1), size / 2);
-        } else context.fillRect(at, 0, Math.max(1, part - 1), size);
+        } else if (state === "ended") context.fillRect(at, size / 2 - 1, Math.max(1, part - 1), 2);
+        else context.fillRect(at, 0, Math.max(1, part - 1), size);
       }
       at += part;
     } else {

@@ -77,7 +77,7 @@ export class HeatMap {
     const groups = this.groups();
     const total = this.live.nodes.size;
     this.isFew = total <= FEW;
-    const pitch = this.isFew ? 0 : Math.max(7, Math.min(26, Math.floor(Math.sqrt((width * 300) / total))));
+    const pitch = this.isFew ? 0 : Math.max(5, Math.min(26, Math.floor(Math.sqrt((width * 300) / total))));
     const across = this.isFew ? Math.max(2, Math.min(10, Math.floor(width / 108))) : Math.floor(width / pitch);
     const w = this.isFew ? width / across : pitch;
     const t = this.isFew ? 52 : pitch;

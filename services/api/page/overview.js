@@ -1,12 +1,14 @@
 /** What somebody sees first: is it full, who waits and why, what was taken from whom. */
-import { atMostEvery, attribute, fill, h, s, text } from "./dom.js";
-import { count, label, lasting, ofWhole, percent, plural, reason } from "./format.js";
+import { atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
+import { clock, count, exact, label, lasting, ofWhole, percent, plural, reason } from "./format.js";
 import { drawMembers, members } from "./gang.js";
 import { HeatMap, legend } from "./heatmap.js";
 import { tree } from "./bars.js";
+import { isQuiet, linkOf, what } from "./events.js";
 
 const MOST_WAITING = 8;
 const MOST_QUEUES = 12;
+const MOST_LATELY = 8;
 
 /** The choice of resource and of grouping, kept in the address. */
 export function mapChoice(live, query, setQuery, changed) {
@@ -39,6 +41,7 @@ export function overview({ live, query, setQuery }) {
   const map = new HeatMap(live, options);
   const facts = h("section", { class: "facts", "aria-label": "In numbers" });
   const queues = h("div", { class: "tree" });
+  const lately = h("ol", { class: "lately" });
   const waiting = h("div", { class: "cards" });
   const waitingTitle = h("h2", {}, "Waiting");
   const element = h("div", { class: "overview" },
@@ -47,7 +50,9 @@ export function overview({ live, query, setQuery }) {
     h("section", { class: "wide" },
       h("div", { class: "title" }, h("h2", {}, "Nodes"), h("div", { class: "choices" }, choice.by, choice.grouped)),
       map.element, legend()),
-    h("section", {}, h("div", { class: "title" }, h("h2", {}, "Queues"), h("a", { href: "#/queues" }, "all queues")), queues),
+    h("div", { class: "column" },
+      h("section", {}, h("div", { class: "title" }, h("h2", {}, "Queues"), h("a", { href: "#/queues" }, "all queues")), queues),
+      h("section", {}, h("div", { class: "title" }, h("h2", {}, "Lately"), h("a", { href: "#/events" }, "all events")), lately)),
     h("section", {}, h("div", { class: "title" }, waitingTitle, h("a", { href: "#/applications" }, "all applications")), waiting));
   const show = makeFacts(live, options, facts);
   const showQueues = () => fill(queues, ...tree(live, options.type, MOST_QUEUES));
@@ -71,7 +76,15 @@ export function overview({ live, query, setQuery }) {
     else if (!same) fill(waiting, ...shown);
     for (const item of seen) cards.get(item.id).draw(item);
   };
+  const showLately = () => {
+    const told = live.events.filter((event) => event.type !== "USERGROUP" && (event.type === "REQUEST" || !isQuiet(event))).slice(-MOST_LATELY);
+    fill(lately, ...(told.length ? told.reverse().map((event) => {
+      const [view, name] = linkOf(event);
+      return h("li", {}, h("time", { title: exact(event.time) }, clock(event.time)), to(view, name), h("span", {}, event.message || what(event)));
+    }) : [h("p", { class: "empty" }, "Nothing has happened yet.")]));
+  };
   function showAll() {
+    showLately();
     show();
     showQueues();
     showWaiting();

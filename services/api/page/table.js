@@ -3,7 +3,8 @@
  * ten thousand rows cost what forty do.
  *
  * A column: {key, title, value(item) for sorting and copying, show(item, cell) to fill a cell,
- * isNumber, width (of a CSS grid), isLess (hidden where it is narrow)}.
+ * isNumber, width and narrow (of a CSS grid), isLess (hidden where it is narrow)}; one whose
+ * class is "why" has a line of its own there.
  */
 import { atMostEvery, copyButton, h, text } from "./dom.js";
 import { count } from "./format.js";
@@ -12,7 +13,7 @@ const ROW = 34;
 const TALL = 52;
 const BEYOND = 8;
 const SORT_EVERY_MS = 1000;
-const narrow = matchMedia("(max-width: 620px)");
+export const narrow = matchMedia("(max-width: 620px)");
 
 export class Table {
   /**
@@ -38,9 +39,9 @@ export class Table {
     const tools = [this.filter, ...(options.extra ?? []), this.shown, copyButton(() => this.tsv())];
     this.grid = h("div", { class: "table", role: "table", "aria-label": options.noun },
       h("div", { class: "heads", role: "row" }, ...this.heads), this.body);
-    const columns = (list) => list.map((column) => column.width ?? "1fr").join(" ");
-    this.grid.style.setProperty("--columns", columns(options.columns));
-    this.grid.style.setProperty("--columns-narrow", columns(options.columns.filter((column) => !column.isLess)));
+    const narrowWidth = (column) => column.narrow ?? (column.isNumber ? "minmax(3rem, auto)" : "minmax(0, 1fr)");
+    this.grid.style.setProperty("--columns", options.columns.map((column) => column.width ?? "1fr").join(" "));
+    this.grid.style.setProperty("--columns-narrow", options.columns.filter((column) => !column.isLess && column.class !== "why").map(narrowWidth).join(" "));
     this.element = h("section", { class: "listing" }, options.hasFilter === false ? null : h("div", { class: "tools" }, ...tools), this.grid, this.empty);
     this.scroll = () => this.show();
     addEventListener("scroll", this.scroll, { passive: true });

@@ -1,0 +1,281 @@
+"""What somebody sees who opens the page: each view, live, right again after trouble, by keyboard too."""
+
+import asyncio
+import re
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from services.api.machine import ApiMachine
+from shared.messages.state import EventState, StateDelta
+from tests.ui.clusters import START_NS, Cluster, served
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+VIEWS = (
+    "",
+    "queues",
+    "queues/root.ml",
+    "applications",
+    "applications/train-4",
+    "nodes",
+    "nodes/node-0001",
+    "evictions",
+    "events",
+    "what-if",
+)
+
+
+class Shown:
+    """A page on a cluster; whatever it complains of is kept."""
+
+    def __init__(self, page, url, cluster) -> None:
+        self.page, self.url, self.cluster = page, url, cluster
+        self.complaints: list[str] = []
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._said)
+        page.on("request", self._asked)
+
+    def _said(self, message) -> None:
+        if message.type == "error" and "404 (Not Found)" not in message.text:  # a browser says each
+            self.complaints.append(message.text)
+
+    def _asked(self, request) -> None:
+        if not request.url.startswith(self.url):
+            self.complaints.append(f"asks another host: {request.url}")
+
+    async def open(self, view: str = "") -> None:
+        await self.page.goto(f"{self.url}/?measure#/{view}")
+        await expect(self.page.locator("#status")).to_have_text("live")
+
+    def text(self, selector: str):
+        return self.page.locator(selector)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser):
+    """Yield a page on a small cluster."""
+    cluster = Cluster(nodes=5, pods=20, applications=6)
+    cluster.tell_all()
+    async with served(cluster.machine) as url:
+        context = await browser.new_context(viewport={"width": 1280, "height": 800})
+        shown = Shown(await context.new_page(), url, cluster)
+        yield shown
+        await context.close()
+    assert not shown.complaints
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_every_view_has_an_address_a_heading_and_nothing_to_complain_of(page, view):
+    await page.open(view)
+    await expect(page.page.locator("h1")).to_have_count(1)
+    assert await page.page.locator("main").inner_text()
+    await expect(page.page.locator("nav a[aria-current]")).to_have_count(1)
+
+
+async def test_what_changes_is_shown_without_being_asked_for(page):
+    await page.open("applications")
+    row = page.page.locator(".row", has_text="train-5")
+    await expect(row.locator("div").nth(4)).to_have_text("5")
+    page.cluster.placed.append(page.cluster.allocation(900, 2, 5))
+    page.cluster.seq += 1
+    page.cluster.tell(
+        StateDelta(
+            applications=(page.cluster.application(5),),
+            allocations=(page.cluster.placed[-1],),
+            nodes=(page.cluster.node(2),),
+        )
+    )
+    await expect(row.locator("div").nth(4)).to_have_text("6")
+
+
+async def test_a_gang_fills_member_by_member(page):
+    await page.open("applications/train-4")
+    gang = page.page.locator(".gang canvas").first
+    await expect(gang).to_have_attribute("aria-label", "3 running, 4 wanted")
+    for at in range(3):
+        page.cluster.placed.append(page.cluster.allocation(900 + at, 2, 4))
+        page.cluster.seq += 1
+        done = replace(page.cluster.ask(4, at), removed=True)
+        page.cluster.tell(StateDelta(asks=(done,), allocations=(page.cluster.placed[-1],)))
+        await expect(gang).to_have_attribute("aria-label", f"{4 + at} running, {3 - at} wanted")
+
+
+async def test_a_lost_connection_says_so_and_all_is_right_again_after_it(page, browser):
+    cluster = Cluster(nodes=3, pods=6, applications=2)
+    cluster.tell_all()
+    context = await browser.new_context()
+    tab = await context.new_page()
+    async with served(cluster.machine) as url:
+        await tab.goto(f"{url}/#/nodes")
+        await expect(tab.locator(".row")).to_have_count(3)
+        port = int(url.rpartition(":")[2])
+    await expect(tab.locator("#banner")).to_contain_text("connection is lost")
+    await expect(tab.locator("#status")).to_contain_text("lost")
+    anew = Cluster(nodes=7, pods=6, applications=2, epoch=2)
+    anew.tell_all()
+    async with served(anew.machine, port):
+        await expect(tab.locator(".row")).to_have_count(7, timeout=20_000)
+        await expect(tab.locator("#banner")).to_be_hidden()
+        await context.close()
+
+
+async def test_a_core_that_recovers_is_told_and_its_new_epoch_shown(page):
+    await page.open("nodes")
+    machine, cluster = page.cluster.machine, page.cluster
+    machine.projection = ApiMachine("two").projection
+    await expect(page.text("#banner")).to_contain_text("core is recovering")
+    cluster.epoch, cluster.nodes, cluster.on_node, cluster.of = (
+        2,
+        4,
+        [0] * 4,
+        [0] * cluster.applications,
+    )
+    cluster.tell_all()
+    await expect(page.text(".row")).to_have_count(4)
+    await expect(page.text("#banner")).to_be_hidden()
+
+
+async def test_a_difference_that_is_not_the_next_opens_the_stream_anew(page):
+    await page.open("nodes")
+    await page.page.evaluate("muster.live.number -= 1; muster.live.nodes.clear()")
+    page.cluster.churn(2)
+    await expect(page.text(".row")).to_have_count(5)
+    assert await page.page.evaluate("muster.live.nodes.size") == 5
+
+
+async def test_a_table_sorts_filters_and_keeps_both_in_the_address(page):
+    await page.open("applications")
+    await page.text(".heads button").filter(has_text="Application").click()
+    await page.text(".tools input").fill("train-1")
+    await expect(page.text(".row")).to_have_count(1)
+    assert page.page.url.endswith("#/applications?sort=id&filter=train-1")
+    await page.page.reload()
+    await expect(page.text(".row")).to_have_count(1)
+    await expect(page.text(".tools input")).to_have_value("train-1")
+    await page.text(".tools input").fill("nobody")
+    await expect(page.text(".empty")).to_have_text("Nothing matches the filter.")
+
+
+async def test_the_map_is_walked_by_keyboard_and_a_node_opened(page):
+    await page.open()
+    canvas = page.text(".heatmap canvas")
+    await expect(canvas).to_have_attribute("aria-label", re.compile("^5 nodes by GPU"))
+    await canvas.focus()
+    await page.page.keyboard.press("ArrowRight")
+    await page.page.keyboard.press("ArrowRight")
+    await expect(page.text(".tip strong")).to_have_text("node-0001")
+    await page.page.keyboard.press("Enter")
+    await expect(page.text("h1")).to_have_text("node-0001")
+
+
+async def test_everything_is_reached_with_the_tab_key(page):
+    await page.open("applications")
+    await expect(page.text(".row")).to_have_count(6)
+    seen = []
+    for _ in range(40):
+        await page.page.keyboard.press("Tab")
+        seen.append(
+            await page.page.evaluate("document.activeElement.textContent.trim().slice(0, 12)")
+        )
+    for name in ("To the conte", "Overview", "What if", "Copy", "Application"):
+        assert name in seen
+    assert any(name.startswith("train-") for name in seen)
+
+
+async def test_names_from_the_cluster_are_text_and_nothing_else(page):
+    cluster = page.cluster
+    evil = replace(
+        cluster.application(0), application_id='<img src=x onerror="boom()">', submission="9"
+    )
+    cluster.seq += 1
+    cluster.tell(
+        StateDelta(
+            applications=(evil,),
+            events=(EventState(2, "<b>x</b>", "<script>boom()</script>", START_NS),),
+        )
+    )
+    await page.open("applications")
+    await expect(page.text(".row").filter(has_text="<img src=x")).to_have_count(1)
+    assert await page.page.locator("main img").count() == 0
+    await page.open("events")
+    await expect(page.text(".row").first).to_contain_text("<script>boom()</script>")
+
+
+async def test_nothing_is_wider_than_a_phone(page):
+    await page.page.set_viewport_size({"width": 360, "height": 740})
+    for view in VIEWS:
+        await page.open(view)
+        await expect(page.page.locator("h1")).to_have_count(1)
+        assert await page.page.evaluate("document.documentElement.scrollWidth") <= 360, view
+
+
+async def test_the_theme_is_changed_and_kept(page):
+    await page.open()
+    before = await page.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    await page.text("#theme").click()
+    assert await page.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    await page.page.reload()
+    await expect(page.text("html")).to_have_attribute("data-theme", "dark")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_text_stands_out_from_its_ground_as_wcag_aa_asks(page, theme):
+    await page.open()
+    await page.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    ratios = await page.page.evaluate(CONTRAST)
+    for (ink, ground), ratio in zip(PAIRS, ratios, strict=True):
+        assert ratio >= 4.5, (ink, ground, ratio)
+
+
+PAIRS = [
+    (ink, ground) for ink in ("ink", "ink-2", "accent", "warn") for ground in ("ground", "raised")
+]
+CONTRAST = (
+    """() => {
+  const light = (name) => {
+    const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+      .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  return PAIRS.map(([a, b]) => {
+    const [x, y] = [light("--" + a), light("--" + b)].sort((one, other) => other - one);
+    return (x + 0.05) / (y + 0.05);
+  });
+}"""
+).replace("PAIRS", str([list(pair) for pair in PAIRS]))
+
+
+async def test_without_a_forecast_or_an_explanation_the_page_says_so(page):
+    await page.open("evictions")
+    await expect(page.text("main")).to_contain_text(re.compile("evict", re.IGNORECASE))
+    await page.open("what-if?kind=drain")
+    await page.text("input[list]").fill("node-0001")
+    await page.page.get_by_role("button", name="Forecast").click()
+    await expect(
+        page.text(".note").or_(page.text(".warn")).or_(page.text(".sentence")).last
+    ).to_be_visible()
+
+
+async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(browser):
+    cluster = Cluster(nodes=5_000, pods=5_000, applications=50)
+    cluster.tell_all()
+    async with served(cluster.machine) as url:
+        context = await browser.new_context(viewport={"width": 1280, "height": 800})
+        tab = await context.new_page()
+        await tab.goto(f"{url}/?measure#/nodes")
+        await expect(tab.locator(".count")).to_have_text("5,000", timeout=20_000)
+        assert await tab.evaluate("document.querySelectorAll('*').length") < 1_500
+        frames = await tab.evaluate("muster.live.frames")
+        for _ in range(40):
+            cluster.churn(200)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.5)
+        assert 1 <= await tab.evaluate("muster.live.frames") - frames <= 8
+        told = await tab.evaluate("[...muster.live.nodes.values()].map((node) => node.pods)")
+        assert told == [
+            len(node.allocations) for node in cluster.machine.projection.model.nodes.values()
+        ]
+        await context.close()
