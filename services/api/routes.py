@@ -14,8 +14,8 @@ from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
 from services.api.replica import Replica, read_body
 from services.api.routes_cluster import cluster_routes
-from services.api.routes_why import why_routes
 from services.api.routes_page import page_routes
+from services.api.routes_why import why_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
 from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +129,11 @@ QUEUES = [
     "{name: a, resources: {guaranteed: {vcore: 3}, max: {vcore: 12}}}",
     "{name: a, properties: {application.sort.policy: fair}}",
     "{name: a, properties: {application.sort.priority: disabled}, %s}" % LIMITS,
+    (
+        "{name: a, resources: {guaranteed: {vcore: 3, memory: 90}, max: {vcore: 12}}, "
+        "properties: {application.sort.policy: fair, application.sort.priority: disabled}}"
+    ),
+    "{name: a, properties: {application.sort.policy: fair}, %s}" % LIMITS,
 ]
 BESIDE = [
     "{name: b}, {name: c, properties: {priority.offset: '1'}}",
@@ -250,6 +256,27 @@ def test_asks_of_many_leaves_are_placed_in_one_run():
         core.update(asks=tuple(asks))
     assert sum(found) >= 60 - 3 - 3  # the first of an application starts it, the last is its last
     assert max(found) > 50
+
+
+@pytest.mark.parametrize("order", ["fifo", "fair"])
+def test_applications_of_many_shapes_take_their_turns_in_one_run(order):
+    core = Core(config_of("{name: a, properties: {application.sort.policy: %s}}" % order))
+    core.node("n1", vcore=100_000, pods=100)
+    for name in "xyz":
+        core.application(name, "root.a")
+    asks = [
+        AllocationAsk(f"{x}{n}", x, {"vcore": 1000 + n % 4, "pods": 1}, priority=n // 12)
+        for n in range(20)
+        for x in "xyz"
+    ]
+    found = []
+    place = runs.place
+    with mock.patch.object(
+        runs, "place", side_effect=lambda *of: found.append(place(*of)) or found[-1]
+    ):
+        core.update(asks=tuple(asks))
+    assert sum(found) == 60 - 3  # the first of an application starts it
+    assert len(list(filter(None, found))) <= 1 + 3  # which ends a run
 
 
 def test_of_two_leaves_in_one_run_neither_takes_what_the_other_has_of_their_users_limit():

@@ -3,32 +3,50 @@
 Rule 1: a run decides what placing one by one would decide, in the same order. Each decision asks
         the queues, the leaf and the nodes for the first; what is left out is work whose result
         nobody reads before the run ends.
-Rule 2: the sums of queues, by which they take turns, are kept at every decision. Those of a group
-        are counted once, when its turns end, those of its application and users when the run ends,
-        and those of the node when another one comes first.
-Rule 3: a leaf's lane is its first group, until another one of the leaf comes before it. It ends
-        before a decision that does more than place an ask: the last of a priority or of a gang's
-        placeholders, one that people were told about, one with a reservation.
-Rule 4: a run takes asks of which other pods know nothing, in leaves whose order does not follow
-        what applications use, where no plugin minds each decision. All others are placed by the
-        cycle, one at a time.
+Rule 2: what decides whose turn it is next is kept at every decision: the sums of queues that have
+        siblings to schedule, and in a leaf sorted fair what its applications use. All other sums
+        are counted once: those above when headroom is looked up, those of an application when its
+        lane ends, and those of a node when another one comes first.
+Rule 3: a lane is an application whose groups have come first in their leaf; they stay in the lane,
+        each at its place, until the lane ends. A leaf goes on with the first of its lanes, or with
+        the first of what is in no lane. Of an application that has one the place in the leaf may
+        be out of date, but then it is too early: its group joins the lane when it comes first.
+Rule 4: a lane ends with the last ask of a priority, which moves its application, or with the run.
+        A run ends before a decision that does more than place an ask: the last of a gang's
+        placeholders, an ask that people were told about, one with a reservation, a refusal.
+Rule 5: a run takes asks of which other pods know nothing, where no plugin minds each decision. All
+        others are placed by the cycle, one at a time.
 Limit: what the cycle may still decide, and the headroom of every group that takes part.
 """
 
+from heapq import heappop, heappush, heapreplace
+
 from services.core.scheduler.model.queue_settings import FAIR
-from services.core.scheduler.model.rows import Application, AskGroup, EntryKey, Node, Queue
+from services.core.scheduler.model.rows import (
+    Application,
+    AskGroup,
+    EntryKey,
+    Node,
+    Owner,
+    Queue,
+)
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing, turns
 from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
-from shared.model.resources import Resource
+from shared.model.resources import Resource, add_into, multiply
 from shared.model.states import ApplicationState
+
+Head = tuple[tuple[int, int, int], int, "_Part"]  # the order of a part's first ask
 
 
 def place(partition: Partition, leaf: Queue, most: int) -> int:
     """Place from a leaf whose turn it is, and from those whose turn it then is; return how many."""
+    hooks = partition.hooks
+    if (hooks is not None and hooks.minds_each) or partition.nodes.pods.label_keys:
+        return 0
     run = _Run(partition, most)
     next_leaf: Queue | None = leaf
     while run.left > 0 and next_leaf is not None and run.place_next(next_leaf):
@@ -36,88 +54,169 @@ def place(partition: Partition, leaf: Queue, most: int) -> int:
     return run.finish()
 
 
-class _Lane:
-    """A group whose asks are being placed; ``placed`` of them it counts as waiting still."""
+class _Part:
+    """A group in its lane; ``placed`` of its asks it counts as waiting still."""
 
-    __slots__ = ("amount", "application", "bound", "group", "head", "left", "placed")
+    __slots__ = ("amount", "first", "group", "lane", "left", "number", "placed", "resource")
 
-    def __init__(self, group: AskGroup, head: Ask, left: int) -> None:
+    def __init__(self, group: AskGroup, lane: "_Lane", ask: Ask, number: int) -> None:
         self.group = group
-        self.application = group.application
-        self.amount = [item for item in head.shape.resource.items() if item[1]]
-        self.head: Ask | None = head
-        self.left = left
-        self.bound: EntryKey | None = None  # what comes first of the leaf's other groups
+        self.lane = lane
+        self.first = ask
+        self.number = number  # tells parts apart
+        self.resource = ask.shape.resource
+        self.amount = [item for item in self.resource.items() if item[1]]
+        self.left = 0  # of placeholders: how many are placed with nothing else to do
         self.placed = 0
 
-    def go_on(self) -> None:
-        """Find the next head, None where this is no more the leaf's first group."""
-        self.left -= 1
-        if self.left <= 0:
-            self.head = None
+
+class _Lane:
+    """An application whose asks are being placed, and what its sums do not know yet."""
+
+    __slots__ = (
+        "application", "heads", "leaf", "parts", "placing", "stands_at", "total", "unknown", "used",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(self, application: Application, leaf: "_Leaf") -> None:
+        self.application = application
+        self.leaf = leaf
+        self.parts: list[_Part] = []
+        self.heads: list[Head] = []  # a heap
+        self.stands_at: EntryKey | None = None  # its first, as its leaf orders them
+        self.waiting = dict(application.ask_priorities)
+        self.placing: _Part | None = None  # of placeholders
+        self.total: dict[bool, Resource] = {False: {}, True: {}}  # of placeholders: True
+        self.unknown: Resource = {}  # what its users' sums do not know
+        self.used = application.in_use() if leaf.is_fair else {}
+
+    def is_behind(self, other: tuple[EntryKey, AskGroup] | None) -> bool:
+        """Return whether another entry of its leaf comes first."""
+        return other is not None and self.stands_at is not None and other[0] < self.stands_at
+
+
+class _Leaf:
+    """A leaf from which a run places: its lanes, and the first of what is in none of them."""
+
+    __slots__ = ("above", "beside", "contested", "is_fair", "lane_of", "lanes", "queue", "roomy")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.is_fair = queue.settings.sort_policy == FAIR
+        self.contested: list[Queue] = []  # those on the path that have siblings to schedule
+        self.above: list[Queue] = []  # those that have none
+        for level in queue.lineage():
+            above = level.parent
+            has_rivals = above is not None and len(above.active_children) > 1
+            (self.contested if has_rivals else self.above).append(level)
+        self.lane_of: dict[Application, _Lane] = {}
+        self.lanes: list[tuple[EntryKey, int, _Lane]] = []  # a heap; those whose key is not ours
+        self.beside = queue.first_group()
+        self.roomy: dict[Owner | None, Resource] = {}  # of what size the run heeds the headroom
+
+    def sort(self, lane: _Lane, number: int) -> None:
+        """Give a lane its place, after its first ask, or what it uses, has changed."""
+        if not lane.heads:
+            lane.stands_at = None
             return
-        group = self.group
-        if self.placed == 1:
-            group.bucket.withdraw(group)
-            other = group.bucket.leaf.first_group()
-            self.bound = other[0] if other is not None else None
-        head = group.head()
-        is_first = head is not None and (
-            self.bound is None or self.application.order + head.order < self.bound
-        )
-        self.head = head if is_first and head is not None and _is_plain(head, self) else None
+        application = lane.application
+        order = application.order_at(lane.used) if self.is_fair else application.order
+        lane.stands_at = order + lane.heads[0][0]
+        entry = (lane.stands_at, number, lane)
+        if self.lanes and self.lanes[0][2] is lane:
+            heapreplace(self.lanes, entry)
+        else:
+            heappush(self.lanes, entry)
 
-
-def _is_plain(ask: Ask, lane: _Lane) -> bool:
-    return not (
-        ask.lacks_headroom_by or ask.has_kept_room or ask.key in lane.application.reservations
-    )
+    def first_lane(self) -> _Lane | None:
+        """Return the lane that comes first of all lanes, or None."""
+        lanes = self.lanes
+        while lanes:
+            entry, _, lane = lanes[0]
+            if entry is lane.stands_at:
+                return lane
+            heappop(lanes)
+        return None
 
 
 class _Run:
-    """One run: the lanes by their leaves, and what is not counted on its node yet."""
+    """One run: the leaves that take part, and what is not counted on its node yet."""
 
     def __init__(self, partition: Partition, most: int) -> None:
         self.left = most
         self._partition = partition
-        self._lanes: dict[Queue, _Lane] = {}
-        self._uncounted: dict[tuple[Application, bool], Resource] = {}  # of placeholders, or not
+        self._leaves: dict[Queue, _Leaf] = {}
+        self._uncounted: dict[_Part, None] = {}
         self._placed: list[tuple[Application, Ask, Allocation]] = []
+        self._made = 0
         self._nodes: dict[Node, None] = {}
         self._node: Node | None = None
         self._shape: Shape | None = None
         self._room = self._on_node = 0  # how many it takes before another node comes; has taken
 
-    def place_next(self, leaf: Queue) -> bool:
+    def place_next(self, queue: Queue) -> bool:
         """Place the first ask of a leaf; return False where that is no plain decision."""
-        lane = self._lanes.get(leaf)
-        if lane is None or lane.head is None:
-            if lane is not None:
-                self._close(leaf, lane)
-            lane = self._open(leaf)
-            if lane is None:
+        leaf = self._leaves.get(queue)
+        if leaf is None:
+            leaf = self._leaves[queue] = _Leaf(queue)
+        lane = leaf.first_lane()
+        while lane is None or lane.is_behind(leaf.beside):
+            if leaf.beside is None:
+                queue.deactivate()
+                return True
+            if not self._join(leaf, leaf.beside[1]):
                 return False
-            self._lanes[leaf] = lane
-        ask = lane.head
-        assert ask is not None
-        node = self._node_for(ask.shape)
+            lane = leaf.first_lane()
+        part = lane.heads[0][2]
+        if not self._is_plain(lane, part):
+            return False
+        node = self._node_for(part.first.shape)
         if node is None:
             return False
-        self._on_node += 1
-        self.left -= 1
-        self._take(leaf, lane, ask, node)
+        self._take(leaf, lane, part, node)
         return True
 
-    def _take(self, leaf: Queue, lane: _Lane, ask: Ask, node: Node) -> None:
-        application = lane.application
+    def _is_plain(self, lane: _Lane, part: _Part) -> bool:
+        """Return whether all that placing a part's first ask takes is to place it."""
+        ask, application = part.first, lane.application
+        if ask.lacks_headroom_by or ask.has_kept_room or ask.key in application.reservations:
+            return False
+        if not part.group.placeholder:
+            return True
+        if lane.placing is not part:
+            self._count_application(lane)
+            lane.placing, part.left = part, _placeholders_left(part.group)
+        return part.left > 0 and lane.waiting[ask.request.priority] > 1
+
+    def _take(self, leaf: _Leaf, lane: _Lane, part: _Part, node: Node) -> None:
+        ask, group, application = part.first, part.group, lane.application
+        self._on_node += 1
+        self.left -= 1
         allocation = allocation_of(ask.request, node.node_id)
-        self._partition.assume(lane.group, ask, allocation, node)
-        leaf.place(lane.amount)
+        self._partition.assume(group, ask, allocation, node)
+        for queue in leaf.contested:
+            queue.place(part.amount)
         self._placed.append((application, ask, allocation))
-        lane.placed += 1
-        lane.go_on()
+        part.placed += 1
+        part.left -= 1
+        self._uncounted[part] = None
         if allocation.exec_timeout_milli_seconds > 0:
             self._partition.arm_execution(application, allocation)
+        head = group.head()
+        if head is None:
+            heappop(lane.heads)
+        else:
+            part.first = head
+            heapreplace(lane.heads, (head.order, part.number, part))
+        if leaf.is_fair:
+            add_into(lane.used, part.resource)
+        self._made += 1
+        leaf.sort(lane, self._made)
+        priority = ask.request.priority
+        lane.waiting[priority] -= 1
+        if not lane.waiting[priority]:
+            self._end(leaf, lane)
+            leaf.beside = leaf.queue.first_group()
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -143,111 +242,144 @@ class _Run:
 
     # --- lanes ----------------------------------------------------------------------------------
 
-    def _open(self, leaf: Queue) -> _Lane | None:
-        """Return a leaf's lane, None where its first ask is not for a run to place."""
-        entry = leaf.first_group()
-        if entry is None:
-            return None
-        group = entry[1]
-        head = group.head()
-        if head is None or leaf.settings.sort_policy == FAIR or not self._may_run(group):
-            return None
-        if group.placeholder:
-            self._count_all()
-        left = _turns_left(group, head)
-        if left <= 0:
-            return None
-        self.left = min(self.left, self._headroom(group))
-        lane = _Lane(group, head, left)
-        return lane if self.left > 0 and _is_plain(head, lane) else None
-
-    def _may_run(self, group: AskGroup) -> bool:
-        """Return whether all that placing an ask of a group takes is to place it."""
-        partition, application, shape = self._partition, group.application, group.bucket.shape
-        if (
-            (partition.hooks is not None and partition.hooks.minds_each)
-            or partition.nodes.pods.label_keys
-            or shape.constraints.asks_about_pods
-            or shape.constraints.required_node
-            or group.is_covered
-            or application.refusal is not None
-            or application.cannot_run
-            or application.awaits_admission
-        ):
+    def _join(self, leaf: _Leaf, group: AskGroup) -> bool:
+        """Have the first group that is in no lane join its application's; False: not in a run."""
+        application, head = group.application, group.head()
+        if head is None or not _may_run(self._partition, leaf, group):
             return False
-        if application.state is ApplicationState.RUNNING:
+        lane = leaf.lane_of.get(application)
+        if lane is None:
+            lane = leaf.lane_of[application] = _Lane(application, leaf)
+        if not self._has_headroom(leaf, group):
+            return False
+        self._made += 1
+        part = _Part(group, lane, head, self._made)
+        lane.parts.append(part)
+        heappush(lane.heads, (head.order, part.number, part))
+        group.bucket.withdraw(group)
+        leaf.sort(lane, self._made)
+        leaf.beside = leaf.queue.first_group()
+        return True
+
+    def _has_headroom(self, leaf: _Leaf, group: AskGroup) -> bool:
+        """Let the run go on for as long as a group has headroom, in the queues and for its user.
+
+        Where there is plenty, there is for others of its leaf and user, up to twice its size.
+        """
+        owner, amount = group.application.owner, group.bucket.shape.resource
+        roomy = leaf.roomy.get(owner, {})
+        if owner in leaf.roomy and all(roomy.get(n, 0) >= value for n, value in amount.items()):
             return True
-        return (
-            application.state is ApplicationState.ACCEPTED
-            and group.placeholder
-            and bool(application.allocations)
-            and application.reservation_start_ns > 0
-            and application.owner is None
-            and not partition.settings.filters_state_aware
-            and application.id in application.queue.allocating_accepted
-        )
+        for part in self._uncounted:
+            self._count(part)
+        self._uncounted = {}
+        if owner is not None:
+            self._count_users()
+        twice = {name: 2 * max(value, roomy.get(name, 0)) for name, value in amount.items()}
+        if _room_for(leaf.queue, owner, {**roomy, **twice}) >= self.left:
+            leaf.roomy[owner] = {**roomy, **twice}
+        else:
+            self.left = min(self.left, _room_for(leaf.queue, owner, amount))
+        return self.left > 0
 
-    def _headroom(self, group: AskGroup) -> int:
-        """Return for how many asks there is headroom, in the queues and for their user."""
-        application, amount = group.application, group.bucket.shape.resource
-        room = application.queue.room_for(amount)
-        if application.owner is not None:
-            self._count_all()
-            rooms = [tracker.room_for(application.queue, amount) for tracker in application.owner]
-            room = min(room, *rooms)
-        return room
-
-    def _count_lane(self, lane: _Lane) -> None:
-        """Count what was placed of a lane out of what waits in its group."""
-        group, times = lane.group, lane.placed
+    def _count(self, part: _Part) -> None:
+        """Count what was placed of a part out of what waits, and into the queues above."""
+        group, lane, times = part.group, part.lane, part.placed
         if not times:
             return
-        lane.placed = 0
+        part.placed = 0
         self._partition.group_placed(group, times)
-        total = self._uncounted.setdefault((lane.application, group.placeholder), {})
-        for name, value in lane.amount:
-            total[name] = total.get(name, 0) + times * value
+        total = multiply(part.resource, times)
+        for queue in lane.leaf.above:
+            queue.place(list(total.items()))
+        add_into(lane.total[group.placeholder], total)
+        add_into(lane.unknown, total)
 
-    def _count_all(self) -> None:
-        """Count what was placed into every sum but the node's."""
-        for lane in self._lanes.values():
-            self._count_lane(lane)
-        for (application, is_placeholder), total in self._uncounted.items():
-            self._partition.count_run(application, total, is_placeholder=is_placeholder)
-            if is_placeholder:
-                queueing.keep_promise(application)
-                self._partition.look_for_replacements(application)
-        self._uncounted = {}
+    def _count_users(self) -> None:
+        for leaf in self._leaves.values():
+            for lane in leaf.lane_of.values():
+                self._count_used(lane)
 
-    def _close(self, leaf: Queue, lane: _Lane) -> None:
-        """End a lane: its group waits for its turn again, or has nobody left."""
-        self._count_lane(lane)
-        del self._lanes[leaf]
-        queueing.requeue_rest(lane.application, lane.group)
+    def _count_used(self, lane: _Lane) -> None:
+        """Count what was placed of a lane into the sums of its users."""
+        if lane.unknown:
+            self._partition.count_used(lane.application, lane.unknown)
+            lane.unknown = {}
+
+    def _count_application(self, lane: _Lane) -> None:
+        """Count what was placed of a lane into every sum but the node's."""
+        for part in lane.parts:
+            self._count(part)
+            self._uncounted.pop(part, None)
+        self._count_used(lane)
+        application, totals = lane.application, lane.total
+        lane.total = {False: {}, True: {}}
+        for is_placeholder, total in totals.items():
+            if total:
+                self._partition.count_run(application, total, is_placeholder=is_placeholder)
+        if totals[True]:
+            queueing.keep_promise(application)
+            self._partition.look_for_replacements(application)
+
+    def _end(self, leaf: _Leaf, lane: _Lane) -> None:
+        """End a lane: its groups wait for their turns again, or have nobody left."""
+        order = lane.application.order
+        lane.stands_at = None
+        del leaf.lane_of[lane.application]
+        self._count_application(lane)
+        queueing.requeue_rest(lane.application, [part.group for part in lane.parts], order)
 
     def finish(self) -> int:
         """Count all that is left to count; return how many were placed."""
         self._count_node()
-        self._count_all()
+        for leaf in self._leaves.values():
+            for lane in list(leaf.lane_of.values()):
+                self._end(leaf, lane)
         if self._placed:
             self._partition.journal.record(RunPlaced(self._placed, list(self._nodes)))
-        for leaf, lane in list(self._lanes.items()):
-            self._close(leaf, lane)
         return len(self._placed)
 
 
-def _turns_left(group: AskGroup, head: Ask) -> int:
-    """Return how many asks of a group are placed with nothing else to do.
+def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
+    """Return whether all that placing an ask of a group takes is to place it."""
+    application, constraints = group.application, group.bucket.shape.constraints
+    if (
+        constraints.asks_about_pods
+        or constraints.required_node
+        or group.is_covered
+        or application.refusal is not None
+        or application.trying_for is not None
+        or application.cannot_run
+        or application.awaits_admission
+        or (group.placeholder and leaf.is_fair)
+    ):
+        return False
+    if application.state is ApplicationState.RUNNING:
+        return True
+    return (
+        application.state is ApplicationState.ACCEPTED
+        and group.placeholder
+        and bool(application.allocations)
+        and application.reservation_start_ns > 0
+        and application.owner is None
+        and not partition.settings.filters_state_aware
+        and application.id in application.queue.allocating_accepted
+    )
 
-    The last of a priority moves its application, and the last placeholders start their gang.
-    """
+
+def _room_for(queue: Queue, owner: Owner | None, amount: Resource) -> int:
+    """Return for how many asks of a size there is headroom, in the queues and for their user."""
+    rooms = [tracker.room_for(queue, amount) for tracker in owner or ()]
+    return min([queue.room_for(amount), *rooms])
+
+
+def _placeholders_left(group: AskGroup) -> int:
+    """Return how many placeholders of a group are placed before the last, which start the gang."""
     application = group.application
-    left = min(len(group.asks), application.ask_priorities[head.request.priority] - 1)
-    if group.placeholder:
-        left = min(left, application.pending_placeholders - 1)
-        announced, held = application.request.placeholder_ask, application.allocated_placeholder
-        for name, value in group.bucket.shape.resource.items():
-            missing = announced.get(name, 0) - held.get(name, 0)
-            if value > 0 and missing > 0:
-                left = min(left, (missing - 1) // value)
+    left = min(len(group.asks), application.pending_placeholders - 1)
+    announced, held = application.request.placeholder_ask, application.allocated_placeholder
+    for name, value in group.bucket.shape.resource.items():
+        missing = announced.get(name, 0) - held.get(name, 0)
+        if value > 0 and missing > 0:
+            left = min(left, (missing - 1) // value)
     return left

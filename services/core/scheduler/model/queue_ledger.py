@@ -237,22 +237,20 @@ class QueueLedger:
             queue.moved()
 
     def place(self, amount: list[tuple[str, int]]) -> None:
-        """Count what waited as allocated, from here to the root; ``amount`` has no zeros."""
-        for queue in self._lineage:
-            allocated, pending = queue.allocated, queue.pending
-            for name, value in amount:
-                now = allocated.get(name, 0) + value
-                if now:
-                    allocated[name] = now
-                else:
-                    del allocated[name]
-                rest = pending.get(name, 0) - value
-                if rest:
-                    pending[name] = rest
-                else:
-                    del pending[name]
-            if queue.parent is not None:
-                queue.parent.turns.unordered[queue] = None
+        """Count what waited as allocated, here and not above; ``amount`` has no zeros."""
+        allocated, pending = self.allocated, self.pending
+        for name, value in amount:
+            now = allocated.get(name, 0) + value
+            if now:
+                allocated[name] = now
+            else:
+                del allocated[name]
+            rest = pending.get(name, 0) - value
+            if rest:
+                pending[name] = rest
+            else:
+                del pending[name]
+        self.moved()
 
     def release(self, amount: ResourceView) -> None:
         """Take from the ledgers from here to the root."""

@@ -42,7 +42,7 @@ from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
     ResourceView,
-    add_into,
+    add,
     is_zero,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
@@ -704,7 +704,7 @@ class Application:
     keys_follow_use: bool = False
 
     def __post_init__(self) -> None:
-        self.order = self.order_now()
+        self.order = self.order_at(self.in_use())
 
     @cached_property
     def id(self) -> str:
@@ -900,11 +900,11 @@ class Application:
 
     # --- order and entry ------------------------------------------------------------------------
 
-    def order_now(self) -> tuple[object, ...]:
-        """Return what the application's place among those of its leaf is by now."""
+    def order_at(self, used: ResourceView) -> tuple[object, ...]:
+        """Return what its place among those of its leaf would be if it used so much."""
         priority = -self.max_priority
         if self.queue.settings.sort_policy == FAIR:
-            shares = self._usage_shares()
+            shares = self._usage_shares(used)
             first: tuple[object, ...] = (
                 (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
             )
@@ -916,11 +916,13 @@ class Application:
             first = (*self.keys_before(self), *first)
         return (*first, self.sequence)
 
-    def _usage_shares(self) -> tuple[float, ...]:
+    def in_use(self) -> Resource:
+        """Return what all allocations hold, placeholders included."""
+        return add(self.allocated, self.allocated_placeholder)
+
+    def _usage_shares(self, used: ResourceView) -> tuple[float, ...]:
         """Return usage over the queue's guaranteed, largest first; raw where there is none."""
         guaranteed = self.queue.guaranteed_resource or {}
-        used: Resource = dict(self.allocated)
-        add_into(used, self.allocated_placeholder)
         shares = (
             value / guaranteed[name] if guaranteed.get(name, 0) > 0 else float(value)
             for name, value in used.items()

@@ -325,12 +325,22 @@ def _is_like_others(application: Application, key: Hashable) -> bool:
     return application.refusal is not None and key == class_key(application, application.refusal)
 
 
-def requeue_rest(application: Application, group: AskGroup) -> None:
-    """Enter a group anew of which asks were placed, or drop it where it has none left."""
-    if group.asks:
-        enter_group(group)
-    else:
-        application.drop(group)
+def requeue_rest(
+    application: Application, groups: list[AskGroup], order_before: tuple[object, ...]
+) -> None:
+    """Enter groups anew of which asks were placed, and drop those that have none left.
+
+    All of the application are entered if its order has changed.
+    """
+    for group in groups:
+        if not group.asks:
+            application.drop(group)
+    if application.order != order_before:
+        enter(application)
+        return
+    for group in groups:
+        if group.asks:
+            enter_group(group)
 
 
 def requeue_group(
@@ -345,7 +355,7 @@ def requeue_group(
 
 def reorder(application: Application) -> None:
     """Work out anew where the application stands among those of its leaf."""
-    before, application.order = application.order, application.order_now()
+    before, application.order = application.order, application.order_at(application.in_use())
     if application.order != before:
         _find_place_in_class(application)
     if application.queue.overdue_gang is application and application.order != before:

@@ -312,8 +312,11 @@ class Partition:
         self._release_shape(group.bucket.shape, times)
 
     def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
-        """Count what a run placed into the sums of its application and users; nodes, queues not."""
+        """Count what a run placed into the sums of its application; users, nodes, queues not."""
         application_ledger.count_run(application, total, is_placeholder=is_placeholder)
+
+    def count_used(self, application: Application, total: Resource) -> None:
+        """Count what a run placed of an application into the sums of its users."""
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, total)
 
