@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -37,6 +38,8 @@ LABEL = {"kubernetes.io/label/app": "x", "kubernetes.io/meta/namespace": "ns"}
 HARD, SOFT = Taint("t", "v", "NoSchedule"), Taint("t", "v", "PreferNoSchedule")
 SHAPES = [
     ({"vcore": 1}, NO_CONSTRAINTS, ()),
+    ({"vcore": 3}, NO_CONSTRAINTS, ()),
+    ({"vcore": 2, "memory": 3}, NO_CONSTRAINTS, ()),
     ({"vcore": 2, "memory": 1}, NO_CONSTRAINTS, ()),
     ({"vcore": 1, "gpu": 1}, NO_CONSTRAINTS, ()),
     ({"memory": 3}, Constraints(node_terms=(NodeTerm(ZONE),)), ()),
@@ -52,14 +55,22 @@ SHAPES = [
     ),
     ({"vcore": 1}, NO_CONSTRAINTS, (("", "ns"), ("app", "x"))),
 ]
-PLAIN = 6  # shapes before this one do not look at pods
+PLAIN = 8  # shapes before this one do not look at pods
 CAPACITIES = st.fixed_dictionaries(
     {"vcore": st.sampled_from([2, 4, 8]), "memory": st.sampled_from([4, 8])},
     optional={"gpu": st.just(1)},
 )
 LABELS = st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])
 TAINTS = st.sampled_from([(), (), (), (HARD,), (SOFT,)])
-FEW = {"STEP": 2, "MOST": 4, "LOG": 6, "ONE_BY_ONE": 2, "MOST_PUSHED": 3, "MAX_INDEXES": 3}
+FEW = {
+    "STEP": 2,
+    "MOST": 4,
+    "LOG": 6,
+    "ONE_BY_ONE": 2,
+    "MOST_PUSHED": 3,
+    "MAX_INDEXES": 3,
+    "FAR": 1,
+}
 MANY = {"MANY_NEW": 1, "ONE_BY_ONE": 0, "WASTED": 0, "TRY_AGAIN": 2}
 
 
@@ -302,3 +313,38 @@ def test_ranks_are_places_in_the_order_of_ids_whatever_comes_and_goes():
         ordered = sorted(node.node_id for node in rows)
         places = ranks.of(np.arange(len(rows))).tolist()
         assert [ordered.index(node.node_id) for node in rows] == places
+
+
+AMOUNTS = st.tuples(st.integers(0, 4), st.integers(0, 2))  # of vcore and memory
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    policy=st.sampled_from([FAIR, BINPACKING]),
+    limits=st.sampled_from([{}, {"FAR": 1}, {"FAR": 2, "MOST": 3, "STEP": 2}]),
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 4)), min_size=3, max_size=9),
+    steps=st.lists(st.tuples(AMOUNTS, st.sampled_from("?++-"), st.integers(0, 8)), max_size=40),
+)
+def test_shapes_that_differ_in_amounts_find_what_each_would_by_itself(policy, limits, sizes, steps):
+    table, shapes = NodeTable(), {}
+    table.set_policy(policy, {})
+    for at, (vcore, memory) in enumerate(sizes):
+        capacity = {"vcore": vcore, "memory": memory}
+        table.add(Node(f"n{at}", 0, capacity, {}, {}, (), schedulable=True))
+    with ExitStack() as patches:
+        for name, value in limits.items():
+            patches.enter_context(patch.object(node_index, name, value))
+        for number, ((vcore, memory), step, at) in enumerate(steps):
+            resource = {"vcore": vcore, "memory": memory}
+            shape = shapes.setdefault(
+                (vcore, memory), Shape(f"s{number}", resource, NO_CONSTRAINTS)
+            )
+            found = table.best(shape)
+            expected = brute_force(table, shape, backfill=False)
+            assert (None if found is None else found.node_id) == expected
+            if step == "-":
+                gone = table.nodes[f"n{at % len(sizes)}"]
+                for key in list(gone.allocations)[:1]:
+                    table.free(gone, key)
+            elif step == "+" and found is not None:
+                table.place(found, Allocation(f"k{number}", "app", found.node_id, resource))

@@ -8,6 +8,9 @@ Rule 2: what changes at a node is logged. An index is brought up to date from wh
 Rule 3: when no entry is left, or what changed is too much to follow, the heap is filled by one look
         at all nodes: with STEP times as many as last time where most of what changed was for this
         shape, with fewer where it was for others, who use up what was found.
+Rule 4: shapes that differ in amounts only share an index: that of the least of each type that any
+        of them asks for. Of what takes that, a shape is given the first that takes it. One for
+        which that is none of the first FAR, or not known, has an index of its own.
 
 It holds only where the order of two nodes does not depend on the others: no preferences, which are
 normalised over the candidates. Limits: MAX_INDEXES shapes, beyond which the one that was not asked
@@ -15,19 +18,21 @@ for longest is forgotten; MOST entries when filled, and twice that before the la
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.model.rows import in_heap_order
+from services.core.scheduler.model.shapes import Shape
 from shared.messages.constraints import Constraints
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
-    from services.core.scheduler.model.shapes import Shape
 
 MAX_INDEXES = 500
 LOG = 1_024  # changes that can be followed; an index further behind is filled anew
@@ -40,7 +45,9 @@ MOST = 256  # entries of a heap when it is filled
 STEP = 4  # how many times as many entries a heap is filled with as last time
 Rows = NDArray[np.int64]
 Entry = tuple[float, str, int, "Node"]  # score, id, when its node last changed
-Key = tuple[tuple[tuple[str, int], ...], Constraints]  # what a shape asks of nodes
+FAR = 8  # entries of a shared index that are compared with a shape
+# What a shape asks of nodes; without amounts: of an index that is shared.
+Key = tuple[tuple[tuple[str, int], ...] | None, Constraints]
 
 
 class Nodes(Protocol):
@@ -49,6 +56,13 @@ class Nodes(Protocol):
     @property
     def rows(self) -> "Sequence[Node]":
         """All nodes, each at its row."""
+
+    @property
+    def judges_amounts(self) -> bool:
+        """Whether amounts decide about more than room: plugins look at them."""
+
+    def has_room(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether a node has the room for a shape."""
 
     def is_free(self, node: "Node", shape: "Shape") -> bool:
         """Return whether a node takes a shape and is not reserved."""
@@ -65,6 +79,7 @@ class Candidates:
     """The first nodes in order that take what shapes of one ``key`` ask of nodes."""
 
     key: Key
+    least: "Shape"  # what all of them ask for, at least
     seen: int = -1  # of the log
     size: int = 1  # how many the heap is filled with next time
     bound: tuple[float, str] | None = None
@@ -83,6 +98,7 @@ class NodeIndex:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._recent: dict[Candidates, None] = {}  # the one that was asked for last is the last
+        self._last: Candidates | None = None
         self._by_key: dict[Key, Candidates] = {}
         self._log: list[Node | None] = [None] * LOG
         self.logged = 0  # how many changes there have been
@@ -102,29 +118,59 @@ class NodeIndex:
         found: Candidates | None = shape.candidates
         if found is None or found not in self._recent:
             found = shape.candidates = self._candidates_of(shape)
-        self._recent[found] = self._recent.pop(found, None)
-        if found.seen != self.logged and not self._follow(found, shape):
-            return self._filled(found, shape)
+        if found is not self._last:
+            self._recent[found] = self._recent.pop(found, None)
+            self._last = found
+        if found.key[0] is not None:
+            return self._first_of(found)
+        node = self._first_of(found)
+        if node is None or self._nodes.has_room(node, shape):
+            return node
+        in_order: Iterator[Entry] = in_heap_order(found.heap)
+        valid = (entry[3] for entry in in_order if entry[3].changed == entry[2])
+        for node in islice(valid, FAR):
+            if self._nodes.has_room(node, shape):
+                return node
+        shape.candidates = self._candidates_of(shape, is_shared=False)
+        return self.first(shape)
+
+    def _first_of(self, found: Candidates) -> "Node | None":
+        """Return the first node that takes what is asked at least, or None."""
+        if found.seen != self.logged and not self._follow(found):
+            return self._filled(found)
         while found.heap:
             entry = found.heap[0]
             if entry[3].changed == entry[2]:
                 found.answers += 1
                 return entry[3]
             heappop(found.heap)
-        return None if found.bound is None else self._filled(found, shape)
+        return None if found.bound is None else self._filled(found)
 
-    def _candidates_of(self, shape: "Shape") -> Candidates:
-        wanted = sorted(item for item in shape.resource.items() if item[1] > 0)
-        key = (tuple(wanted), shape.constraints)
+    def _candidates_of(self, shape: "Shape", *, is_shared: bool = True) -> Candidates:
+        """Return a shape's own index where it has one, or is not to share one; or the shared."""
+        wanted = {name: value for name, value in shape.resource.items() if value > 0}
+        own: Key = (tuple(sorted(wanted.items())), shape.constraints)
+        if own in self._by_key or not is_shared or self._nodes.judges_amounts:
+            return self._index(own, wanted)
+        found = self._index((None, shape.constraints), wanted)
+        least = found.least.resource
+        if any(wanted.get(name, 0) < value for name, value in least.items()):
+            less = {name: min(value, wanted.get(name, 0)) for name, value in least.items()}
+            found.least = Shape("", {n: value for n, value in less.items() if value}, found.key[1])
+            found.seen = -1
+        return found
+
+    def _index(self, key: Key, least: dict[str, int]) -> Candidates:
         found = self._by_key.get(key)
         if found is None:
             if len(self._recent) >= MAX_INDEXES:
                 oldest = next(iter(self._recent))
                 del self._recent[oldest], self._by_key[oldest.key]
-            found = self._by_key[key] = Candidates(key)
+            found = self._by_key[key] = Candidates(key, Shape("", least, key[1]))
+            self._recent[found] = self._last = None
         return found
 
-    def _follow(self, found: Candidates, shape: "Shape") -> bool:
+    def _follow(self, found: Candidates) -> bool:
         """Enter the nodes that changed; return False where a look at all nodes costs less."""
         behind = self.logged - found.seen
         if found.seen < 0 or behind > LOG:
@@ -138,23 +184,25 @@ class NodeIndex:
             nodes = [node for node in nodes if node.score <= bound[0]]
         if len(nodes) > ONE_BY_ONE:
             rows = np.array([node.row for node in nodes if node.changed >= 0], dtype=np.int64)
-            nodes = [self._nodes.rows[row] for row in self._nodes.free_rows(shape, rows).tolist()]
+            nodes = [
+                self._nodes.rows[row] for row in self._nodes.free_rows(found.least, rows).tolist()
+            ]
             if len(nodes) > MOST_PUSHED:
                 return False
         for node in nodes:
-            self._enter(found, shape, node)
+            self._enter(found, node)
         found.seen = self.logged
         if len(found.heap) > 2 * MOST:
             self._shed(found)
         return True
 
-    def _enter(self, found: Candidates, shape: "Shape", node: "Node") -> None:
+    def _enter(self, found: Candidates, node: "Node") -> None:
         """Enter a node that changed where it takes a shape and comes before the bound."""
         if node.changed < 0:
             return
         if found.bound is not None and (node.score, node.node_id) > found.bound:
             return
-        if self._nodes.is_free(node, shape):
+        if self._nodes.is_free(node, found.least):
             heappush(found.heap, (node.score, node.node_id, node.changed, node))
 
     def changed_since(self, seen: int) -> "list[Node] | None":
@@ -176,7 +224,7 @@ class NodeIndex:
             del found.heap[MOST:]
             found.bound = found.heap[-1][:2]
 
-    def _filled(self, found: Candidates, shape: "Shape") -> "Node | None":
+    def _filled(self, found: Candidates) -> "Node | None":
         """Fill a heap by a look at all nodes; return its first."""
         found.wasted = found.wasted + 1 if found.answers == 1 else 0
         if found.answers:
@@ -185,7 +233,7 @@ class NodeIndex:
                 found.size = min(MOST, STEP * found.size)
             elif changes_an_answer > STEP**2:
                 found.size = max(1, found.size // STEP)
-        chosen = self._nodes.free_rows(shape)
+        chosen = self._nodes.free_rows(found.least)
         is_all = chosen.size <= found.size
         if not is_all:
             chosen = self._nodes.first_rows(chosen, found.size)

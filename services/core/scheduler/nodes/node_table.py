@@ -349,13 +349,22 @@ class NodeTable:
 
     def is_free(self, node: Node, shape: Shape) -> bool:
         """Return whether a node takes a shape now, pods aside, and is not reserved."""
-        if not node.schedulable or node.reservations:
+        if not node.schedulable or node.reservations or not self.has_room(node, shape):
             return False
+        return bool(self._view(shape).feasible[node.row])
+
+    def has_room(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node has the room for a shape."""
         available = node.available
         for name, value in shape.resource.items():
             if value > 0 and value > available.get(name, 0):
                 return False
-        return bool(self._view(shape).feasible[node.row])
+        return True
+
+    @property
+    def judges_amounts(self) -> bool:
+        """Return whether amounts decide about more than room: plugins look at them."""
+        return self.hooks is not None
 
     def free_rows(self, shape: Shape, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the rows that take a shape now, pods aside, and are not reserved.
