@@ -124,7 +124,7 @@ class Constraints:
     @property
     def asks_about_pods(self) -> bool:
         """Return whether other pods decide where this one may go."""
-        return bool(
+        return self is not NO_CONSTRAINTS and bool(
             self.pod_affinity
             or self.pod_anti_affinity
             or self.preferred_pods

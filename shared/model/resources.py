@@ -110,7 +110,7 @@ def is_zero(resource: ResourceView) -> bool:
 
 def is_negative(resource: ResourceView) -> bool:
     """Return whether any type is below zero."""
-    return any(value < 0 for value in resource.values())
+    return min(resource.values(), default=0) < 0
 
 
 def overflows(resource: ResourceView) -> str | None:

@@ -75,6 +75,11 @@ class Replica:
         if entry.allocation.released:
             self.released[key] = TerminationType.TIMEOUT
 
+    def allocations_found(self, entry):
+        for _, allocation in entry.found:
+            assert allocation.allocation_key not in self.allocations
+            self.allocations[allocation.allocation_key] = allocation
+
     def run_placed(self, entry):
         for _, ask, allocation in entry.placed:
             del self.asks[ask.key]

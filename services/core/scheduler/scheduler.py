@@ -22,6 +22,7 @@ from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
+from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.journal import (
     ConfigurationRefused,
     NotSent,
@@ -30,6 +31,7 @@ from services.core.scheduler.statement.journal import (
     TimerSpent,
 )
 from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
+from services.core.scheduler.telling import placed
 from services.core.scheduler.telling.digest import Digest
 from services.core.scheduler.telling.views import (
     allocation_state,
@@ -41,6 +43,7 @@ from services.core.scheduler.telling.views import (
     queue_state,
     user_state,
 )
+from shared.messages.columns import joined
 from shared.messages.envelope import (
     API_ALL,
     CORE,
@@ -68,7 +71,7 @@ from shared.messages.protocol import (
     TimerKind,
     TimerSyncRequest,
 )
-from shared.messages.state import ApplicationSummary, SnapshotRequest, StateDelta
+from shared.messages.state import AllocationState, ApplicationSummary, SnapshotRequest, StateDelta
 from shared.model.checksum import checksum_of
 from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
@@ -103,6 +106,7 @@ class Scheduler:
     ) -> None:
         self.core_id = core_id
         self.partition = Partition()
+        self._existing = Existing(self.partition)
         self._digest = Digest()
         self._cycles = 0
         self.is_synced = False
@@ -214,6 +218,7 @@ class Scheduler:
         self._heard = (0, 0, 0)
         self.is_synced = False
         self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
+        self._existing = Existing(self.partition)
         self._digest = Digest()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
         self.partition.configure(
@@ -242,6 +247,7 @@ class Scheduler:
         if not self._is_syncing:
             return
         self._is_syncing = False
+        self._existing.count()
         told = (end.nodes, end.allocations, end.asks)
         if any(heard < count for heard, count in zip(self._heard, told, strict=True)):
             return
@@ -272,6 +278,10 @@ class Scheduler:
             self._heard = tuple(map(sum, zip(self._heard, heard, strict=True)))
         if request.rm_id != self.partition.rm_id:
             self.partition.configure(rm_id=request.rm_id)
+        if self._is_syncing and updates.has_only_allocations(request):
+            updates.update_allocations(self.partition, request, self._existing)
+            return
+        self._existing.count()
         for info in request.nodes:
             nodes.update_node(self.partition, info)
         updates.update_applications(self.partition, request)
@@ -408,17 +418,15 @@ class Scheduler:
         outgoing: list[Outgoing] = []
         is_anew = API_ALL.routing_key in self._snapshot_for
         rejected = tuple(self._digest.rejected)
+        said = self._digest.without_values() if is_anew else StateDelta()
         delta = self._digest.changes(self.partition)
-        said = delta
-        if is_anew:
-            delta = None
         if delta is not None:
             self._seq += 1
             outgoing.append(Outgoing(API_ALL, delta, epoch=self._epoch, seq=self._seq))
         for address in self._snapshot_for:
             service, _, name = address.partition(".")
             snapshot = self._snapshot(rejected)
-            if is_anew and said is not None and address == API_ALL.routing_key:
+            if is_anew and address == API_ALL.routing_key:
                 snapshot = replace(snapshot, events=said.events, evictions=said.evictions)
             outgoing.append(
                 Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
@@ -441,22 +449,16 @@ class Scheduler:
             applications=(*map(application_summary, applications), *rejected),
             users=tuple(map(user_state, partition.users.all())),
             asks=tuple(ask_state(ask, app.owner) for app in applications for ask in app.asks()),
-            allocations=tuple(
-                allocation_state(
-                    allocation,
-                    placeholder_used=key in app.placeholder_used,
-                    released=app.released.get(key),
-                    allocation_time_ns=allocation.create_time_ns,
-                )
-                for app in applications
-                for key, allocation in app.allocations.items()
-            )
-            + tuple(
-                allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
-                for node in partition.nodes.nodes.values()
-                for allocation in node.foreign.values()
-            ),
+            allocations=joined((placed.all_held(applications), _all_foreign(partition))),
         )
+
+
+def _all_foreign(partition: Partition) -> tuple[AllocationState, ...]:
+    return tuple(
+        allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
+        for node in partition.nodes.nodes.values()
+        for allocation in node.foreign.values()
+    )
 
 
 def _resume_state(partition: Partition, application: Application) -> None:

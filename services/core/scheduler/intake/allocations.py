@@ -75,9 +75,9 @@ def _count_existing(
     if key in application.allocations:
         _resize(partition, application, key, allocation.resource_per_alloc)
         return
-    was_asked = partition.remove_ask(application, key) is not None
+    ask = partition.remove_ask(application, key)
     partition.learn(allocation.constraints)
-    if allocation.placeholder and not was_asked:
+    if allocation.placeholder and not (ask is not None and ask.request.placeholder):
         application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
     partition.count_in(application, allocation, node)
     quota_preemption.use_changed(partition, application.queue)

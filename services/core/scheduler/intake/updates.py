@@ -4,10 +4,11 @@ The order of the sections is UpdateRequest's. Nothing here schedules: the cycle 
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from services.core.scheduler.actions import gang, live_actions, replacement
-from services.core.scheduler.intake import allocations, arrivals, foreign
+from services.core.scheduler.intake import allocations, arrivals, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
 from services.core.scheduler.model.queue_settings import FAIR
@@ -23,6 +24,7 @@ from services.core.scheduler.queues.dynamic_queues import (
 )
 from services.core.scheduler.queues.placement import PlacementError, is_forced, place
 from services.core.scheduler.statement import application_moves
+from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     ApplicationRejected,
@@ -56,7 +58,7 @@ _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 def update_applications(partition: Partition, request: UpdateRequest) -> None:
     """Take in everything of a request but its nodes."""
     _each(partition, request.new_applications, add_application)
-    _each(partition, request.allocations, allocations.add_existing)
+    update_allocations(partition, request)
     _each(partition, request.gangs_given_up, gang.give_up_reserving)
     arrivals.take_all(partition, request.asks, add_ask)
     _enter_all(partition, request)
@@ -64,6 +66,19 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     _each(partition, request.releases, release_allocation)
     _each(partition, request.remove_applications, remove_application)
     _each(partition, request.notes, take_note)
+
+
+def has_only_allocations(request: UpdateRequest) -> bool:
+    """Return whether a request has no news but of allocations that exist."""
+    rest = replace(request, allocations=())
+    return bool(request.allocations) and rest == UpdateRequest(request.rm_id)
+
+
+def update_allocations(
+    partition: Partition, request: UpdateRequest, held: Existing | None = None
+) -> None:
+    """Take in the allocations that exist; those that join what is ``held`` are not counted yet."""
+    existing.take_all(partition, request.allocations, allocations.add_existing, held)
 
 
 def _each(

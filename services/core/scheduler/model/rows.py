@@ -983,7 +983,7 @@ class Application:
     # --- allocations ----------------------------------------------------------------------------
 
     def hold_allocation(self, allocation: Allocation, now_ns: int) -> None:
-        """Hold an allocation that a run places; ``count_placed`` counts it in."""
+        """Hold an allocation of many; ``count_placed``, or ``count_held``, counts them in."""
         key = allocation.allocation_key
         self.allocations[key] = allocation
         self.placed_ns[key] = allocation.allocated_ns or now_ns

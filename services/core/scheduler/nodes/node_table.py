@@ -180,6 +180,19 @@ class NodeTable:
         if self.hooks is not None:
             self.hooks.came(allocation)
 
+    def hold(self, node: Node, allocation: Allocation) -> None:
+        """Put an allocation on a node; ``count_held`` takes what it has from the node's room."""
+        node.allocations[allocation.allocation_key] = allocation
+        if self.pods.placed(node, allocation, 1):
+            self.pods_changed = True
+        if self.hooks is not None:
+            self.hooks.came(allocation)
+
+    def count_held(self, node: Node, amount: ResourceView) -> None:
+        """Take from a node's room what is held on it."""
+        add_into(node.allocated, amount)
+        self._take(node, amount, 1)
+
     def count_placed(self, node: Node, amount: ResourceView, times: int) -> None:
         """Count like allocations into a node's sums that stand on it already; no pod minds them."""
         add_into(node.allocated, multiply(amount, times))

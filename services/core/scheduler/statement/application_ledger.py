@@ -109,6 +109,12 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
     return allocation
 
 
+def count_held(application: Application, total: ResourceView) -> None:
+    """Count as allocated what is held already."""
+    add_into(application.allocated, total)
+    usage_changed(application)
+
+
 def count_size(application: Application, allocation: Allocation, before: ResourceView) -> None:
     """Count an allocation anew that held another amount before."""
     application.allocations[allocation.allocation_key] = allocation

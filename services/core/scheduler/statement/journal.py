@@ -110,6 +110,14 @@ class Allocated:
 
 
 @dataclass(slots=True, eq=False)
+class AllocationsFound:
+    """Allocations that exist already count from now on, in this order, on these nodes."""
+
+    found: list[tuple[Application, Allocation]]
+    nodes: list[Node]
+
+
+@dataclass(slots=True, eq=False)
 class RunPlaced:
     """Asks were placed by one run, in this order, on these nodes: they have ended, allocated."""
 

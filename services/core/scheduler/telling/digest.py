@@ -37,7 +37,6 @@ from shared.messages.envelope import SHIM_ADAPTER, TIMERS, Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
     AcceptedNode,
-    Allocation,
     AllocationRelease,
     ContainerSchedulingState,
     RejectedAllocation,
@@ -101,6 +100,7 @@ class Digest:
             journal.AskUnschedulable: self._ask_unschedulable,
             journal.PlaceholderTooSmall: self._too_small,
             journal.Allocated: self._allocated,
+            journal.AllocationsFound: self._found,
             journal.RunPlaced: self._run_placed,
             journal.AllocationChanged: self._use_changed,
             journal.AllocationReleased: self._allocation_released,
@@ -233,13 +233,23 @@ class Digest:
         if entry.is_new:
             self._say("new_allocations", entry.application.id, entry.allocation)
 
+    def _found(self, entry: journal.AllocationsFound) -> None:
+        now_ns, allocations = self._now_ns, self._allocations
+        for application, allocation in entry.found:
+            allocations[allocation.allocation_key] = (application, allocation, now_ns)
+        for application in dict.fromkeys(application for application, _ in entry.found):
+            self._applications[application] = None
+            self._usage_of(application)
+        for node in entry.nodes:
+            self._nodes[node.node_id] = node
+
     def _run_placed(self, entry: journal.RunPlaced) -> None:
         now_ns, asks, allocations = self._now_ns, self._asks, self._allocations
         said: dict[Application, list[Any]] = {}
         for item in entry.placed:
             application, ask, allocation = item
             asks[ask.key] = item
-            allocations[ask.key] = (item, now_ns)
+            allocations[ask.key] = (application, allocation, now_ns)
             if application not in said:
                 said[application] = self._items("new_allocations", application.id)
                 self._applications[application] = None
@@ -372,7 +382,7 @@ class Digest:
 
     def _forget_changes(self) -> None:
         self._asks: dict[str, _AskEntry | placed.Placed] = {}
-        self._allocations: dict[str, tuple[_AllocationEntry | placed.Placed, int]] = {}
+        self._allocations: dict[str, placed.Held | tuple[_AllocationEntry, int]] = {}
         self._applications: dict[Application, None] = {}
         self.rejected: list[ApplicationSummary] = []
         self._nodes: dict[str, Node] = {}
@@ -403,10 +413,7 @@ class Digest:
             evictions=tuple(self._evictions),
             asks=placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
             allocations=placed.published(
-                self._allocations.values(),
-                lambda timed: _is_placed(timed[0]),
-                placed.allocations,
-                _allocation_value,
+                self._allocations.values(), _is_held, placed.allocations, _allocation_value
             ),
         )
         self._forget_changes()
@@ -418,6 +425,12 @@ class Digest:
         if not self.rejected:
             return tuple(changed)
         return tuple(sorted((*changed, *self.rejected), key=lambda told: int(told.submission)))
+
+    def without_values(self) -> StateDelta:
+        """Return what no snapshot says: events and evictions. What has changed is forgotten."""
+        said = StateDelta(events=tuple(self._events), evictions=tuple(self._evictions))
+        self._forget_changes()
+        return said
 
     def _news(self, path: str, state: S) -> tuple[S, ...]:
         """Return a queue's state, or the partition's, where it is not what was told last."""
@@ -453,8 +466,12 @@ def _waits(application: Application, ask: Ask) -> bool:
     return any(group.asks.get(ask.key) is ask for group in application.groups.values())
 
 
-def _is_placed(entry: _AskEntry | _AllocationEntry | placed.Placed) -> bool:
+def _is_placed(entry: _AskEntry | placed.Placed) -> bool:
     return type(entry) is tuple
+
+
+def _is_held(told: placed.Held | tuple[_AllocationEntry, int]) -> bool:
+    return type(told[0]) is Application
 
 
 def _ask_value(entry: _AskEntry | placed.Placed) -> AskState:
@@ -470,10 +487,10 @@ def _ended_ask(application: Application, ask: Ask, why: str) -> AskState:
     return AskState(ask.key, application.id, amount, removed=True, why=why)
 
 
-def _allocation_value(timed: tuple[_AllocationEntry | placed.Placed, int]) -> AllocationState:
-    entry, at_ns = timed
-    if isinstance(entry, tuple):
-        return _held(entry[0], entry[2], at_ns)
+def _allocation_value(told: placed.Held | tuple[_AllocationEntry, int]) -> AllocationState:
+    if len(told) == 3:  # noqa: PLR2004 - what is held
+        return placed.allocation(told)
+    entry, at_ns = told
     allocation = entry.allocation
     if isinstance(entry, journal.ForeignChanged):
         state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
@@ -481,14 +498,4 @@ def _allocation_value(timed: tuple[_AllocationEntry | placed.Placed, int]) -> Al
     if isinstance(entry, journal.AllocationEnded):
         why = _NODE_GONE if entry.is_node_gone else entry.why or TerminationType.STOPPED_BY_RM
         return replace(allocation_state(allocation, released=why), removed=True)
-    return _held(entry.application, allocation, at_ns)
-
-
-def _held(application: Application, allocation: Allocation, at_ns: int) -> AllocationState:
-    key = allocation.allocation_key
-    return allocation_state(
-        allocation,
-        placeholder_used=key in application.placeholder_used,
-        released=application.released.get(key),
-        allocation_time_ns=at_ns,
-    )
+    return placed.allocation((entry.application, allocation, at_ns))

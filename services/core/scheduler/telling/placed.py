@@ -1,4 +1,4 @@
-"""What runs have placed, as the state events carry it: by the column (ADR 36).
+"""Many asks and allocations as the state events carry them: by the column (ADR 36).
 
 It is equal to what would be told of each ask and allocation by itself, and in the same place.
 """
@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.telling.views import allocation_state
 from shared.messages.columns import Column, Columns, Same, joined
 from shared.messages.interface import Allocation
 from shared.messages.state import AllocationState, AskState
 
 Placed = tuple[Application, Ask, Allocation]
+Held = tuple[Application, Allocation, int]  # and the time at which it was made
 E = TypeVar("E")
 V = TypeVar("V")
 FEWEST = 16  # of fewer in a row, records cost less
@@ -60,16 +62,47 @@ def asks(placed: list[Placed]) -> Columns[AskState]:
     return Columns(AskState, len(placed), columns)
 
 
-def allocations(placed: list[tuple[Placed, int]]) -> Columns[AllocationState]:
+def allocation(held: Held) -> AllocationState:
+    """Return one allocation by itself."""
+    application, found, at_ns = held
+    key = found.allocation_key
+    return allocation_state(
+        found,
+        placeholder_used=key in application.placeholder_used,
+        released=application.released.get(key),
+        allocation_time_ns=at_ns,
+    )
+
+
+def allocations(held: list[Held]) -> Columns[AllocationState]:
     """Return allocations, each with the time at which it was made."""
-    values = zip(*(_read(allocation) for (_, _, allocation), _ in placed), strict=True)
-    columns = {
+    applications, found, made = zip(*held, strict=True)
+    values = zip(*map(_read, found), strict=True)
+    columns: dict[str, Column] = {
         **dict(zip(_SAME_IN_BOTH, values, strict=True)),
-        "allocation_time_ns": [at_ns for _, at_ns in placed],
-        "placeholder_used": [
-            ask.key in application.placeholder_used for (application, ask, _), _ in placed
-        ],
-        "released": [ask.key in application.released for (application, ask, _), _ in placed],
-        "why": [application.released.get(ask.key, "") for (application, ask, _), _ in placed],
+        "allocation_time_ns": made,
     }
-    return Columns(AllocationState, len(placed), columns)
+    everybody = dict.fromkeys(applications)
+    if any(application.placeholder_used for application in everybody):
+        columns["placeholder_used"] = [
+            allocation.allocation_key in application.placeholder_used
+            for application, allocation, _ in held
+        ]
+    if any(application.released for application in everybody):
+        reasons = [
+            application.released.get(allocation.allocation_key)
+            for application, allocation, _ in held
+        ]
+        columns["released"] = [why is not None for why in reasons]
+        columns["why"] = [why or "" for why in reasons]
+    return Columns(AllocationState, len(held), columns)
+
+
+def all_held(everybody: Iterable[Application]) -> Sequence[AllocationState]:
+    """Return all that applications hold, as made when its pod was: nobody knows better."""
+    held = [
+        (application, found, found.create_time_ns)
+        for application in everybody
+        for found in application.allocations.values()
+    ]
+    return published(held, lambda _: True, allocations, allocation)

@@ -1,0 +1,80 @@
+"""Allocations that exist, in one message or many: those of running applications cost little.
+
+Rule 1: they are judged one by one and in order. One that is plain is held at once, and counted
+        into the sums with those that came before and after it.
+Rule 2: whatever is not plain finds everything before it counted. Plain is a new real one that
+        nothing follows from but sums: no other size, ask, state, timer, order or limit changes.
+Rule 3: of a recovery they are counted once, before anything else than allocations is heard: nobody
+        reads a sum before.
+"""
+
+from collections.abc import Callable, Sequence
+
+from services.core.scheduler.model.rows import Application, Node
+from services.core.scheduler.statement.existing import Existing
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.interface import Allocation
+from shared.model.names import FOREIGN_TAG
+from shared.model.numbers import INT32
+from shared.model.resources import is_negative
+from shared.model.states import ApplicationState
+
+TakeOne = Callable[[Partition, Allocation], None]
+
+
+def take_all(
+    partition: Partition,
+    found: Sequence[Allocation],
+    take_one: TakeOne,
+    held: Existing | None = None,
+) -> None:
+    """Take allocations in, in order; ``take_one`` takes in what is not plain.
+
+    What is ``held`` already is counted with them, when the caller says so.
+    """
+    if not found:
+        return
+    is_last, held = held is None, held or Existing(partition)
+    running: dict[str, Application] = {}
+    nodes = partition.nodes.nodes
+    for allocation in found:
+        application = running.get(allocation.application_id)
+        if application is None:
+            application = _running(partition, allocation.application_id)
+            if application is not None:
+                running[application.id] = application
+        node = nodes.get(allocation.node_id)
+        if application and node and _is_plain(application, allocation, node):
+            held.hold(application, allocation, node)
+        else:
+            held.count()
+            take_one(partition, allocation)
+    if is_last:
+        held.count()
+
+
+def _running(partition: Partition, name: str) -> Application | None:
+    """Return an application of which one more allocation changes no state, and no quota's delay."""
+    application = partition.applications.get(name)
+    if application is None or application.state is not ApplicationState.RUNNING:
+        return None
+    levels = application.queue.lineage() if partition.quota_preemption_enabled else ()
+    has_delay = any(level.settings.quota_preemption_delay_ns for level in levels)
+    return None if has_delay else application
+
+
+def _is_plain(application: Application, allocation: Allocation, node: Node) -> bool:
+    key, tags = allocation.allocation_key, allocation.allocation_tags
+    return not (
+        allocation.placeholder
+        or allocation.released
+        or allocation.exec_timeout_milli_seconds > 0
+        or (tags and FOREIGN_TAG in tags)
+        or allocation.constraints.asks_about_pods
+        or key in application.allocations
+        or key in application.group_of
+        or key in node.allocations
+        or 0 < allocation.create_time_ns < application.submission_time_ns
+        or allocation.priority not in INT32
+        or is_negative(allocation.resource_per_alloc)
+    )
