@@ -120,7 +120,8 @@ class Core:
         return self.send(TimerFirings((fired,)))
 
     def check(self) -> None:
-        assert violations(self.partition) == []
+        found = violations(self.partition)
+        assert found == [], found
 
 
 def section(responses: list[UpdateResponse], name: str) -> list[Any]:

@@ -9,7 +9,7 @@ from hypothesis.stateful import invariant
 
 from services.core.scheduler.model.rows import Node, Queue
 from shared.messages.interface import TerminationType
-from shared.model.resources import add_into, total_of, without_zeros
+from shared.model.resources import add_into, without_zeros
 
 
 class Replica:
@@ -17,8 +17,13 @@ class Replica:
 
     def __init__(self):
         self.nodes = {}  # by id: capacity, labels, schedulable
+        self.nodes_there = {}  # one that comes again under its name is another
         self.limits = {}  # of queues, by path: max and guaranteed
         self.applications = {}  # by id: queue path, user, state
+        self.groups = {}  # by application id
+        self.swaps = {}  # by placeholder key: application, ask's key, node, whether it is there
+        self.kept = {}  # by whose it is: in queues, node, on that
+        self.promises = {}  # by application id
         self.asks = {}  # that wait, by key: application, amount
         self.allocations = {}  # by key
         self.released = {}  # by key: why
@@ -34,9 +39,10 @@ class Replica:
 
     def node_accepted(self, entry):
         self.nodes[entry.node.node_id] = {}
+        self.nodes_there[entry.node] = None
 
     def node_ended(self, entry):
-        del self.nodes[entry.node.node_id]
+        del self.nodes[entry.node.node_id], self.nodes_there[entry.node]
 
     def row_set(self, entry):
         match entry.row:
@@ -60,6 +66,32 @@ class Replica:
 
     def application_ended(self, entry):
         del self.applications[entry.application.id]
+        self.groups.pop(entry.application.id, None)
+        assert not self.promises.pop(entry.application.id, None), "its promise outlives it"
+
+    def group_found(self, entry):
+        self.groups[entry.application.id] = entry.group
+
+    def swap_begun(self, entry):
+        item = entry.allocation
+        row = (entry.application.id, item.allocation_key, item.node_id, entry.is_placed)
+        self.swaps[entry.placeholder_key] = (row, item.resource_per_alloc)
+
+    def swap_confirmed(self, entry):
+        self.swaps.pop(entry.placeholder_key, None)  # none had begun before a restart
+
+    def swap_failed(self, entry):
+        del self.swaps[entry.placeholder_key]
+
+    def room_kept(self, entry):
+        row = (entry.keeping, entry.application.id, entry.key)
+        self.kept[row] = (dict(entry.in_queues), entry.node, dict(entry.on_node))
+
+    def room_given_back(self, entry):
+        del self.kept[entry.keeping, entry.application.id, entry.key]
+
+    def promise_changed(self, entry):
+        self.promises[entry.application.id] = entry.amount
 
     def ask_changed(self, entry):
         request = entry.ask.request
@@ -138,25 +170,75 @@ class Replica:
             "foreign": self.foreign,
             "reservations": self.reservations,
             "timers": self.timers,
+            "groups": self.groups,
+            "swaps": {key: row for key, (row, _) in self.swaps.items()},
+            "moved": {key: app for keeping, app, key in self.kept if keeping == "successor"},
+            "promises": {app: amount for app, amount in self.promises.items() if amount},
         }
 
     def sums(self):
         """Return the ledgers that follow from the rows."""
-        found = {}
-        for held in self.allocations.values():
-            path, user, _ = self.applications[held.application_id]
-            kind = "placeholders" if held.placeholder else "allocated"
-            owners = [("node", held.node_id), (kind, held.application_id), ("user", user)]
-            for owner in owners + [("queue", above) for above in upwards(path)]:
-                add_into(found.setdefault(owner, {}), held.resource_per_alloc)
-        for application, amount in self.asks.values():
-            path, _, _ = self.applications[application]
-            owners = [("pending", above) for above in upwards(path)]
-            for owner in [("pending of", application), *owners]:
-                add_into(found.setdefault(owner, {}), amount)
-        for held in self.foreign.values():
-            add_into(found.setdefault(("foreign", held.node_id), {}), held.resource_per_alloc)
+        found = Sums()
+        self._count_allocations(found)
+        self._count_asks_and_others(found)
+        self._count_kept(found)
         return without_nothing(found)
+
+    def _count_allocations(self, found):
+        moving = {key for keeping, _, key in self.kept if keeping == "successor"}
+        for key, held in self.allocations.items():
+            name, amount = held.application_id, held.resource_per_alloc
+            kind = "placeholders" if held.placeholder else "allocated"
+            found.count(amount, ("node", held.node_id), (kind, name))
+            found.count_up("allocated in", self.path_of(name), amount)
+            for owner in self.owners_of(name):
+                found.count_up(("used by", owner), self.path_of(name), amount)
+            is_preempted = self.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
+            if is_preempted and key not in moving:
+                found.count_up("preempting in", self.path_of(name), amount)
+
+    def _count_asks_and_others(self, found):
+        for name, amount in self.asks.values():
+            found.count(amount, ("pending of", name))
+            found.count_up("pending in", self.path_of(name), amount)
+        for held in self.foreign.values():
+            found.count(held.resource_per_alloc, ("foreign", held.node_id))
+        for (_, _, node, is_placed), amount in self.swaps.values():
+            if is_placed:
+                found.count(amount, ("node", node))
+
+    def _count_kept(self, found):
+        for name, amount in self.promises.items():
+            found.count_up("promised in", self.path_of(name), amount)
+            for owner in self.owners_of(name):
+                found.count_up(("promised to", owner), self.path_of(name), amount)
+        for (keeping, name, _), (in_queues, node, on_node) in self.kept.items():
+            found.count_up("kept in", self.path_of(name), in_queues)
+            if node in self.nodes_there:
+                found.count(on_node, ("kept on", node.node_id))
+            for owner in self.owners_of(name) if keeping == "covered" else ():
+                found.count_up(("kept for", owner), self.path_of(name), in_queues)
+
+    def path_of(self, application):
+        return self.applications[application][0]
+
+    def owners_of(self, application):
+        """Return the user and the group that an application counts for."""
+        yield "user", self.applications[application][1]
+        if application in self.groups:
+            yield "group", self.groups[application]
+
+
+class Sums(dict):
+    """Amounts by what they are sums of."""
+
+    def count(self, amount, *owners):
+        for owner in owners:
+            add_into(self.setdefault(owner, {}), amount)
+
+    def count_up(self, what, path, amount):
+        """Count at a queue and at every one above it."""
+        self.count(amount, *((what, above) for above in upwards(path)))
 
 
 def method_of(entry):
@@ -209,33 +291,43 @@ def live_rows(partition):
             for key, held in app.reservations.items()
         },
         "timers": timers,
+        "groups": {
+            name: tracker.name
+            for name, app in apps.items()
+            for tracker in app.trackers
+            if tracker.is_group
+        },
+        "swaps": {
+            key: (name, swap.ask.key, swap.allocation.node_id, swap.is_placed)
+            for name, app in apps.items()
+            for key, swap in app.replacing.items()
+        },
+        "moved": {key: app.id for key, app in partition.moved.items()},
+        "promises": {name: app.promise for name, app in apps.items() if app.promise},
     }
 
 
 def live_sums(partition):
-    """Return the live ledgers; a node's without who waits there for a placeholder to go."""
+    """Return the live ledgers."""
     found = {}
     for node in partition.nodes.rows:
-        here = [a for a in node.allocations.values() if is_counted(partition, a)]
-        if len(here) == len(node.allocations):
-            found["node", node.node_id] = node.allocated
-        else:
-            found["node", node.node_id] = total_of(a.resource_per_alloc for a in here)
+        found["node", node.node_id] = node.allocated
         found["foreign", node.node_id] = node.occupied
+        found["kept on", node.node_id] = node.kept
     for name, app in partition.applications.items():
         found["allocated", name], found["pending of", name] = app.allocated, app.pending
         found["placeholders", name] = app.allocated_placeholder
     for queue in partition.queues.values():
-        found["queue", queue.path], found["pending", queue.path] = queue.allocated, queue.pending
+        path = queue.path
+        found["allocated in", path], found["pending in", path] = queue.allocated, queue.pending
+        found["kept in", path], found["promised in", path] = queue.kept, queue.promised
+        found["preempting in", path] = queue.preempting
     for tracker in partition.users.all():
-        if not tracker.is_group:
-            found["user", tracker.name] = tracker.usage.get("root", {})
+        owner = ("group" if tracker.is_group else "user", tracker.name)
+        ledgers = (tracker.usage, tracker.promised, tracker.kept)
+        for what, by_path in zip(("used by", "promised to", "kept for"), ledgers, strict=True):
+            found |= {((what, owner), path): amount for path, amount in by_path.items()}
     return without_nothing(found)
-
-
-def is_counted(partition, allocation):
-    app = partition.applications.get(allocation.application_id)
-    return app is not None and allocation.allocation_key in app.allocations
 
 
 class Reader:

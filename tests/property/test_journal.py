@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 
 from shared.messages.interface import UpdateRequest, UserGroupInformation
@@ -80,3 +81,59 @@ def test_a_core_whose_configuration_was_refused_shows_its_root():
     core.node("n", vcore=4)
     listener.check()
     assert list(listener.projection.model.queues) == ["root"]
+
+
+ONE = {"vcore": 1}
+LEDGERS = {
+    "a queue's kept": lambda at: at.queues["root.a"].keep(ONE),
+    "a queue's promised": lambda at: at.queues["root.a"].change_promise({}, ONE),
+    "a queue's preempting": lambda at: at.queues["root.a"].change_preempting({}, ONE),
+    "a queue's allocated": lambda at: at.queues["root.a"].allocate(ONE),
+    "a queue's pending": lambda at: at.queues["root.a"].add_pending(ONE),
+    "a node's kept": lambda at: at.nodes.nodes["n"].kept.update(ONE),
+    "a user's usage": lambda at: user_of(at).count_in(at.queues["root.a"], "app", ONE),
+    "a user's promised": lambda at: user_of(at).change_promise(at.queues["root.a"], {}, ONE),
+    "a user's kept": lambda at: user_of(at).keep(at.queues["root.a"], ONE),
+    "a group's usage": lambda at: group_of(at).count_in(at.queues["root.a"], "app", ONE),
+    "a group's promised": lambda at: group_of(at).change_promise(at.queues["root.a"], {}, ONE),
+    "a group's kept": lambda at: group_of(at).keep(at.queues["root.a"], ONE),
+}
+
+
+def user_of(partition):
+    return partition.users.users["alice"]
+
+
+def group_of(partition):
+    return partition.users.groups["dev"]
+
+
+@pytest.mark.parametrize("change", LEDGERS.values(), ids=LEDGERS.keys())
+def test_a_sum_that_changes_without_an_entry_is_found(change):
+    core = JournalCore(config_of("{name: a, limits: [{groups: [dev], maxresources: {vcore: 9}}]}"))
+    core.node("n", vcore=4)
+    core.application("app", "root.a", ugi=UserGroupInformation("alice", ("dev",)))
+    core.asks("app", ["pod"], {"vcore": 1})
+    core.reader.check()
+    change(core.partition)
+    with pytest.raises(AssertionError, match="the journal says"):
+        core.reader.check()
+
+
+@pytest.mark.parametrize("table", ["promise", "replacing", "moved"])
+def test_a_row_that_changes_without_an_entry_is_found(table):
+    core = JournalCore(config_of("{name: a}"))
+    core.node("n", vcore=4)
+    core.gang("app", 1, {"vcore": 1}, queue="root.a")
+    core.asks("app", ["pod"], {"vcore": 1}, task_group_name="tg")
+    app = core.partition.applications["app"]
+    assert app.replacing
+    core.reader.check()
+    if table == "promise":
+        app.promise = {"vcore": 1}
+    elif table == "replacing":
+        app.replacing.clear()
+    else:
+        core.partition.moved["app-ph-0"] = app
+    with pytest.raises(AssertionError, match="the journal says"):
+        core.reader.check()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.actions import victims
+from services.core.scheduler.model.settings import RECLAIM
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.statement.statement import Place, Statement
@@ -49,6 +50,11 @@ def asks(pods, prefix: str) -> tuple[AllocationAsk, ...]:
         )
         for at, (app, cores, constraints, tags) in enumerate(pods)
     )
+
+
+def one_of(data, found):
+    """Draw one by its place: a failure that printed rows would print all of the model."""
+    return found[data.draw(st.integers(0, len(found) - 1))]
 
 
 class StatementMachine(RuleBasedStateMachine):
@@ -96,20 +102,20 @@ class StatementMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pods(Ask, Place.WAITING))
     @rule(data=st.data(), at=st.integers(0, NODES - 1), now=st.booleans())
     def place(self, data, at, now):
-        found = data.draw(st.sampled_from(self.pods(Ask, Place.WAITING)))
+        found = one_of(data, self.pods(Ask, Place.WAITING))
         (self.statement.place if now else self.statement.pipeline)(*found, self.node(at))
 
     @precondition(lambda self: self.pods(Ask, Place.NOMINATED, Place.PLACED))
     @rule(data=st.data())
     def withdraw(self, data):
         found = self.pods(Ask, Place.NOMINATED, Place.PLACED)
-        self.statement.withdraw(*data.draw(st.sampled_from(found)))
+        self.statement.withdraw(*one_of(data, found))
 
     @precondition(lambda self: self.running())
     @rule(data=st.data())
     def evict(self, data):
         found = self.running()
-        self.statement.evict(*data.draw(st.sampled_from(found)), "why", "app0")
+        self.statement.evict(*one_of(data, found), "why", "app0", RECLAIM)
 
     def running(self):
         """Return what may be evicted: what runs, and asks that were placed or nominated."""
@@ -119,7 +125,7 @@ class StatementMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pods(None, Place.RELEASING))
     @rule(data=st.data(), at=st.integers(0, NODES))
     def keep_or_move(self, data, at):
-        application, pod = data.draw(st.sampled_from(self.pods(None, Place.RELEASING)))
+        application, pod = one_of(data, self.pods(None, Place.RELEASING))
         if at == NODES:
             self.statement.keep(application, pod)
         else:
@@ -171,8 +177,8 @@ class StatementMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pods(None, Place.PLACED))
     @rule(data=st.data(), at=st.integers(0, NODES - 1))
     def move_one_for_good(self, data, at):
-        application, pod = data.draw(st.sampled_from(self.pods(None, Place.PLACED)))
-        self.statement.evict(application, pod, "why", "app0")
+        application, pod = one_of(data, self.pods(None, Place.PLACED))
+        self.statement.evict(application, pod, "why", "app0", RECLAIM)
         self.statement.move(application, pod, self.node(at))
         self.commit()
         assert pod.allocation_key in self.core.partition.moved
@@ -182,7 +188,7 @@ class StatementMachine(RuleBasedStateMachine):
         self.statement.discard()
         found = list(self.core.partition.releasing.items())
         if found:
-            key, application = data.draw(st.sampled_from(found))
+            key, application = one_of(data, found)
             why = TerminationType.PREEMPTED_BY_SCHEDULER
             self.core.update(releases=(AllocationRelease(application.id, key, why),))
         self.begin()
@@ -192,7 +198,7 @@ class StatementMachine(RuleBasedStateMachine):
         self.statement.discard()
         found = list(self.core.partition.moved.items())
         if found:
-            key, application = data.draw(st.sampled_from(found))
+            key, application = one_of(data, found)
             old = application.successors[key].allocation
             self.count += 1
             ask = replace(ask_of(old), allocation_key=f"again{self.count}")

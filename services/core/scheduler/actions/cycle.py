@@ -173,7 +173,7 @@ def _set_unschedulable(
         if application.is_refused_for(Reason.GANG_PATIENCE):
             return
         if application.is_admitted:
-            queueing.withdraw_admission(application)
+            partition.withdraw_admission(application)
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
     by_need = _may_wait_by_need(partition, application.queue)

@@ -59,7 +59,7 @@ def _kept_as_a_whole(
     """Admit a gang that waits, or return what has no room for the whole of it."""
     in_part = application.starts_in_part
     if (application.starts_placed or in_part) and not application.is_reserving:
-        queueing.admit(
+        partition.admit(
             application
         )  # it has run, or is over: its placeholders are asks like any other
         return None
@@ -77,7 +77,7 @@ def _kept_as_a_whole(
         return _place_whole(partition, application)
     no_part = _without_a_part(application) if in_part else None
     if no_part is None:
-        queueing.admit(application)
+        partition.admit(application)
     return no_part
 
 
@@ -220,7 +220,7 @@ def _allocate_whole(
     """
     if is_zero(application.allocated_placeholder):
         partition.set(application, reservation_start_ns=0)
-    queueing.admit(application)
+    partition.admit(application)
     for ask, node in places:
         allocation = partition.allocate(application, ask, node)
         partition.arm_execution(application, allocation)
@@ -241,7 +241,7 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
         start_reservation(partition, application)
         if application.allocated_placeholder == application.request.placeholder_ask:
             partition.fire(application, ApplicationEvent.RUN)
-    queueing.keep_promise(application)
+    partition.keep_promise(application)
     if not application.pending_placeholders:
         queueing.enter(application)
     partition.look_for_replacements(application)
@@ -284,7 +284,7 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
         drop_ask(partition, application, ask.key)
     if is_zero(application.allocated_placeholder):
         partition.cancel_timer(application, TimerKind.PLACEHOLDER)
-    queueing.keep_promise(application)
+    partition.keep_promise(application)
     queueing.enter(application)
     partition.look_for_replacements(application)
 

@@ -181,19 +181,19 @@ def _become_overdue(partition: Partition, application: Application) -> None:
     if waited_for is application:
         return
     if application.is_behind_overdue_gang:
-        _ask_again(application)  # to wait behind that one
+        _ask_again(partition, application)  # to wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
-        _ask_again(waited_for)
+        _ask_again(partition, waited_for)
     for other in list(leaf.promised_gangs):  # what is promised to them may be what it lacks
         if other.is_behind_overdue_gang:
-            _ask_again(other)
+            _ask_again(partition, other)
 
 
-def _ask_again(application: Application) -> None:
+def _ask_again(partition: Partition, application: Application) -> None:
     if application.is_admitted:
-        queueing.withdraw_admission(application)
+        partition.withdraw_admission(application)
     else:
         queueing.activate(application)
 

@@ -216,9 +216,10 @@ def placeholder_gone(
     if real is not None:
         _swap_in(partition, application, real, had_real=had_real)
     else:
-        queueing.keep_promise(application)
+        partition.keep_promise(application)
         partition.look_for_replacements(application)
     if swap is not None and real is None:
+        replacing.fail(partition, application, key)
         _wait_again(partition, application, swap.ask)
     if ready is not None:
         _start_covered(partition, application, ready)

@@ -318,7 +318,7 @@ class _Run:
             if total:
                 self._partition.count_run(application, total, is_placeholder=is_placeholder)
         if totals[True]:
-            queueing.keep_promise(application)
+            self._partition.keep_promise(application)
             self._partition.look_for_replacements(application)
 
     def _end(self, leaf: _Leaf, lane: _Lane) -> None:

@@ -122,6 +122,6 @@ def _nominate(partition: Partition, decision: Decision) -> None:
     ask = owner.group_of[decision.key].asks[decision.key]
     partition.keep_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
     if owner.is_gang and not owner.gang_admitted:
-        queueing.admit(owner)
+        partition.admit(owner)
         if owner.waits_at is not None or owner.waiting_among is not None:
             queueing.activate(owner)

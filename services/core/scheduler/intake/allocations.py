@@ -115,7 +115,7 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
         return
     partition.journal.record(BindFailed(application, key, request.message))
     partition.add_ask(application, ask_of(allocation), sequence)
-    queueing.keep_promise(application)
+    partition.keep_promise(application)
     queueing.enter(application)
     partition.look_for_replacements(application)
 
@@ -131,7 +131,7 @@ def _recover_state(partition: Partition, application: Application, allocation: A
         partition.fire(application, ApplicationEvent.RUN)
     elif not allocation.released:
         if not application.starts_placed:
-            queueing.admit(application)
+            partition.admit(application)
         _recover_reservation(partition, application)
 
 
@@ -142,7 +142,7 @@ def _recover_reservation(partition: Partition, application: Application) -> None
     application_moves.count_as_starting(application)
     if application.allocated_placeholder == application.request.placeholder_ask:
         partition.fire(application, ApplicationEvent.RUN)
-    queueing.keep_promise(application)
+    partition.keep_promise(application)
 
 
 def recover_timer(partition: Partition, application: Application) -> None:

@@ -305,7 +305,7 @@ def _drop_asks(partition: Partition, application: Application, only: str = "") -
         if not drop_ask(partition, application, key) and key in application.allocations:
             _release_crossed(partition, application, key)
     queueing.enter(application)
-    queueing.keep_promise(application)
+    partition.keep_promise(application)
     endings.after_asks_removed(partition, application)
 
 

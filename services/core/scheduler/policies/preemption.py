@@ -151,7 +151,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
                 are_whole[alike] = in_part or would_be_whole(partition, application)
             if are_whole[alike]:
                 are_whole.clear()
-                queueing.admit(application)
+                partition.admit(application)
                 queueing.activate(application)
                 patience.watch(partition, application)
             else:

@@ -19,7 +19,7 @@ from services.core.scheduler.model.queue_settings import (
 from services.core.scheduler.model.rows import Application, Queue, depth_first
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.dynamic_queues import clean_later
-from services.core.scheduler.statement import application_ledger, queue_moves
+from services.core.scheduler.statement import application_ledger, application_moves, queue_moves
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     QueueChanged,
@@ -136,9 +136,7 @@ def _drain(partition: Partition, queue: Queue) -> None:
 
 def _find_owner(partition: Partition, application: Application) -> None:
     """Find out whom limits concern now, and say so where that has changed."""
-    trackers = application.trackers
-    partition.users.find_group(application)
-    if application.trackers is not trackers:
+    if application_moves.find_group(partition, application):
         partition.journal.record(ApplicationChanged(application))
         for tracker in application.trackers:
             partition.journal.record(UsageChanged(tracker))

@@ -5,6 +5,7 @@ from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import (
     ApplicationAccepted,
     ApplicationEnded,
+    GroupFound,
     TimerCancelled,
     UsageChanged,
 )
@@ -22,6 +23,24 @@ def add(partition: Partition, application: Application) -> None:
     application.queue.applications[application.id] = application
     partition.users.link(application)
     partition.journal.record(ApplicationAccepted(application))
+    _record_group(partition, application)
+
+
+def find_group(partition: Partition, application: Application) -> bool:
+    """Look for the group whose limits concern an application; return whether it has one now."""
+    trackers = application.trackers
+    partition.users.find_group(application)
+    if application.trackers is trackers:
+        return False
+    _record_group(partition, application)
+    return True
+
+
+def _record_group(partition: Partition, application: Application) -> None:
+    """Write down for which group an application counts, if for any."""
+    group = application.trackers[-1]
+    if group.is_group:
+        partition.journal.record(GroupFound(application, group.name))
 
 
 def count_as_starting(application: Application) -> None:

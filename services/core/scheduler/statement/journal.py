@@ -8,7 +8,8 @@ Limit: the entries of one batch; the host hands them over after every batch (``t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from services.core.scheduler.model.queue_settings import Limit
 from services.core.scheduler.model.rows import (
@@ -154,6 +155,35 @@ class AllocationEnded:
 
 
 @dataclass(slots=True, eq=False)
+class SwapBegun:
+    """A placeholder is being released for an ask, which is to start as this allocation.
+
+    ``is_placed``: the allocation is on a node already that is not the placeholder's.
+    """
+
+    application: Application
+    placeholder_key: str
+    allocation: Allocation
+    is_placed: bool
+
+
+@dataclass(slots=True, eq=False)
+class SwapConfirmed:
+    """A placeholder has gone, and what was to take its place has it."""
+
+    application: Application
+    placeholder_key: str
+
+
+@dataclass(slots=True, eq=False)
+class SwapFailed:
+    """What was to take a placeholder's place does not any more: it has gone, or waits again."""
+
+    application: Application
+    placeholder_key: str
+
+
+@dataclass(slots=True, eq=False)
 class EndConfirmed:
     """An allocation's end that was not decided here is said to the resource manager."""
 
@@ -168,6 +198,49 @@ class ForeignChanged:
     is_gone: bool
 
 
+# --- what is kept or promised ---------------------------------------------------------------------
+
+
+class Keeping(StrEnum):
+    """For whom room is kept."""
+
+    PREEMPTOR = "preemptor"  # an ask for which others were made to go
+    SUCCESSOR = "successor"  # who comes in the stead of a pod that is moved
+    COVERED = "covered"  # an ask for which placeholders go, in the limits of its user too
+
+
+@dataclass(slots=True, eq=False)
+class RoomKept:
+    """So much is kept from now on: in the queues on the path, and on a node.
+
+    ``key`` is the ask's, or that of the pod that is moved.
+    """
+
+    application: Application
+    keeping: Keeping
+    key: str
+    in_queues: ResourceView
+    node: Node | None = None
+    on_node: ResourceView = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class RoomGivenBack:
+    """Nothing is kept for an ask, or a successor, any more."""
+
+    application: Application
+    keeping: Keeping
+    key: str
+
+
+@dataclass(slots=True, eq=False)
+class PromiseChanged:
+    """A gang is promised so much from now on, in its queues and to its user and group."""
+
+    application: Application
+    amount: ResourceView
+
+
 # --- applications, nodes, queues, users ---------------------------------------------------------
 
 
@@ -176,6 +249,14 @@ class ApplicationAccepted:
     """An application was taken into its queue."""
 
     application: Application
+
+
+@dataclass(slots=True, eq=False)
+class GroupFound:
+    """What an application has, and has had since it came, counts for a group."""
+
+    application: Application
+    group: str
 
 
 @dataclass(slots=True, eq=False)

@@ -42,11 +42,15 @@ from services.core.scheduler.statement.journal import (
     AskChanged,
     AskEnded,
     Journal,
+    Keeping,
     NodeChanged,
     PartitionChanged,
+    PromiseChanged,
     QueueChanged,
     ReservationEnded,
     ReservationMade,
+    RoomGivenBack,
+    RoomKept,
     Row,
     RowSet,
     StateChanged,
@@ -244,7 +248,7 @@ class Partition:
             if key in application.covers:
                 self.end_cover(application, key)
             if ask.has_kept_room:
-                queueing.keep_no_more(application.queue, ask.shape.resource)
+                self._give_room_back(application, ask)
             self._release_shape(ask.shape)
             self.journal.record(AskEnded(application, ask, why))
         return ask
@@ -563,13 +567,27 @@ class Partition:
         It stays so until the ask starts or goes, or loses the node; then it may preempt once more.
         """
         ask.has_preempted = True
-        if not ask.has_kept_room:
-            ask.has_kept_room = True
-            application.queue.keep(ask.shape.resource)
+        self._keep_room(application, ask)
         if ask.key in application.reservations:
             self.unreserve(application.reservations[ask.key])
         self.give_back(node, only_ordinary=True)
         return self.reserve(application, ask, node, has_preempted=True)
+
+    def _keep_room(self, application: Application, ask: Ask) -> None:
+        """Keep what an ask needs in its queues, unless they keep it already."""
+        if not ask.has_kept_room:
+            ask.has_kept_room = True
+            application.queue.keep(ask.shape.resource)
+            self._record_kept(application, ask)
+
+    def _record_kept(self, application: Application, ask: Ask) -> None:
+        kept = RoomKept(application, Keeping.PREEMPTOR, ask.key, ask.shape.resource)
+        self.journal.record(kept)
+
+    def _give_room_back(self, application: Application, ask: Ask) -> None:
+        """Keep in its queues no more what an ask needs."""
+        queueing.keep_no_more(application.queue, ask.shape.resource)
+        self.journal.record(RoomGivenBack(application, Keeping.PREEMPTOR, ask.key))
 
     def unreserve(self, reservation: Reservation) -> None:
         """End a reservation; the node is there for everybody again once it has no other."""
@@ -585,7 +603,7 @@ class Partition:
         if reservation.has_preempted and reservation.ask.has_kept_room:
             reservation.ask.has_kept_room = False
             self.rooms_lost += 1
-            queueing.keep_no_more(reservation.application.queue, reservation.ask.shape.resource)
+            self._give_room_back(reservation.application, reservation.ask)
         if node.node_id in self.nodes.nodes:
             self.nodes.refresh(node)
             self.node_improved(node)
@@ -610,8 +628,10 @@ class Partition:
         allocation = application.allocations[key]
         application.successors[key] = Successor(allocation, node)
         self.moved[key] = application
-        application.queue.change_preempting(allocation.resource_per_alloc, {})
-        add_into(node.kept, allocation.resource_per_alloc)
+        amount = allocation.resource_per_alloc
+        application.queue.change_preempting(amount, {})
+        add_into(node.kept, amount)
+        self.journal.record(RoomKept(application, Keeping.SUCCESSOR, key, {}, node, amount))
         self.nodes.refresh(node)
         self.journal.record(NodeChanged(node))
 
@@ -622,14 +642,15 @@ class Partition:
         if successor.ask is None:
             successor.until_ns = self.now_ns + WAIT_NS
             application.queue.keep(amount)
+            kept = RoomKept(application, Keeping.SUCCESSOR, key, amount, successor.node, amount)
+            self.journal.record(kept)
             self.look_for_successors()
             return
         self._forget_successor(application, key)
         ask = successor.ask
         held = application.reservations.get(ask.key)
-        if held is not None and held.has_preempted and not ask.has_kept_room:
-            ask.has_kept_room = True
-            application.queue.keep(ask.shape.resource)
+        if held is not None and held.has_preempted:
+            self._keep_room(application, ask)
 
     def _come_in_stead(self, application: Application, ask: Ask) -> None:
         """Give an ask the place of the first pod like it that was moved."""
@@ -642,8 +663,10 @@ class Partition:
         if successor.until_ns:
             self._forget_successor(application, key)
             ask.has_kept_room = True  # which its queues keep already
+            self._record_kept(application, ask)
         else:
             successor.ask = ask
+            self.journal.record(RoomKept(application, Keeping.SUCCESSOR, key, {}))
         ask.has_preempted = True
         self.give_back(successor.node, only_ordinary=True)
         self.reserve(application, ask, successor.node, has_preempted=True).retry()
@@ -681,6 +704,7 @@ class Partition:
 
     def _forget_successor(self, application: Application, key: str) -> None:
         del application.successors[key], self.moved[key]
+        self.journal.record(RoomGivenBack(application, Keeping.SUCCESSOR, key))
 
     def _free_place(self, successor: Successor) -> None:
         node = successor.node
@@ -710,7 +734,7 @@ class Partition:
             add_into(cover.in_all, amount)
             if placeholder.node_id == node.node_id:
                 add_into(cover.from_node, amount)
-        self._keep_cover(application, cover)
+        self._keep_cover(application, ask.key)
 
     def change_cover(
         self, application: Application, key: str, now: ResourceView | None
@@ -731,7 +755,7 @@ class Partition:
             del cover.going[key], application.covering[key]
         else:
             cover.going[key] = now
-        self._keep_cover(application, cover)
+        self._keep_cover(application, ask_key)
         return None if cover.going else ask_key
 
     def end_cover(self, application: Application, ask_key: str) -> Cover:
@@ -744,15 +768,20 @@ class Partition:
                 application.counts_of(placeholder).unclaimed[key] = None
                 self.replaceable[application] = None
         self._set_cover(application, cover, {}, {})
+        self.journal.record(RoomGivenBack(application, Keeping.COVERED, ask_key))
         if self.nodes.nodes.get(cover.node.node_id) is cover.node:
             self.node_improved(cover.node)
         self.retry_replacements()
         return cover
 
-    def _keep_cover(self, application: Application, cover: Cover) -> None:
+    def _keep_cover(self, application: Application, ask_key: str) -> None:
         """Keep what the ask needs beyond what has yet to go for it."""
+        cover = application.covers[ask_key]
         on_node = excess(cover.wanted, cover.from_node)
-        self._set_cover(application, cover, on_node, excess(cover.wanted, cover.in_all))
+        in_queues = excess(cover.wanted, cover.in_all)
+        self._set_cover(application, cover, on_node, in_queues)
+        kept = RoomKept(application, Keeping.COVERED, ask_key, in_queues, cover.node, on_node)
+        self.journal.record(kept)
 
     def _set_cover(
         self,
@@ -778,6 +807,30 @@ class Partition:
                 queueing.keep_no_more_for(tracker, queue, less)
             queueing.keep_no_more(queue, less)
 
+    # --- what gangs are promised ----------------------------------------------------------------
+
+    def admit(self, application: Application) -> None:
+        """Let a gang's placeholders start, and keep the room for those not yet allocated."""
+        before = application.promise
+        queueing.admit(application)
+        self._record_promise(application, before)
+
+    def withdraw_admission(self, application: Application) -> None:
+        """Have a gang that holds nothing wait for its admission again; its promise is void."""
+        before = application.promise
+        queueing.withdraw_admission(application)
+        self._record_promise(application, before)
+
+    def keep_promise(self, application: Application) -> None:
+        """Bring a gang's promise to what is outstanding; who reserves no more has none."""
+        before = application.promise
+        queueing.keep_promise(application)
+        self._record_promise(application, before)
+
+    def _record_promise(self, application: Application, before: ResourceView) -> None:
+        if application.promise is not before:
+            self.journal.record(PromiseChanged(application, dict(application.promise)))
+
     # --- states and timers ----------------------------------------------------------------------
 
     def fire(self, application: Application, event: ApplicationEvent, message: str = "") -> None:
@@ -797,7 +850,7 @@ class Partition:
                 queueing.requeue(gate)
             if application.waits_in is not None:
                 queueing.activate(application)  # what kept it may not concern it in its new state
-        queueing.keep_promise(application)
+        self.keep_promise(application)
         self._time(application, before)
         self.journal.record(StateChanged(application, after, message or event.value))
         queueing.enter(application)

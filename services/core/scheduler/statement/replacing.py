@@ -10,7 +10,12 @@ from dataclasses import replace
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import Replacement
-from services.core.scheduler.statement.journal import NodeChanged
+from services.core.scheduler.statement.journal import (
+    NodeChanged,
+    SwapBegun,
+    SwapConfirmed,
+    SwapFailed,
+)
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
@@ -28,6 +33,7 @@ def begin(
     swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
     application.replacing[key] = swap
     application.replacing_ask[ask.key] = key
+    partition.journal.record(SwapBegun(application, key, swap.allocation, swap.is_placed))
     if swap.is_placed:
         _put(partition, swap.allocation, node)
     if key not in application.released:
@@ -56,21 +62,31 @@ def cancel(partition: Partition, application: Application, ask_key: str) -> Ask 
     placeholder = application.allocations[placeholder_key]
     application.counts_of(placeholder).unclaimed[placeholder_key] = None
     application.positions.pop(ask_key, None)
+    fail(partition, application, placeholder_key)
     if swap.is_placed:
         partition.free_node(swap.allocation)
     return swap.ask
 
 
+def fail(partition: Partition, application: Application, placeholder_key: str) -> None:
+    """Write down that what was to take a placeholder's place does not; it has been ended."""
+    partition.journal.record(SwapFailed(application, placeholder_key))
+
+
 def move(partition: Partition, application: Application, ask_key: str, node: Node) -> None:
     """Have an ask whose node has gone start on another one."""
-    swap = application.replacing[application.replacing_ask[ask_key]]
+    key = application.replacing_ask[ask_key]
+    swap = application.replacing[key]
     swap.allocation = replace(swap.allocation, node_id=node.node_id)
+    partition.journal.record(SwapBegun(application, key, swap.allocation, swap.is_placed))
     _put(partition, swap.allocation, node)
 
 
 def finish(partition: Partition, application: Application, real: Allocation) -> None:
     """Count a real allocation in whose placeholder has gone."""
     application.placeholder_used.add(real.allocation_key)
+    for key in real.releases:
+        partition.journal.record(SwapConfirmed(application, key))
     partition.count_in(application, real, partition.nodes.nodes[real.node_id], is_new=True)
 
 
