@@ -60,7 +60,7 @@ class UserGroupInformation:
     groups: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeInfo:
     """News of one node. ``schedulable_resource`` is what pods may use in all."""
 
@@ -240,7 +240,7 @@ class UpdateRequest:
     notes: tuple[ApplicationNote, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AcceptedNode:
     """A node is registered."""
 

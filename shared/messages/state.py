@@ -325,7 +325,7 @@ class EvictionState:
     resource: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateDelta:
     """What changed, applied section by section in this order, and item by item.
 

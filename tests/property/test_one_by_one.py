@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.actions import runs
-from services.core.scheduler.intake import arrivals, existing
+from services.core.scheduler.intake import arrivals, existing, nodes
 from services.core.scheduler.model.policy import Reads, reads
 from services.core.scheduler.scheduler import Scheduler
 from shared.bus import codec
 from shared.messages.columns import Columns
-from shared.messages.constraints import Constraints, HostPort, PodTerm, Requirement
+from shared.messages.constraints import Constraints, HostPort, PodTerm, Requirement, Taint
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
     AllocationRelease,
+    NodeAction,
+    NodeInfo,
     TerminationType,
     UserGroupInformation,
 )
@@ -39,11 +41,17 @@ def take_each(partition, requests, take_one, held=None):
         take_one(partition, request)
 
 
+def update_each(partition, news, together=nodes.update_nodes):
+    for info in news:
+        together(partition, (info,))
+
+
 @contextmanager
 def one_by_one():
     with (
         mock.patch.object(arrivals, "take_all", take_each),
         mock.patch.object(existing, "take_all", take_each),
+        mock.patch.object(nodes, "update_nodes", update_each),
         mock.patch.object(runs, "place", return_value=0),
     ):
         yield
@@ -307,6 +315,13 @@ def test_an_ask_that_is_older_than_its_application_moves_it_though_it_comes_afte
     assert core.partition.applications["young"].submission_time_ns == core.now_ns - 5
 
 
+def test_placeholders_without_a_task_group_are_none_the_second_as_the_first():
+    core = Twins(config_of("{name: a}"))
+    core.application("x", "root.a")
+    core.asks("x", ["x0", "x1", "x2"], {"vcore": 1000, "pods": 1}, placeholder=True)
+    assert not any(ask.request.placeholder for ask in core.partition.applications["x"].asks())
+
+
 def test_in_a_leaf_sorted_fair_the_application_that_uses_least_is_next():
     core = Twins(config_of("{name: a, properties: {application.sort.policy: fair}}"))
     core.node("n1", vcore=100_000, pods=100)
@@ -464,6 +479,50 @@ def end_every_other(core):
         for key in list(application.allocations)[::2]:
             release = AllocationRelease(application.id, key, TerminationType.STOPPED_BY_RM)
             core.update(releases=(release,))
+
+
+NODE_NEWS = st.builds(
+    NodeInfo,
+    node_id=st.sampled_from(["n0", "n1", "n2", "n3", "n4", ""]),
+    action=st.sampled_from([*NodeAction, *[NodeAction.CREATE] * 8]),
+    schedulable_resource=st.sampled_from(
+        [{"vcore": v, "memory": 900, "pods": 20} for v in (1000, 3000, 9000, -1)]
+    ),
+    labels=st.sampled_from([{"zone": "z"}, {"zone": "y"}, {}]),
+    taints=st.sampled_from([(), (), (Taint("a", "b", "NoSchedule"),)]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    queue=st.sampled_from(QUEUES),
+    admission=st.sampled_from(["queue", "cluster", "partial"]),
+    members=st.integers(0, 6),
+    waiting=st.lists(
+        st.tuples(ASKS, st.sampled_from([Constraints(), APART, Constraints((("zone", "z"),))])),
+        max_size=6,
+    ),
+    messages=st.lists(st.lists(NODE_NEWS, min_size=1, max_size=8), min_size=1, max_size=5),
+    plugins=st.sampled_from([{}, {}, {"by_number": by_number}]),
+)
+def test_nodes_that_come_together_are_taken_in_as_one_by_one(
+    queue, admission, members, waiting, messages, plugins
+):
+    chosen = (("gangAdmission", admission), ("reservationDelay", "1ms"))
+    core = Twins(config_of(queue), settings=chosen, plugins=plugins)
+    core.application("app0", "root.a")
+    core.application("app1", "root.a", placeholder_ask=multiply(SHAPES[0], members))
+    keys = [f"ph{n}" for n in range(members)]
+    core.asks("app1", keys, SHAPES[0], placeholder=True, task_group_name="tg")
+    for at, (ask, constraints) in enumerate(waiting):
+        keys = [f"{at}-{n}" for n in range(ask[3])]
+        core.asks("app0", keys, SHAPES[ask[1]], constraints=constraints, allocation_tags=X)
+    for message in messages:
+        core.now_ns += 10**7
+        core.update(nodes=tuple(message))
+        core.check()
+        for kind in list(core.partition.timers):
+            core.fire_own(kind)
 
 
 def test_like_allocations_that_exist_are_counted_together():

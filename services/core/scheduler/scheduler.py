@@ -282,8 +282,7 @@ class Scheduler:
             updates.update_allocations(self.partition, request, self._existing)
             return
         self._existing.count()
-        for info in request.nodes:
-            nodes.update_node(self.partition, info)
+        nodes.update_nodes(self.partition, request.nodes)
         updates.update_applications(self.partition, request)
 
     def _on_configuration(self, envelope: Envelope) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from services.core.scheduler.model.rows import Application, AskGroup
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.statement import application_ledger
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import AllocationAsk
@@ -36,7 +37,7 @@ class _Kind:
 def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: TakeOne) -> None:
     """Take asks in, in order; ``take_one`` takes in what is not like one that came before."""
     kinds: dict[_KindKey, _Kind] = {}
-    for request in requests:
+    for request in map(with_group, requests):
         key = (
             request.application_id,
             tuple(request.resource_per_alloc.items()),

@@ -3,6 +3,9 @@
 Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
 """
 
+from collections.abc import Iterable
+from itertools import groupby
+
 from services.core.scheduler.actions import replacement
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.rows import Application, Node
@@ -20,13 +23,24 @@ from shared.messages.interface import (
 )
 from shared.model.resources import is_negative, without_zeros
 
+_CREATES = (NodeAction.CREATE, NodeAction.CREATE_DRAIN)
 
-def update_node(partition: Partition, info: NodeInfo) -> None:
-    """Take in the news of one node."""
+
+def update_nodes(partition: Partition, news: Iterable[NodeInfo]) -> None:
+    """Take in the news of nodes, in order; what follows of new ones in a row is done once."""
+    for are_new, row in groupby(news, lambda info: info.action in _CREATES):
+        if are_new:
+            made = [_create(partition, info) for info in row]
+            node_moves.have_come(partition, [node for node in made if node is not None])
+        else:
+            for info in row:
+                _change(partition, info)
+
+
+def _change(partition: Partition, info: NodeInfo) -> None:
+    """Take in the news of one node that is there."""
     node = partition.nodes.nodes.get(info.node_id)
-    if info.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
-        _create(partition, info, node)
-    elif node is None:
+    if node is None:
         reason = f"failed to find node {info.node_id}"
         partition.journal.record(NodeRejected(info, reason))
     elif info.action is NodeAction.UPDATE:
@@ -38,9 +52,10 @@ def update_node(partition: Partition, info: NodeInfo) -> None:
         node_moves.set_schedulable(partition, node, schedulable=schedulable)
 
 
-def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None:
+def _create(partition: Partition, info: NodeInfo) -> Node | None:
+    """Register a node, or refuse it (None)."""
     reason = "" if info.node_id else "a node needs an ID"
-    if existing is not None:
+    if info.node_id in partition.nodes.nodes:
         reason = (
             f"partition {partition.name} has an existing node {info.node_id}, "
             "node name must be unique"
@@ -50,7 +65,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
     if reason:
         partition.journal.record(NodeRejected(info, reason))
         partition.configure(failed_nodes=partition.failed_nodes + 1)
-        return
+        return None
     node = Node(
         node_id=info.node_id,
         row=0,
@@ -61,6 +76,7 @@ def _create(partition: Partition, info: NodeInfo, existing: Node | None) -> None
         schedulable=info.action is NodeAction.CREATE,
     )
     node_moves.add(partition, node)
+    return node
 
 
 def _update(partition: Partition, info: NodeInfo, node: Node) -> None:

@@ -266,9 +266,7 @@ class NodeTable:
         node.available = available
         row = node.row
         self._know(available)
-        self._available[row] = 0
-        for name, value in available.items():
-            self._available[row, self._columns[name]] = saturated(value)
+        self._write(self._available, row, available)
         self._schedulable[row] = node.schedulable
         self._reserved[row] = bool(node.reservations)
         self._note(node)
@@ -297,10 +295,16 @@ class NodeTable:
 
     def _write_capacity(self, node: Node) -> None:
         self._know(node.capacity)
-        self._capacity[node.row] = 0
-        for name, value in node.capacity.items():
-            self._capacity[node.row, self._columns[name]] = value
+        self._write(self._capacity, node.row, node.capacity)
         self._classes.write(node)
+
+    def _write(self, matrix: NDArray[np.int64], row: int, amounts: ResourceView) -> None:
+        columns = self._columns
+        matrix[row] = 0
+        for name, value in amounts.items():
+            matrix[row, columns[name]] = (
+                value if INT64_MIN <= value <= INT64_MAX else saturated(value)
+            )
 
     def _know(self, amounts: ResourceView) -> None:
         for name in amounts:

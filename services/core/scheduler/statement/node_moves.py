@@ -17,7 +17,7 @@ from shared.model.resources import ResourceView
 
 
 def add(partition: Partition, node: Node) -> None:
-    """Register a node; its id must be new."""
+    """Register a node; its id must be new. ``have_come`` is to be called before anything else."""
     partition.nodes.add(node)
     partition.journal.record(NodeAccepted(node))
     values = {
@@ -26,9 +26,16 @@ def add(partition: Partition, node: Node) -> None:
         "schedulable": node.schedulable,
     }
     partition.journal.record(RowSet(node, values))
-    partition.capacity_changed()
-    partition.requeue_for_domains()
-    _has_changed(partition, node)
+
+
+def have_come(partition: Partition, nodes: list[Node]) -> None:
+    """Let whoever may be helped by nodes that were added be looked at again."""
+    if nodes:
+        partition.capacity_changed()
+        partition.requeue_for_domains()
+        for node in nodes:
+            partition.node_improved(node)
+        partition.look_for_reservations()
 
 
 def resize(partition: Partition, node: Node, capacity: ResourceView) -> None:

@@ -63,7 +63,11 @@ from shared.messages.state import (
 from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
-NOT_CONFIGURED = ConfigurationState("")  # what is configured has a text, the built-in default too
+Extra = tuple[tuple[str, str], ...]
+NOT_CONFIGURED: tuple[str, Extra] = (
+    "",
+    (),
+)  # what is configured has a text, the built-in default too
 _NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
 _SECTION_ORDER = {item.name: at for at, item in enumerate(fields(UpdateResponse))}
 _AskEntry = journal.AskChanged | journal.AskEnded
@@ -397,27 +401,25 @@ class Digest:
     def changes(self, partition: Partition) -> StateDelta | None:
         """Return the present values of what has changed, None of nothing, and forget it."""
         queues = self._all_queues()
-        has_changed = self._has_partition_changed or queues
-        delta = StateDelta(
-            time_ns=partition.now_ns,
-            partitions=self._news("", partition_state(partition)) if has_changed else (),
-            configurations=self._configuration(partition) if has_changed else (),
-            queues=(
-                *self._queues_gone.values(),
-                *chain.from_iterable(self._news(q.path, queue_state(q)) for q in queues),
-            ),
-            nodes=(*self._nodes_gone, *map(node_state, self._nodes.values())),
-            applications=self._summaries(),
-            users=tuple(map(user_state, self._users)),
-            events=tuple(self._events),
-            evictions=tuple(self._evictions),
-            asks=placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
-            allocations=placed.published(
+        has_changed = bool(self._has_partition_changed or queues)
+        states = chain.from_iterable(self._news(q.path, queue_state(q)) for q in queues)
+        found = {
+            "partitions": self._news("", partition_state(partition)) if has_changed else (),
+            "configurations": self._configuration(partition) if has_changed else (),
+            "queues": (*self._queues_gone.values(), *states),
+            "nodes": (*self._nodes_gone, *map(node_state, self._nodes.values())),
+            "applications": self._summaries(),
+            "users": tuple(map(user_state, self._users)),
+            "events": tuple(self._events),
+            "evictions": tuple(self._evictions),
+            "asks": placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
+            "allocations": placed.published(
                 self._allocations.values(), _is_held, placed.allocations, _allocation_value
             ),
-        )
+        }
         self._forget_changes()
-        return delta if delta != StateDelta(time_ns=partition.now_ns) else None
+        has_news: dict[str, Any] = {name: items for name, items in found.items() if items}
+        return StateDelta(time_ns=partition.now_ns, **has_news) if has_news else None
 
     def _summaries(self) -> tuple[ApplicationSummary, ...]:
         """Return what is known of applications; of two submissions of one id the older first."""
@@ -442,15 +444,15 @@ class Digest:
     def forget_published(self) -> None:
         """Tell all states when they come: somebody knows others, of a snapshot."""
         self._published: dict[str, PartitionState | QueueState] = {}
-        self._published_configuration: ConfigurationState = NOT_CONFIGURED
+        self._published_configuration = NOT_CONFIGURED
 
     def _configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
         """Return the configuration where it is not what was told last: it may be large."""
-        configuration = configuration_state(partition)
-        if configuration == self._published_configuration:
+        configured = (partition.config_text, partition.config_extra)
+        if configured == self._published_configuration:
             return ()
-        self._published_configuration = configuration
-        return (configuration,)
+        self._published_configuration = configured
+        return (configuration_state(partition),)
 
     def _all_queues(self) -> dict[Queue, None]:
         """Return the queues that changed by themselves or with an application, and those above."""

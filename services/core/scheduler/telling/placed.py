@@ -3,7 +3,7 @@
 It is equal to what would be told of each ask and allocation by itself, and in the same place.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -36,12 +36,14 @@ _read = attrgetter(*_SAME_IN_BOTH.values())
 
 
 def published(
-    entries: Iterable[E],
+    entries: Collection[E],
     is_placed: Callable[[E], bool],
     by_column: Callable[[list[Any]], Columns[V]],
     by_item: Callable[[Any], V],
 ) -> Sequence[V]:
     """Return the values of entries in their order, by the column where runs placed many."""
+    if not entries:
+        return ()
     parts: list[Sequence[V]] = []
     for is_run, group in groupby(entries, is_placed):
         stretch = list(group)
