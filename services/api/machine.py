@@ -65,6 +65,15 @@ class ApiMachine:
             waiting.set_exception(UnsendableError(reason))
         return []
 
+    def figures(self) -> dict[str, int]:
+        """Return what is measured of a replica."""
+        return {
+            "epoch": self.projection.epoch,
+            "is_synced": int(self.projection.is_ready),
+            "requests_waiting": len(self._waiting),
+            "event_streams": len(self.streams.open),
+        }
+
     def next_due_ns(self) -> int | None:
         """Return when the projection has something to do by itself, or None."""
         return self.projection.next_due_ns()

@@ -5,13 +5,14 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 from services.api import progress
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
+from services.api.metrics import all_metrics
 from services.api.replica import Replica, read_body
 from services.api.routes_cluster import cluster_routes
 from services.api.routes_page import page_routes
@@ -83,7 +84,7 @@ def _health(replica: Replica) -> APIRouter:
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def metrics() -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await all_metrics(replica), media_type=CONTENT_TYPE_LATEST)
 
     return router
 

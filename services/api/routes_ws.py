@@ -12,6 +12,7 @@ from services.api import ws_v1, ws_v1_config, ws_v1_events, ws_v1_usage
 from services.api.answers import AnswerError, answer, written
 from services.api.event_stream import EventStreamResponse
 from services.api.health import health
+from services.api.metrics import all_metrics
 from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import Replica, read_body
@@ -19,7 +20,6 @@ from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
 from services.api.ws_v1_history import application_history, container_history
 from services.api.ws_v1_nodes import node_utilizations
-from services.api.yunikorn_metrics import yunikorn_metrics
 from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
 
 _STATES = ("active", "rejected", "completed")
@@ -95,7 +95,7 @@ def _nodes(router: APIRouter, replica: Replica) -> None:
 def _metrics(router: APIRouter, replica: Replica) -> None:
     @router.get("/metrics", summary="YuniKorn's own metrics")
     async def metrics() -> Response:
-        return Response(yunikorn_metrics(replica.model), media_type=CONTENT_TYPE_LATEST)
+        return Response(await all_metrics(replica), media_type=CONTENT_TYPE_LATEST)
 
 
 def _usage(router: APIRouter, replica: Replica) -> None:

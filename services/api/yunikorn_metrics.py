@@ -1,23 +1,30 @@
-"""YuniKorn's own metrics, and Muster's of the same kind, from the read model (contract 7.3).
+"""The metrics of the read model: YuniKorn's names and labels, and Muster's own (contract 7.3).
 
-Those of queues, applications and nodes; what a Go runtime or a scheduling loop of YuniKorn's shape
-would measure has no counterpart here.
+What a part of a cycle takes is measured in the core (``shared.runtime.latency``); what a Go runtime
+measures of itself has no counterpart here. Counters count since this replica started.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from services.api.projection.model import Model
+from services.api.ws_v1_nodes import BUCKETS, nodes_by_use
+from shared.model.reasons import Law
 
 _QUEUE_STATES = (
     "new", "accepted", "running", "resuming", "failing", "completing", "completed", "failed",
     "rejected",
 )  # fmt: skip
+_ENDED_STATES = ("completed", "failed", "rejected")
 _SCHEDULER_STATES = ("running", "resuming", "failing", "completing", "completed", "failed")
+_ATTEMPTS = ("allocated", "rejected", "error", "released")
+_UNFIT = re.compile(r"[^a-zA-Z0-9_]")  # in the name of a metric
+Family = CounterMetricFamily | GaugeMetricFamily
 
 
 def yunikorn_metrics(model: Model) -> bytes:
@@ -31,15 +38,19 @@ class _Metrics(Collector):
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[Family]:
         """Yield every family."""
         states = self._states()
         yield self._submissions()
         yield _by_state(states)
+        yield self._attempts()
         yield from self._queues(states)
         yield self._ended()
+        yield from self._containers()
         yield self._nodes()
-        yield self._cycles()
+        yield from self._node_usage()
+        yield from self._events()
+        yield from self._own()
 
     def _states(self) -> Counter[tuple[str, str]]:
         """Return how many applications are in a state, by queue."""
@@ -50,14 +61,24 @@ class _Metrics(Collector):
         return counts
 
     def _submissions(self) -> CounterMetricFamily:
-        family = CounterMetricFamily(
+        counts = self._model.submissions
+        return _counter(
             "yunikorn_scheduler_application_submission_total",
-            "Applications by what became of their submission, since this replica started",
-            labels=["result"],
+            "Applications by what became of their submission",
+            "result",
+            {result: counts.get(result, 0) for result in ("new", "accepted", "rejected")},
         )
-        for result in ("new", "accepted", "rejected"):
-            family.add_metric([result], self._model.submissions.get(result, 0))
-        return family
+
+    def _attempts(self) -> CounterMetricFamily:
+        partition = self._model.partition
+        rejected = partition.rejected_asks if partition is not None else 0
+        counts = {**self._model.attempts, "rejected": rejected}
+        return _counter(
+            "yunikorn_scheduler_container_allocation_attempt_total",
+            "Allocations by what became of them; an error is one that could not be bound",
+            "state",
+            {state: counts.get(state, 0) for state in _ATTEMPTS},
+        )
 
     def _queues(self, states: Counter[tuple[str, str]]) -> Iterator[GaugeMetricFamily]:
         applications = GaugeMetricFamily(
@@ -92,30 +113,115 @@ class _Metrics(Collector):
             "Applications of a queue that ended, by state, since this replica started",
             labels=["queue", "state"],
         )
-        for (queue, state), count in self._model.ended_counts.items():
-            family.add_metric([queue, state.lower()], count)
+        ended = self._model.ended_counts
+        leaves = [queue.path for queue in self._model.queues.values() if queue.is_leaf]
+        counts = {(path, state): 0 for path in leaves for state in _ENDED_STATES}
+        counts.update({(path, state.lower()): count for (path, state), count in ended.items()})
+        for (queue, state), count in counts.items():
+            family.add_metric([queue, state], count)
         return family
 
-    def _cycles(self) -> CounterMetricFamily:
-        family = CounterMetricFamily(
-            "muster_eviction_cycles_total", "Pairs of applications that evicted each other by turns"
-        )
-        partition = self._model.partition
-        family.add_metric([], partition.eviction_cycles if partition is not None else 0)
-        return family
+    def _containers(self) -> Iterator[GaugeMetricFamily]:
+        """Yield a family for every leaf, whose path is in its name; it goes with its queue.
+
+        Two paths that come to one name are one family, as they are one metric in YuniKorn. They
+        only grow; a counter's name would have to end in ``_total``, which YuniKorn's does not.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for path, queue in self._model.queues.items():
+            if queue.is_leaf:
+                own = counts.setdefault(_UNFIT.sub("_", path), Counter())
+                for state in ("allocated", "released"):
+                    own[state] += self._model.queue_attempts.get((path, state), 0)
+        for name, own in counts.items():
+            text = "Allocations of a queue by what became of them"
+            yield _gauge(f"yunikorn_{name}_queue_container", text, "state", own)
 
     def _nodes(self) -> GaugeMetricFamily:
-        family = GaugeMetricFamily("yunikorn_scheduler_node", "Nodes by state", labels=["state"])
-        active = sum(node.state.schedulable for node in self._model.nodes.values())
-        family.add_metric(["active"], active)
-        family.add_metric(["draining"], len(self._model.nodes) - active)
-        return family
+        model, partition = self._model, self._model.partition
+        active = sum(node.state.schedulable for node in model.nodes.values())
+        counts = {
+            "active": active,
+            "draining": len(model.nodes) - active,
+            "decommissioned": model.nodes_gone,
+            "failed": partition.failed_nodes if partition is not None else 0,
+        }
+        return _gauge("yunikorn_scheduler_node", "Nodes by state", "state", counts)
+
+    def _node_usage(self) -> Iterator[GaugeMetricFamily]:
+        for resource, steps in nodes_by_use(self._model):
+            name = f"yunikorn_scheduler_{_UNFIT.sub('_', resource)}_node_usage_total"
+            counts = {_range(at): len(nodes) for at, nodes in enumerate(steps)}
+            yield _gauge(name, f"Nodes by how much of {resource} is used", "range", counts)
+
+    def _events(self) -> Iterator[GaugeMetricFamily]:
+        """Yield what became of the events: none is lost between the core and the ring."""
+        ring = self._model.events
+        told = ring.next_id
+        counts = {
+            "created": told,
+            "channeled": told,
+            "not_channeled": 0,
+            "processed": told,
+            "stored": told - ring.lowest,
+            "not_stored": 0,
+            "collected": ring.read_total,
+        }
+        for name, count in counts.items():
+            family = GaugeMetricFamily(f"yunikorn_event_total_{name}", f"Events {name}")
+            family.add_metric([], count)
+            yield family
+
+    def _own(self) -> Iterator[Family]:
+        """Yield Muster's own: what waits and why, who was evicted by which law."""
+        model, partition = self._model, self._model.partition
+        yield _gauge(
+            "muster_asks_waiting", "Asks that wait, by the reason", "reason", _refusals(model)
+        )
+        evicted = {law.value: model.evicted.get(law, 0) for law in Law}
+        yield _counter(
+            "muster_evictions_total", "Pods that were evicted, by the law", "law", evicted
+        )
+        cycles = CounterMetricFamily(
+            "muster_eviction_cycles_total", "Pairs of applications that evicted each other by turns"
+        )
+        cycles.add_metric([], partition.eviction_cycles if partition is not None else 0)
+        yield cycles
+
+
+def _refusals(model: Model) -> Counter[str]:
+    """Return how many asks wait for what; none was tried yet of those without a reason."""
+    counts: Counter[str] = Counter({"": 0})
+    for view in model.applications.values():
+        for ask in view.asks.values():
+            waiting = model.why(view, ask)
+            counts[waiting.reason if waiting is not None else ""] += 1
+    return counts
+
+
+def _range(at: int) -> str:
+    low, high = at * 100 // BUCKETS, (at + 1) * 100 // BUCKETS
+    return f"{'[' if at == 0 else '('}{low}{'%' if low else ''},{high}%]"
+
+
+def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family
+
+
+def _gauge(name: str, text: str, label: str, counts: Mapping[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family
 
 
 def _by_state(states: Counter[tuple[str, str]]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "yunikorn_scheduler_application_total", "Applications by state", labels=["state"]
-    )
-    for state in _SCHEDULER_STATES:
-        family.add_metric([state], sum(n for (_, was), n in states.items() if was == state))
-    return family
+    counts = {
+        state: sum(count for (_, was), count in states.items() if was == state)
+        for state in _SCHEDULER_STATES
+    }
+    name = "yunikorn_scheduler_application_total"
+    return _gauge(name, "Applications by state", "state", counts)

@@ -4,8 +4,10 @@ import structlog
 
 from services.core.configuration import ReadOnce
 from services.core.plugins import find_plugin
+from services.core.scheduler.model.timings import Timings
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE
+from shared.runtime.latency import STOPWATCHES
 
 INBOX = CORE
 _read = ReadOnce()  # of all machines of this process: one that starts over reads nothing again
@@ -14,4 +16,4 @@ log = structlog.get_logger("muster.core")
 
 def make_machine(instance: str) -> Scheduler:
     """Return a scheduler that knows nothing yet: it recovers at the first message."""
-    return Scheduler(instance, _read, find_plugin, log.error)
+    return Scheduler(instance, _read, find_plugin, log.error, Timings(**STOPWATCHES))

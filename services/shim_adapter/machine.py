@@ -156,6 +156,10 @@ class ShimMachine:
         response = UpdateResponse(**refused)  # type: ignore[arg-type]
         return self._react(self.mirror.on_response(response, self.world.epoch), now_ns)
 
+    def figures(self) -> dict[str, int]:
+        """Return what is measured of a shim adapter."""
+        return {"epoch": self.world.epoch, "binds_refused_total": self.mirror.refused_binds}
+
     def next_due_ns(self) -> int | None:
         """Return when the cluster will do something by itself, or None."""
         return self.cluster.next_due_ns() if self._has_announced else None

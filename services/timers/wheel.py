@@ -37,6 +37,7 @@ class TimerWheel:
         self._is_synced = False
         self._asked_ns = 0
         self._epoch = 0
+        self._fired = 0
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take orders in, ask for the armed timers at first, and return what is due."""
@@ -74,6 +75,15 @@ class TimerWheel:
         """Return how many timers are armed."""
         return len(self._timers)
 
+    def figures(self) -> dict[str, int]:
+        """Return what is measured of a wheel."""
+        return {
+            "epoch": self._epoch,
+            "timers_armed": len(self._timers),
+            "timers_left_out": self.left_out,
+            "timers_fired_total": self._fired,
+        }
+
     def _apply(self, orders: TimerOrders, behind_ns: int) -> None:
         if orders.reset:
             self._is_synced = True
@@ -107,4 +117,5 @@ class TimerWheel:
                 TimerFired(timer.timer_id, timer.kind, timer.application_id, timer.generation)
             )
             due_ns = self.next_due_ns()
+        self._fired += len(fired)
         return tuple(fired)

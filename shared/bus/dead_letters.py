@@ -1,8 +1,15 @@
 """What was put aside is counted where it is put aside: by hand, or because it cannot be read."""
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
+
+_LYING = Gauge("muster_dead_letters", "Messages that lie in the dead-letter queues now")
+
+
+def note_dead_letters(total: int) -> None:
+    """Note how many lie there, whoever put them there: the broker does so by itself as well."""
+    _LYING.set(total)
 
 
 def count_dead_letter(service: str) -> None:

@@ -36,6 +36,7 @@ from shared.model.ids import derived_id
 from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.clock import Clock
 from shared.runtime.dedupe import HandledMessages
+from shared.runtime.figures import tell_figures_of
 from shared.runtime.metrics import HostMetrics
 from shared.runtime.telemetry import Tap
 
@@ -120,6 +121,13 @@ class Host:
         self.is_waiting = False
         self._is_connected = False
         self._has_read = False
+        tell_figures_of(self)
+
+    def figures(self) -> dict[tuple[str, str], int]:
+        """Return the figures of the machine while it is the active one."""
+        figures = getattr(self.machine, "figures", None)
+        values: dict[str, int] = figures() if figures is not None and self.is_active else {}
+        return {(self.inbox.service, name): value for name, value in values.items()}
 
     async def run(self) -> None:
         """Run until cancelled, starting over whenever the connection is lost."""
@@ -316,6 +324,7 @@ class Host:
             await subscription.dead_letter(delivery, str(error))
             return []
         spent_ns = self.metrics.handled(envelope.kind, started)
+        self.metrics.waited(envelope.kind, now_ns - envelope.published_ns)
         self._tap.handled(envelope, outgoing, now_ns, spent_ns)
         return _said(outgoing, envelope)
 

@@ -10,6 +10,12 @@ _HANDLED = Histogram(
     ["service", "kind"],
     buckets=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0),
 )
+_AGE = Histogram(
+    "muster_message_age_seconds",
+    "Time from when a message was published to when it was handled",
+    ["service", "kind"],
+    buckets=(0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
+)
 _PUBLISHED = Counter("muster_messages_published", "Messages published", ["service"])
 _REPEATED = Counter("muster_messages_repeated", "Messages that came again", ["service"])
 _SET_ASIDE = Counter("muster_items_set_aside", "Items that could not be sent", ["service"])
@@ -33,6 +39,10 @@ class HostMetrics:
         _HANDLED.labels(self._service, kind).observe(spent_ns / 1e9)
         self.handled_total += 1
         return spent_ns
+
+    def waited(self, kind: str, age_ns: int) -> None:
+        """Note how old a message was when it was handled; clocks of two machines may differ."""
+        _AGE.labels(self._service, kind).observe(max(0, age_ns) / 1e9)
 
     def published(self, count: int) -> None:
         """Count published messages."""

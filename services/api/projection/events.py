@@ -32,6 +32,7 @@ class EventRing:
         self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
         self._capacity = capacity
         self._next = 0
+        self.read_total = 0  # how many were read, by whomever
 
     def add(self, event: EventState) -> None:
         """Take an event in."""
@@ -72,7 +73,9 @@ class EventRing:
         """Return at most ``count`` events from a number on; none where it is not held."""
         if not self.lowest <= start < self._next:
             return []
-        return list(islice(self._from(start), count))
+        found = list(islice(self._from(start), count))
+        self.read_total += len(found)
+        return found
 
     def newest(self, start: int) -> list[EventState]:
         """Return the events from a number on; it costs what is returned, not what is held."""

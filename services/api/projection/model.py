@@ -62,6 +62,8 @@ class Model:
     submissions: dict[str, int] = field(default_factory=dict)  # by result, since the start
     attempts: dict[str, int] = field(default_factory=dict)  # allocations by result, likewise
     queue_attempts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue, result
+    evicted: dict[str, int] = field(default_factory=dict)  # by law, since the start
+    nodes_gone: int = 0  # since the start
     ended_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue and state
     events: EventRing = field(default_factory=EventRing)
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)

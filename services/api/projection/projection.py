@@ -36,6 +36,7 @@ from shared.messages.state import (
     AskState,
     ConfigurationState,
     EventState,
+    EvictionState,
     NodeState,
     PartitionState,
     QueueState,
@@ -132,6 +133,8 @@ class Projection:
             ended=last.ended,
             events=last.events,
             evictions=last.evictions,
+            evicted=last.evicted,
+            nodes_gone=last.nodes_gone,
             submissions=last.submissions,
             attempts=last.attempts,
             queue_attempts=last.queue_attempts,
@@ -168,7 +171,7 @@ class Projection:
             (delta.allocations, self._on_allocation),
             (delta.users, self._on_user),
             (delta.events, self._on_event),
-            (delta.evictions, self.model.evictions.append),
+            (delta.evictions, self._on_eviction),
         )
         for items, handler in handlers:
             for item in items:
@@ -194,6 +197,11 @@ class Projection:
 
     def _on_configuration(self, configuration: ConfigurationState) -> None:
         self.model.configuration = configuration
+
+    def _on_eviction(self, eviction: EvictionState) -> None:
+        self.model.evictions.append(eviction)
+        counts = self.model.evicted
+        counts[eviction.law] = counts.get(eviction.law, 0) + 1
 
     def _on_queue(self, queue: QueueState) -> None:
         self.changes.note_queue(queue.path)
@@ -250,6 +258,7 @@ class Projection:
         self._tell(events, (EventType.NODE, name), is_gone=node.removed)
         if node.removed and view is not None:
             self._nodes_gone[name] = self.model.nodes.pop(name)
+            self.model.nodes_gone += 1
         elif view is not None:
             view.state = node
         elif not node.removed:

@@ -18,6 +18,7 @@ from services.core.scheduler.model.hooks import Find, PluginError, Report, regis
 from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.rows import Application, depth_first
 from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
@@ -103,8 +104,10 @@ class Scheduler:
         parse: ParseConfig,
         find: Find = _no_plugin,
         report: Report = lambda _: None,
+        timings: Timings = UNTIMED,
     ) -> None:
         self.core_id = core_id
+        self._timings = timings
         self.partition = Partition()
         self._existing = Existing(self.partition)
         self._digest = Digest()
@@ -184,10 +187,15 @@ class Scheduler:
     def flush(self, now_ns: int) -> list[Outgoing]:
         """Schedule what can be scheduled and hand over everything there is to say."""
         self._pass_time(now_ns)
+        with self._timings.latency:
+            return self._flush()
+
+    def _flush(self) -> list[Outgoing]:
         outgoing, self._answers = self._answers, []
         if not self.is_synced:
             return outgoing
-        decisions = cycle.run(self.partition)
+        with self._timings.cycle:
+            decisions = cycle.run(self.partition)
         self.decisions += decisions
         self.partition.write_requeued()
         self._digest.read(self.partition.journal.trim())
@@ -197,6 +205,18 @@ class Scheduler:
             outgoing.append(Outgoing(CORE, ContinueCycle(self._cycles), epoch=self._epoch))
         outgoing += self._state_events()
         return outgoing
+
+    def figures(self) -> dict[str, int]:
+        """Return what is measured of a core."""
+        partition = self.partition
+        return {
+            "epoch": self._epoch,
+            "decisions_total": self.decisions,
+            "pairs_held": partition.evictions.held(partition.now_ns),
+            "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
+            + len(partition.timers),
+            "is_synced": int(self.is_synced),
+        }
 
     def set_aside(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
         """Say on an application that something about it could not be sent, and why."""
@@ -217,7 +237,8 @@ class Scheduler:
         self._is_syncing = True
         self._heard = (0, 0, 0)
         self.is_synced = False
-        self.partition = Partition(epoch=envelope.epoch, now_ns=self.partition.now_ns)
+        now_ns = self.partition.now_ns
+        self.partition = Partition(epoch=envelope.epoch, now_ns=now_ns, timings=self._timings)
         self._existing = Existing(self.partition)
         self._digest = Digest()
         self.partition.journal.record(TimePassed(self.partition.now_ns))

@@ -1,6 +1,7 @@
 """A core and a replica of the API that follows it, without a bus between them."""
 
 import re
+from typing import cast
 
 import httpx
 from fastapi import FastAPI
@@ -9,6 +10,7 @@ from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
 from services.api.yunikorn_metrics import yunikorn_metrics
+from shared.bus.base import DeadLetters
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import StateDelta
 from shared.runtime.host import Host
@@ -57,5 +59,12 @@ class System(Core):
             return await client.get(path, headers=headers)
 
 
+class _NoHost:
+    """A host that only looks at what was put aside: an answer that only reads asks no service."""
+
+    async def dead_letters(self, most: int) -> DeadLetters:
+        return DeadLetters((), 0)
+
+
 def _no_host() -> Host:
-    raise AssertionError("an answer that only reads asks no service")
+    return cast(Host, _NoHost())

@@ -41,7 +41,7 @@ async def system():
     options = ShimOptions(
         config=config_of("{name: a, resources: {max: {vcore: 8}}}"),
         nodes=2,
-        node_capacity={"vcore": 4000, "pods": 9},
+        node_capacity={"vcore": 4000, "memory": 2**30, "pods": 9},
         default_run_ns=0,
     )
     cluster = LocalCluster(lambda: MemoryBus(broker), SystemClock(), options)

@@ -82,7 +82,8 @@ def _decide(partition: Partition, most: int) -> int | None:
         return _try_reserved(partition, next(iter(partition.reserved_to_try)))
     if partition.replaceable:
         return replacement.replace_placeholders(partition, most)
-    leaf = turns.next_leaf(partition.root)
+    with partition.timings.queue_order:
+        leaf = turns.next_leaf(partition.root)
     if leaf is not None:
         return runs.place(partition, leaf, most) or _place_from(partition, leaf)
     if partition.root.trying:  # one that is not considered keeps nobody asleep
@@ -96,7 +97,8 @@ def _decide(partition: Partition, most: int) -> int | None:
 
 def _place_from(partition: Partition, leaf: Queue) -> int:
     """Place the first ask of a leaf; return 1 when it was placed."""
-    entry = leaf.first_group()
+    with partition.timings.application_order:
+        entry = leaf.first_group()
     if entry is None:
         leaf.deactivate()
         return 0
@@ -249,9 +251,12 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
             return found
         partition.refuse_by_nodes(bucket, found)
         return None
-    node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
+    with partition.timings.node_search:
+        node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
     if node is None:
-        partition.refuse_by_nodes(bucket, partition.nodes.refusal(ask.shape))
+        with partition.timings.node_evaluation:
+            refusal = partition.nodes.refusal(ask.shape)
+        partition.refuse_by_nodes(bucket, refusal)
         preemption_looks.look_later(partition, application, ask)
         backoff.begin(partition, bucket)
     return node

@@ -37,6 +37,10 @@ class EvictionWatch:
             if application != by
         )
 
+    def held(self, now_ns: int) -> int:
+        """Return how many pairs are held."""
+        return sum(until_ns > now_ns for until_ns in self.held_until_ns.values())
+
     def evicted(self, victim: str, by: str, now_ns: int) -> bool:
         """Note an eviction; return whether it closes a cycle, and the pair is held from now on."""
         if victim == by:

@@ -214,7 +214,8 @@ def preempt_for(partition: Partition, application: Application, ask: Ask, refuse
     alike = _alike(partition, application, ask)
     text = refused.get(alike)
     if text is None:
-        found = _find(partition, application, ask)
+        with partition.timings.preemption:
+            found = _find(partition, application, ask)
         if not isinstance(found, str):
             refused.clear()
             _take(partition, application, ask, *found)

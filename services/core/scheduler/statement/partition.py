@@ -27,6 +27,7 @@ from services.core.scheduler.model.rows import (
 )
 from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
+from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.pod_topology import has_label
@@ -121,6 +122,7 @@ class Partition:
     config_time_ns: int = 0
     config_extra: tuple[tuple[str, str], ...] = ()  # what was configured beside the queues
     started_ns: int = 0
+    timings: Timings = UNTIMED
     failed_nodes: int = 0  # that were not taken in
     rejected_asks: int = 0
     config_warnings: tuple[str, ...] = ()

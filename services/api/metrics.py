@@ -1,0 +1,23 @@
+"""All metrics of a replica: those of its process, and those of the read model."""
+
+import asyncio
+from contextlib import suppress
+
+from prometheus_client import generate_latest
+
+import shared.runtime.latency  # noqa: F401 - its histograms are there, be it without a value
+from services.api.replica import Replica
+from services.api.yunikorn_metrics import yunikorn_metrics
+from shared.bus.dead_letters import note_dead_letters
+from shared.bus.errors import BusClosedError, BusUnavailableError
+
+_LOOK_SECONDS = 2.0
+
+
+async def all_metrics(replica: Replica) -> bytes:
+    """Return the metrics as text; before there is a read model, those of the process alone."""
+    with suppress(BusUnavailableError, BusClosedError, TimeoutError):
+        async with asyncio.timeout(_LOOK_SECONDS):
+            note_dead_letters((await replica.host.dead_letters(0)).total)
+    model = replica.machine.projection.model
+    return generate_latest() + (yunikorn_metrics(model) if model.partition is not None else b"")

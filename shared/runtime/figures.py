@@ -1,0 +1,53 @@
+"""What machines know about themselves, as metrics: read when they are asked for, never before.
+
+A machine with ``figures()`` returns numbers by name; one that ends in ``_total`` only grows. They
+are ``muster_NAME{service="..."}``. Of several machines of a service in one process they are added,
+but for an epoch, of which the highest counts.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+_TOTAL = "_total"
+_EPOCH = "epoch"
+
+
+class Figured(Protocol):
+    """Somebody who has figures: a host, of its machine."""
+
+    def figures(self) -> Mapping[tuple[str, str], int]:
+        """Return numbers by service and name."""
+
+
+class _Figures(Collector):
+    def __init__(self) -> None:
+        self.sources: weakref.WeakSet[Figured] = weakref.WeakSet()
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Yield a family for every name."""
+        sums: dict[str, dict[str, int]] = {}
+        for source in list(self.sources):
+            for (service, name), value in source.figures().items():
+                own = sums.setdefault(name, {})
+                before = own.get(service, 0)
+                own[service] = max(before, value) if name == _EPOCH else before + value
+        for name, by_service in sorted(sums.items()):
+            kind = CounterMetricFamily if name.endswith(_TOTAL) else GaugeMetricFamily
+            family = kind(f"muster_{name}", name.replace("_", " "), labels=["service"])
+            for service, value in sorted(by_service.items()):
+                family.add_metric([service], value)
+            yield family
+
+
+_FIGURES = _Figures()
+REGISTRY.register(_FIGURES)
+
+
+def tell_figures_of(source: Figured) -> None:
+    """Tell the figures of somebody from now on, for as long as it is there."""
+    _FIGURES.sources.add(source)
