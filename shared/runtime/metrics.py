@@ -28,6 +28,8 @@ class HostMetrics:
         self._service = service
         self.published_total = 0
         self.handled_total = 0
+        for counter in (_PUBLISHED, _REPEATED, _SET_ASIDE):
+            counter.labels(service)  # told from the start: an alert needs the step from 0 to 1
 
     def started(self) -> int:
         """Return the moment at which a measurement starts."""
