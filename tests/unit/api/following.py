@@ -22,7 +22,6 @@ class System(Core):
 
     def __init__(self, config: str = "", **more) -> None:
         self.machine = ApiMachine("one")
-        self.projection = self.machine.projection
         self._app: FastAPI | None = None
         super().__init__(config, **more)
 
@@ -37,6 +36,14 @@ class System(Core):
                 )
                 assert not self.machine.handle(envelope, 1)
         return responses
+
+    @property
+    def projection(self):
+        return self.machine.projection
+
+    @projection.setter
+    def projection(self, projection):
+        self.machine.projection = projection
 
     @property
     def model(self):

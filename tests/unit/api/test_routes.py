@@ -110,7 +110,7 @@ async def test_a_gang_that_is_submitted_shows_in_every_answer(system):
         "",
         {"vcore": 3000, "pods": 3},
     )
-    assert leaf["headroom"] == {"vcore": 5000, "pods": 15}
+    assert leaf["headroom"] == {"memory": 2**31, "vcore": 5000, "pods": 15}
     assert leaf["absUsedCapacity"] == {"vcore": 37}
     (partition,) = (await system.get("/ws/v1/partitions")).json()
     assert partition["applications"] == {"Running": 1, "total": 1}
