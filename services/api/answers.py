@@ -3,6 +3,7 @@
 Source: contract section 5.1.
 """
 
+import asyncio
 import gzip
 import json
 import re
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 GZIP_FROM_BYTES = 1400
+ASIDE_FROM_BYTES = 65_536
 _WEIGHT = re.compile(r"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 _ESCAPES = {
     b"<": b"\\u003c",
@@ -72,6 +74,13 @@ def written(
         headers["Content-Encoding"] = "gzip"
         headers["Vary"] = "Accept-Encoding"
     return Response(body, status, headers, media_type=media_type)
+
+
+async def written_aside(request: Request, body: bytes) -> Response:
+    """Return a body that may be large: it is compressed where it holds nobody up."""
+    if len(body) < ASIDE_FROM_BYTES:
+        return written(request, body)
+    return await asyncio.to_thread(written, request, body)
 
 
 def encoded(value: Any, *, indent: int | None = None) -> bytes:

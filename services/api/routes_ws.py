@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from functools import partial
 from urllib.parse import unquote_plus
 
 from fastapi import APIRouter, Request, Response
@@ -16,6 +17,7 @@ from services.api.metrics import all_metrics
 from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import Replica, read_body
+from services.api.rows import application_row, listed, node_row
 from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
 from services.api.ws_v1_history import application_history, container_history
@@ -82,7 +84,7 @@ def _nodes(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/nodes", summary="All nodes")
     async def nodes(request: Request, partition: str) -> Response:
         model = _in(replica.model, partition)
-        return answer(request, [ws_v1.node_info(node) for node in model.nodes.values()])
+        return await listed(request, model.nodes.values(), node_row)
 
     @router.get("/partition/{partition}/node/{node}", summary="One node")
     async def node(request: Request, partition: str, node: str) -> Response:
@@ -219,8 +221,8 @@ def _validation(router: APIRouter) -> None:
         return answer(request, judged, methods=("OPTIONS", "POST"))
 
 
-def _told(request: Request, model: Model, views: list[ApplicationView]) -> Response:
-    return answer(request, [ws_v1.application_info(model, view) for view in views])
+async def _told(request: Request, model: Model, views: list[ApplicationView]) -> Response:
+    return await listed(request, views, partial(application_row, model))
 
 
 def _in_queue(model: Model, queue: str) -> list[ApplicationView]:
@@ -233,7 +235,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/queue/{queue}/applications", summary="A leaf's own")
     async def queue_applications(request: Request, partition: str, queue: str) -> Response:
         model = _in(replica.model, partition)
-        return _told(request, model, _in_queue(model, queue))
+        return await _told(request, model, _in_queue(model, queue))
 
     @router.get("/partition/{partition}/queue/{queue}/applications/{state}")
     async def queue_applications_in(
@@ -244,7 +246,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
         _check_state(state, status, ("active",))
         wanted = status.lower()
         chosen = [v for v in views if not wanted or v.summary.state.lower() == wanted]
-        return _told(request, model, chosen)
+        return await _told(request, model, chosen)
 
     @router.get("/partition/{partition}/queue/{queue}/application/{application}")
     async def queue_application(
@@ -275,7 +277,7 @@ def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
         model = _in(replica.model, partition)
         _check_state(state, status, _STATES)
         views = ws_v1.applications_in_state(model, state.lower(), status.lower())
-        return _told(request, model, views)
+        return await _told(request, model, views)
 
 
 def _in(model: Model, partition: str) -> Model:

@@ -32,6 +32,7 @@ class ApplicationView:
     allocations: dict[str, AllocationState] = field(default_factory=dict)
     swapping: dict[str, None] = field(default_factory=dict)  # asks that get a placeholder's place
     gone: dict[str, int] = field(default_factory=dict)  # pods that have gone, counted by why
+    written: tuple[object, bytes] | None = None  # its answer, until it changes: ``api.rows``
 
     @property
     def has_ended(self) -> bool:
@@ -46,6 +47,7 @@ class NodeView:
     state: NodeState
     allocations: dict[str, AllocationState] = field(default_factory=dict)
     foreign: dict[str, AllocationState] = field(default_factory=dict)
+    written: bytes | None = None  # its answer, until it changes: ``api.rows``
 
 
 @dataclass(slots=True)

@@ -260,7 +260,7 @@ class Projection:
             self._nodes_gone[name] = self.model.nodes.pop(name)
             self.model.nodes_gone += 1
         elif view is not None:
-            view.state = node
+            view.state, view.written = node, None
         elif not node.removed:
             self.model.nodes[name] = NodeView(node)
 
@@ -268,7 +268,7 @@ class Projection:
         name = summary.application_id
         view = self.model.applications.get(name)
         if view is not None and view.summary.submission == summary.submission:
-            before, view.summary = view.summary, summary
+            before, view.summary, view.written = view.summary, summary, None
             self._note(view, before, len(before.state_log))
         elif view is None or int(summary.submission) > int(view.summary.submission):
             if view is not None:
@@ -350,6 +350,7 @@ class Projection:
         state = next_state(ApplicationState(summary.state), ApplicationEvent.EXPIRE)
         change = StateChange(now_ns, state)
         view.summary = replace(summary, state=state, state_log=(*summary.state_log, change))
+        view.written = None
         self.model.events.add(state_event(view.summary, change))
 
     # --- asks and allocations -----------------------------------------------------------------
@@ -376,6 +377,7 @@ class Projection:
         if view is None:
             return
         self.changes.note_application(view)
+        view.written = None
         known = self._known(view)
         if key not in known.asks and key not in known.swapping:
             self._note_return(view, key)
@@ -408,11 +410,14 @@ class Projection:
         self.changes.note_node(allocation.node_id)
         if view is not None:
             self.changes.note_application(view)
+            view.written = None
             self._note_allocation(view, allocation)
         elif allocation.is_foreign:
             self._note_foreign(allocation)
         if before is not None and before.node_id != allocation.node_id:
             self._leave(before)
+        if node is not None:
+            node.written = None
         for allocations in (
             view.allocations if view is not None else None,
             _shelf(node, allocation) if node is not None else None,
@@ -429,6 +434,7 @@ class Projection:
         self.changes.note_node(allocation.node_id)
         node = self.model.nodes.get(allocation.node_id)
         if node is not None:
+            node.written = None
             node.allocations.pop(allocation.allocation_key, None)
 
     def _note_allocation(self, view: ApplicationView, allocation: AllocationState) -> None:

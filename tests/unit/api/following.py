@@ -6,9 +6,12 @@ from typing import cast
 import httpx
 from fastapi import FastAPI
 
+from services.api.answers import encoded
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
+from services.api.rows import application_row, node_row
+from services.api.ws_v1 import application_info, node_info
 from services.api.yunikorn_metrics import yunikorn_metrics
 from shared.bus.base import DeadLetters
 from shared.messages.envelope import API_ALL, Envelope
@@ -35,7 +38,15 @@ class System(Core):
                     "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
                 )
                 assert not self.machine.handle(envelope, 1)
+        self.check_rows()
         return responses
+
+    def check_rows(self) -> None:
+        """Every row that is kept is what it would be if it were written now."""
+        for node in self.model.nodes.values():
+            assert node_row(node) == encoded(node_info(node))
+        for view in (*self.model.applications.values(), *self.model.ended.values()):
+            assert application_row(self.model, view) == encoded(application_info(self.model, view))
 
     @property
     def projection(self):
