@@ -1,4 +1,4 @@
-"""Writes what is generated in docs/: asyncapi.yaml from the registry of kinds, the state diagram.
+"""Writes what is generated in docs/: asyncapi.yaml from the kinds, the state diagram, cli.md.
 
 ``--check`` writes nothing and fails when a file is stale.
 """
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import yaml
+from cli_page import cli_page
 
 from shared.bus.asyncapi import asyncapi_document
 from shared.model.states import TRANSITIONS
@@ -39,6 +40,7 @@ def main() -> int:
     files = {
         DOCS / "asyncapi.yaml": yaml.safe_dump(asyncapi_document(), sort_keys=False, width=100),
         DOCS / "states.md": state_diagram(),
+        DOCS / "cli.md": cli_page(),
     }
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv:

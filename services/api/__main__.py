@@ -1,24 +1,32 @@
 """Run an API replica alone: ``python -m services.api``, configured by the environment."""
 
+import socket
 from collections.abc import Callable
 
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
-from services.api.server import serve
+from services.api.server import listen, serve
 from shared.messages.envelope import Address
 from shared.runtime.host import Host, Machine
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings
 
 
-def prepare(_: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
-    """Return the replica's own inbox and what makes its machine."""
+class _Http:
+    """Where ``prepare`` listens, before anything else of the process starts."""
+
+    listening: socket.socket | None = None
+
+
+def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
+    """Return the replica's own inbox and what makes its machine. Raises OSError: a taken port."""
+    _Http.listening = listen(settings.http_host, settings.http_port)
     name = instance.replace(".", "-")
     return Address("api", name), lambda: ApiMachine(name)
 
 
-async def serve_http(host: Host, settings: Settings) -> None:
+async def serve_http(host: Host, _: Settings) -> None:
     """Serve the routes beside the host."""
 
     def machine() -> ApiMachine:
@@ -26,7 +34,8 @@ async def serve_http(host: Host, settings: Settings) -> None:
         return host.machine
 
     app = make_app(Replica(lambda: host, machine))
-    await serve(app, settings.http_host, settings.http_port)
+    assert _Http.listening is not None
+    await serve(app, _Http.listening)
 
 
 if __name__ == "__main__":

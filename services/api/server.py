@@ -1,12 +1,15 @@
 """uvicorn as a task in somebody else's loop: it leaves signals to whoever owns the process."""
 
 import contextlib
+import os
+import socket
 from collections.abc import Iterator
 
 import uvicorn
 from fastapi import FastAPI
 
 MAX_CONNECTIONS = 1_000
+_BACKLOG = 2_048
 
 
 class _Server(uvicorn.Server):
@@ -15,20 +18,29 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: FastAPI, host: str, port: int) -> None:
-    """Serve until cancelled. Raises OSError when the port is taken."""
+class ListenError(OSError):
+    """Nobody can listen there; the message says where, and why not."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes a free one. Raises ListenError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        number = getattr(error, "errno", None)  # its text alone: the address stands here
+        said = os.strerror(number) if number else str(error)
+        raise ListenError(f"cannot listen on {host}:{port}: {said}") from error
+
+
+async def serve(app: FastAPI, listening: socket.socket) -> None:
+    """Serve on a socket until cancelled."""
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_level="warning",
         access_log=False,
         lifespan="off",
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
-    server = _Server(config)
-    try:
-        await server.serve()
-    except SystemExit:
-        raise OSError(f"cannot listen on {host}:{port}: the port is taken") from None
+    await _Server(config).serve(sockets=[listening])

@@ -10,6 +10,7 @@ import typer
 from services.cli.client import DEFAULT_URL, ApiError, Client, checked_name, checked_url
 
 PARTITION = "/ws/v1/partition/default"
+CAPACITY = "cpu=8,memory=32Gi,ephemeral-storage=100Gi,pods=110"  # of a simulated node
 _COMPLETION_SECONDS = 1.0
 _MOST_OFFERED = 200
 
@@ -47,6 +48,7 @@ Url = Annotated[
     str,
     typer.Option(
         "--url",
+        metavar="URL",
         envvar="MUSTER_API_URL",
         help="Where the API answers.",
         callback=checking(checked_url),
@@ -63,7 +65,10 @@ Watch = Annotated[
     typer.Option("--watch", "-w", help="Again and again until Ctrl-C; in a pipe, what changes."),
 ]
 Interval = Annotated[
-    float, typer.Option("--interval", help="Seconds between two looks of --watch.", min=0.2)
+    float,
+    typer.Option(
+        "--interval", metavar="SECONDS", help="Seconds between two looks of --watch.", min=0.2
+    ),
 ]
 Sort = Annotated[
     str, typer.Option("--sort", metavar="COLUMN", help="By a column; -COLUMN: the largest first.")

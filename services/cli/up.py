@@ -2,25 +2,33 @@
 
 import asyncio
 import os
+import re
+import shutil
 import signal
+import socket
 import sys
+from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 
 from services.api.documents import read_documents
 from services.api.progress import all_progress
 from services.api.replica import Replica
 from services.api.routes import make_app
-from services.api.server import serve
+from services.api.server import ListenError, listen, serve
+from services.cli.client import DEFAULT_URL
+from services.cli.exits import Exit
 from services.cli.launcher import LocalCluster
 from services.cli.render import APPLICATIONS
 from services.cli.render import console as make_console
+from services.cli.simulated_nodes import NodesError, nodes_of
 from services.cli.table import terminal_table
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
@@ -30,20 +38,22 @@ from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.kubernetes_service import KubernetesService
+from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
-from shared.bus.factory import UnknownBusError, bus_factory
+from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
 from shared.messages.commands import SubmitManifests, SubmitResult
-from shared.model.resources import MEMORY, PODS, VCORE
 from shared.model.units import milliseconds, seconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.logs import set_up_logs
 
-EXIT_CONFIGURATION = 78
 DEMO_SETTINGS = {"gangAdmission": "cluster"}  # a gang gets all its places at once, or holds none
-NODE_CAPACITY = {VCORE: 8_000, MEMORY: 32 * 2**30, PODS: 110}
 _REFRESH_SECONDS = 0.25
 _READY_SECONDS = 60.0
+_SLOW_SECONDS = 1.5
+_IDLE_LOOKS = 4  # without an application: those of a state that is recovered come with the core
+_BESIDE_THE_TABLE = 8  # lines of a terminal
+_PREFIX = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _START_DELAY_MS = 200
 _CONFIRM_DELAY_MS = 300
 _DEMO = files("services.cli") / "demo"
@@ -53,43 +63,83 @@ _DEMO = files("services.cli") / "demo"
 class UpOptions:
     """What `muster up` was asked to do."""
 
-    bus: str
-    demo: bool
-    once: bool
-    config: Path | None
-    nodes: int
-    port: int
-    state_dir: Path | None
-    prefix: str
+    bus: str = "memory"
+    demo: bool = False
+    once: bool = False
+    config: Path | None = None
+    nodes: str = "20"
+    port: int = 9080
+    state_dir: Path | None = None
+    prefix: str = "muster"
     kubeconfig: Path | None = None
     plugins: str = ""
+    capacity: str = ""
+    gpus: int = 0
+    labels: str = ""
+
+
+class StartError(RuntimeError):
+    """Muster does not come up; the message says what is missing."""
+
+
+_REFUSED = (
+    OSError, UnknownBusError, ConfigurationError, BusUnavailableError, AccessError, PluginError,
+    NodesError, StartError,
+)  # fmt: skip
 
 
 def run_up(options: UpOptions) -> int:
-    """Run until interrupted, or with ``once`` until every application has ended."""
+    """Run until interrupted, or with ``once`` until every application has ended.
+
+    Files, names and the port are judged before anything starts.
+    """
     set_up_logs(level="warning")
     try:
         config = _config(options)
-        parse_configuration(config)
-        make_bus = bus_factory(options.bus, prefix=options.prefix, name="muster up")
+        kubernetes = _kubernetes(options)
+        make_bus = bus_factory(options.bus, prefix=_prefix(options.prefix), name="muster up")
         simulated = ShimOptions(
-            state_dir=options.state_dir,
+            state_dir=_folder(options.state_dir),
             config=config,
             scheduler_settings=_scheduler_settings(options),
             start_delay_ns=milliseconds(_START_DELAY_MS),
             confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
             default_run_ns=seconds(10),
-            nodes=options.nodes,
-            node_capacity=NODE_CAPACITY,
+            first_nodes=_nodes(options),
         )
-        kubernetes = _kubernetes(options)
-        cluster = LocalCluster(make_bus, SystemClock(), simulated, kubernetes=kubernetes)
-        return asyncio.run(_run(cluster, options))
-    except (
-        OSError, UnknownBusError, ConfigurationError, BusUnavailableError, AccessError, PluginError,
-    ) as error:  # fmt: skip
-        print(f"muster up: {error}", file=sys.stderr)
-        return EXIT_CONFIGURATION
+        with listen("127.0.0.1", options.port) as listening:
+            cluster = LocalCluster(make_bus, SystemClock(), simulated, kubernetes=kubernetes)
+            return asyncio.run(_Up(cluster, options, listening).run())
+    except _REFUSED as error:
+        print(f"muster up: {_sentence(error)}", file=sys.stderr)
+        return Exit.CONFIGURATION
+
+
+def _sentence(error: Exception) -> str:
+    """Return what is said of an error; one of the system names its file as people write it."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    hint = "; another Muster? --port 0 takes a free one" if isinstance(error, ListenError) else ""
+    return f"{error or repr(error)}{hint}"
+
+
+def _prefix(prefix: str) -> str:
+    if not _PREFIX.fullmatch(prefix):
+        raise StartError(f"--prefix {prefix!r}: up to 64 letters, digits, - and _ are expected")
+    return prefix
+
+
+def _folder(folder: Path | None) -> Path | None:
+    """Make the folder of the state where it is not there yet."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _nodes(options: UpOptions) -> tuple[NodeRecord, ...]:
+    if options.kubeconfig is not None:
+        return ()
+    return nodes_of(options.nodes, options.capacity, options.gpus, options.labels)
 
 
 def _kubernetes(options: UpOptions) -> KubernetesService | None:
@@ -113,90 +163,207 @@ def _scheduler_settings(options: UpOptions) -> dict[str, str]:
 
 
 def _config(options: UpOptions) -> str:
-    if options.config is not None:
-        return options.config.read_text()
-    return (_DEMO / "queues.yaml").read_text() if options.demo else ""
-
-
-async def _run(cluster: LocalCluster, options: UpOptions) -> int:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    console = make_console()
-    await cluster.start()
-    app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
-    web = asyncio.create_task(serve(app, "127.0.0.1", options.port))
-    beside = [asyncio.create_task(watch(lambda: cluster.host_of("shim_adapter"), options.config))]
-    if cluster.kubernetes is not None:
-        running = cluster.kubernetes.run(lambda: cluster.host_of("shim_adapter"))
-        beside.append(asyncio.create_task(running))
+    """Return the queues.yaml that holds at first. Raises ConfigurationError with its name."""
+    if options.config is None:
+        return (_DEMO / "queues.yaml").read_text() if options.demo else ""
     try:
-        await _until_ready(cluster, web)
-        where = f"http://127.0.0.1:{options.port}" if options.port else "a free port"
-        nodes = len(cluster.api.projection.model.nodes)
-        console.print(f"Muster is up: {nodes} nodes, API on {where}, bus {_bus(options)}")
-        if options.demo:
-            await _submit_demo(cluster, console)
-        if await _watch(cluster, options, console, stopping, web):
-            _summary(cluster, console)
-    finally:
-        for task in (web, *beside):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        await cluster.stop()
-    return 0
+        text = options.config.read_text()
+        parse_configuration(text)
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{options.config}: not UTF-8: {error}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{options.config}: {error}") from error
+    return text
 
 
-def _bus(options: UpOptions) -> str:
-    return "in this process" if options.bus == "memory" else "RabbitMQ"
+class _Up:
+    """One `muster up`: the services, the API, what is shown of them, and their end."""
 
+    def __init__(self, cluster: LocalCluster, options: UpOptions, listening: socket.socket) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.listening = listening
+        self.console = make_console()
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self.stopping = asyncio.Event()
+        self._beside: list[asyncio.Task[None]] = []
 
-async def _until_ready(cluster: LocalCluster, web: "asyncio.Task[None]") -> None:
-    """Wait until the API follows the core. Raises OSError when the port is taken."""
-    async with asyncio.timeout(_READY_SECONDS):
-        while not cluster.api.projection.is_ready:  # noqa: ASYNC110 - hosts have no such event
-            await asyncio.sleep(0.02)
-    if web.done():
-        web.result()
-
-
-async def _submit_demo(cluster: LocalCluster, console: Console) -> None:
-    for item in sorted(_DEMO.iterdir(), key=lambda item: item.name):
-        if item.name == "queues.yaml" or not item.name.endswith(".yaml"):
-            continue
-        documents = read_documents(item.read_bytes(), item.name)
-        result = await cluster.ask(SubmitManifests(documents))
-        assert isinstance(result, SubmitResult)
-        for refused in result.refused:
-            console.print(f"refused {refused.source}: {refused.field_path}: {refused.message}")
-
-
-async def _watch(
-    cluster: LocalCluster,
-    options: UpOptions,
-    console: Console,
-    stopping: asyncio.Event,
-    web: "asyncio.Task[None]",
-) -> bool:
-    """Show the applications until told to stop; with ``once`` return True when all have ended."""
-    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-    told: dict[str, str] = {}
-    with live or nullcontext():
-        while not stopping.is_set() and not web.done():
-            progress = all_progress(cluster.api.projection.model)
-            if live is not None:
-                live.update(terminal_table(progress, APPLICATIONS, console.width), refresh=True)
+    async def run(self) -> int:
+        """Start, show and stop; a signal is heeded at any time."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stopping.set)
+        starting = asyncio.create_task(self._start())
+        try:
+            if not await self._is_done(starting):
+                print("muster up: stopped before it was up", file=sys.stderr)
+                return Exit.INTERRUPTED
+            if await self._watch():
+                self._summary()
             else:
-                _print_changes(progress, told)
-            if options.once and progress and all(item["hasEnded"] for item in progress):
-                return True
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), _REFRESH_SECONDS)
-    if web.done() and not web.cancelled():
-        web.result()
-    return False
+                self.console.print("Muster has stopped.")
+            return Exit.DONE
+        finally:
+            for task in (starting, *self._beside):
+                task.cancel()
+                with suppress(asyncio.CancelledError, *_REFUSED):
+                    await task
+            await self.cluster.stop()
+
+    async def _is_done(self, task: "asyncio.Task[None]") -> bool:
+        """Wait for a task; return False when we are to stop first. Raises what the task raises."""
+        stop = asyncio.create_task(self.stopping.wait())
+        slow = asyncio.create_task(self._say_what_is_waited_for())
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        slow.cancel()
+        if task.done():
+            task.result()
+        return task.done()
+
+    async def _say_what_is_waited_for(self) -> None:
+        await asyncio.sleep(_SLOW_SECONDS)
+        waits_for = "its state" if self.options.bus == MEMORY else f"RabbitMQ at {self._broker}"
+        print(f"muster up: waiting for {waits_for}; Ctrl-C ends", file=sys.stderr, flush=True)
+
+    @property
+    def _broker(self) -> str:
+        """Return the broker's address without the password in it."""
+        return urlsplit(self.options.bus).netloc.rpartition("@")[2]
+
+    async def _start(self) -> None:
+        """Start everything and wait until it answers."""
+        cluster, options = self.cluster, self.options
+        try:
+            await cluster.start()
+        except BusUnavailableError as error:
+            raise StartError(
+                f"no RabbitMQ at {self._broker}: {error.__cause__ or error}. Is it running there? "
+                "Without --bus everything runs in this process"
+            ) from error
+        app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+        beside = [
+            serve(app, self.listening),
+            watch(lambda: cluster.host_of("shim_adapter"), options.config),
+        ]
+        if cluster.kubernetes is not None:
+            beside.append(cluster.kubernetes.run(lambda: cluster.host_of("shim_adapter")))
+        self._beside = [asyncio.create_task(item) for item in beside]
+        await self._until_ready()
+        nodes = len(cluster.api.projection.model.nodes)
+        bus = "in this process" if options.bus == MEMORY else f"RabbitMQ at {self._broker}"
+        self.console.print(f"Muster is up: {nodes} nodes, API on {self.url}, bus {bus}")
+        if options.demo:
+            await self._submit_demo()
+        if not options.once:
+            self._hints()
+
+    async def _until_ready(self) -> None:
+        """Wait until the API follows the core."""
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                while not self.cluster.api.projection.is_ready:
+                    self._check()
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise StartError(
+                f"not up after {_READY_SECONDS:g} s: the core has told nothing. Does another "
+                f"Muster use this broker with the prefix {self.options.prefix!r}? Try --prefix"
+            ) from None
+
+    def _check(self) -> None:
+        """Raise what ended a part that should run on."""
+        for task in self._beside:
+            if task.done() and not task.cancelled():
+                task.result()
+                raise StartError("a part of Muster has ended by itself; its log line says why")
+
+    async def _submit_demo(self) -> None:
+        for item in sorted(_DEMO.iterdir(), key=lambda item: item.name):
+            if item.name == "queues.yaml" or not item.name.endswith(".yaml"):
+                continue
+            documents = read_documents(item.read_bytes(), item.name)
+            result = await self.cluster.ask(SubmitManifests(documents))
+            assert isinstance(result, SubmitResult)
+            for refused in result.refused:
+                said = f"{refused.source}: {refused.field_path}: {refused.message}"
+                self.console.print(f"refused {said}")
+
+    def _hints(self) -> None:
+        """Say how to leave, and what to try beside it."""
+        where = "" if self.url == DEFAULT_URL else f"export MUSTER_API_URL={self.url}"
+        activate = "" if shutil.which("muster") else ". .venv/bin/activate"
+        name = "spark-pi" if self.options.demo else "NAME"
+        tries = (
+            ("muster apps", "what each waits for"),
+            (f"muster app {name}", "one of them, pod by pod"),
+            (f"muster trace {name}", "every message behind it"),
+            ("muster submit -f FILE", "Job, PyTorchJob, SparkApplication, RayJob, …"),
+        )
+        lines = [line for line in (activate, where) if line]
+        lines += [f"{command:<24} {what}" for command, what in tries]
+        self.console.print("Ctrl-C ends it. To try in another terminal:")
+        self.console.print("\n".join(f"  {line}" for line in lines) + "\n")
+
+    async def _watch(self) -> bool:
+        """Show the applications until told to stop; with ``once`` return True at their end."""
+        live = Live(console=self.console, auto_refresh=False) if _can_draw(self.console) else None
+        told: dict[str, str] = {}
+        had_ended, idle = True, 0
+        with live or nullcontext():
+            while not self.stopping.is_set():
+                self._check()
+                progress = all_progress(self.cluster.api.projection.model)
+                if live is not None:
+                    live.update(_table(progress, self.console), refresh=True)
+                else:
+                    _print_changes(progress, told)
+                has_ended = all(item["hasEnded"] for item in progress)
+                idle = 0 if progress else idle + 1
+                if self.options.once and has_ended and (progress or idle > _IDLE_LOOKS):
+                    return True
+                if has_ended and not had_ended:
+                    self._say_all_has_ended(progress)
+                had_ended = has_ended
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.stopping.wait(), _REFRESH_SECONDS)
+        return False
+
+    def _say_all_has_ended(self, progress: list[dict[str, Any]]) -> None:
+        self.console.print(
+            f"{_counted(progress)}. Nothing waits any more: submit more with "
+            "`muster submit -f FILE`, or Ctrl-C ends."
+        )
+
+    def _summary(self) -> None:
+        progress = all_progress(self.cluster.api.projection.model)
+        if not progress:
+            self.console.print("There is nothing to do: no application, and --once. See --demo.")
+            return
+        hosts = [running.host for running in self.cluster.running.values()]
+        published = sum(host.metrics.published_total for host in hosts)
+        self.console.print(f"\n{_counted(progress)}")
+        decisions = self.cluster.core.decisions
+        self.console.print(f"{decisions} decisions, {published} messages on the bus")
+
+
+def _can_draw(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def _table(progress: list[dict[str, Any]], console: Console) -> Group:
+    """Return the table as far as the terminal has room, those that have not ended first."""
+    most = max(1, console.height - _BESIDE_THE_TABLE)
+    chosen = sorted(progress, key=lambda item: item["hasEnded"])[:most]
+    table = terminal_table(chosen, APPLICATIONS, console.width)
+    left = len(progress) - len(chosen)
+    return Group(table, *[f"… and {left} more: `muster apps`"] * bool(left))
+
+
+def _counted(progress: list[dict[str, Any]]) -> str:
+    states = Counter(item["state"] for item in progress)
+    counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    return f"{len(progress)} applications ended: {counted}"
 
 
 def _print_changes(progress: list[dict[str, Any]], told: dict[str, str]) -> None:
@@ -212,15 +379,3 @@ def _print_changes(progress: list[dict[str, Any]], told: dict[str, str]) -> None
         if told.get(item["applicationID"]) != line:
             told[item["applicationID"]] = line
             print(line, flush=True)
-
-
-def _summary(cluster: LocalCluster, console: Console) -> None:
-    progress = all_progress(cluster.api.projection.model)
-    states: dict[str, int] = {}
-    for item in progress:
-        states[item["state"]] = states.get(item["state"], 0) + 1
-    counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    hosts = [running.host for running in cluster.running.values()]
-    published = sum(host.metrics.published_total for host in hosts)
-    console.print(f"\n{len(progress)} applications ended: {counted}")
-    console.print(f"{cluster.core.decisions} decisions, {published} messages on the bus")

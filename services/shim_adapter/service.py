@@ -1,6 +1,6 @@
 """The shim adapter as a service: its world, where it is kept, and the machine over it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.shim_adapter.backends.simulated import SimulatedCluster
@@ -16,7 +16,10 @@ STATE_FILE = "cluster.sqlite"
 
 @dataclass(slots=True)
 class ShimOptions:
-    """How the simulated resource manager behaves. ``state_dir`` None: in memory only."""
+    """How the simulated resource manager behaves. ``state_dir`` None: in memory only.
+
+    A world that has never been used begins with ``first_nodes``, and ``nodes`` that are alike.
+    """
 
     state_dir: Path | None = None
     config: str = ""
@@ -27,6 +30,7 @@ class ShimOptions:
     rm_id: str = "mycluster"
     nodes: int = 0
     node_capacity: dict[str, int] = field(default_factory=dict)
+    first_nodes: tuple[NodeRecord, ...] = ()
 
 
 class ShimService:
@@ -82,7 +86,8 @@ class ShimService:
 
 def _add_nodes(world: World, options: ShimOptions) -> None:
     """Put the first nodes into a world that has never been used."""
-    for at in range(options.nodes):
-        name = f"node-{at:04d}"
-        world.nodes[name] = NodeRecord(name, dict(options.node_capacity))
-        world.touch_node(name)
+    names = (f"node-{at:04d}" for at in range(options.nodes))
+    alike = (NodeRecord(name, dict(options.node_capacity)) for name in names)
+    for node in (*alike, *options.first_nodes):
+        world.nodes[node.name] = replace(node)
+        world.touch_node(node.name)

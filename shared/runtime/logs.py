@@ -7,6 +7,7 @@ from typing import TextIO, cast
 
 import structlog
 
+_SAID_BY_US = ("aiormq.connection",)  # each try that fails; the bus says it once, with the address
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -51,3 +52,5 @@ def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr())),
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_Libraries()])
+    for name in _SAID_BY_US:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -26,7 +26,9 @@ def delete(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", help="What these manifests describe; - is stdin."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="What these manifests describe; - is stdin."
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:

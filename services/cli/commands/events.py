@@ -19,7 +19,10 @@ def events(
         bool, typer.Option("--follow", "-f", help="And those that come, until Ctrl-C.")
     ] = False,
     last: Annotated[
-        int, typer.Option("--last", help="How many of those there were.", min=0, max=10_000)
+        int,
+        typer.Option(
+            "--last", metavar="N", help="How many of those there were.", min=0, max=10_000
+        ),
     ] = 50,
     filter: Filter = None,  # noqa: A002 - the option's name
     output: OutputOption = Output.TABLE,

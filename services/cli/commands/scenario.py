@@ -13,7 +13,9 @@ app = typer.Typer(name="scenario", help="Scenario files: policy tests.", no_args
 @app.command("run")
 def scenario_run(
     files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
-    bus: Annotated[str, typer.Option(help="memory, or amqp://user:password@host/")] = "memory",
+    bus: Annotated[
+        str, typer.Option(metavar="URL", help="memory, or amqp://user:password@host/")
+    ] = "memory",
     speed: Annotated[
         float, typer.Option(help="On a broker: how much faster than real time.", min=0.001)
     ] = 1.0,

@@ -13,7 +13,9 @@ app = typer.Typer()
 
 @app.command()
 def submit(
-    file: Annotated[list[Path], typer.Option("--file", "-f", help="A manifest; - is stdin.")],
+    file: Annotated[
+        list[Path], typer.Option("--file", "-f", metavar="FILE", help="A manifest; - is stdin.")
+    ],
     output: OutputOption = Output.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:

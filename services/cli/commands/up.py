@@ -1,36 +1,101 @@
 """`muster up`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from services.cli.exits import Exit
+from services.cli.options import CAPACITY
+
 app = typer.Typer()
+
+BusUrl = Annotated[
+    str, typer.Option("--bus", metavar="URL", help="memory, or amqp://user:password@host/")
+]
+Demo = Annotated[bool, typer.Option("--demo", help="Submit the demo's applications.")]
+Once = Annotated[
+    bool, typer.Option("--once", help="Leave with 0 once every application has ended.")
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A queues.yaml, which is watched.")
+]
+Nodes = Annotated[
+    str,
+    typer.Option("--nodes", metavar="N|FILE", help="How many simulated nodes, or a file of them."),
+]
+Capacity = Annotated[
+    str,
+    typer.Option(
+        "--capacity",
+        metavar="NAME=QUANTITY,…",
+        help=f"What each node has [default: {CAPACITY}]",
+        show_default=False,
+    ),
+]
+Gpus = Annotated[
+    int,
+    typer.Option(
+        "--gpus", metavar="N", help="And so many nvidia.com/gpu on each.", min=0, max=1_000_000
+    ),
+]
+Labels = Annotated[
+    str,
+    typer.Option(
+        "--labels", metavar="NAME=VALUE,…", help="Labels of each node.", show_default=False
+    ),
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        "--port", metavar="PORT", help="The API's; 0 takes a free one.", min=0, max=65_535
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option("--state-dir", metavar="FOLDER", help="Keep the cluster's state here."),
+]
+Prefix = Annotated[
+    str, typer.Option("--prefix", metavar="NAME", help="Names on the broker start with this.")
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig", metavar="FILE", help="Look after this cluster's pods, not simulated ones."
+    ),
+]
+Plugins = Annotated[
+    str,
+    typer.Option(
+        "--plugins", metavar="NAME,…", help="Plugins that a new cluster is scheduled with."
+    ),
+]
 
 
 @app.command()
 def up(
-    bus: Annotated[str, typer.Option(help="memory, or amqp://user:password@host/")] = "memory",
-    demo: Annotated[bool, typer.Option("--demo", help="Submit the demo's applications.")] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="Leave with 0 once every application has ended.")
-    ] = False,
-    config: Annotated[Path | None, typer.Option(help="A queues.yaml.")] = None,
-    nodes: Annotated[int, typer.Option(help="Simulated nodes.", min=0, max=100_000)] = 20,
-    port: Annotated[int, typer.Option(help="The API's port; 0 takes a free one.")] = 9080,
-    state_dir: Annotated[Path | None, typer.Option(help="Keep the cluster's state here.")] = None,
-    prefix: Annotated[str, typer.Option(help="Names on the broker start with this.")] = "muster",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Look after this cluster's pods, not after simulated ones.")
-    ] = None,
-    plugins: Annotated[
-        str, typer.Option(help="Plugins that a new cluster is scheduled with: NAME,NAME.")
-    ] = "",
+    bus: BusUrl = "memory",
+    demo: Demo = False,
+    once: Once = False,
+    config: Config = None,
+    nodes: Nodes = "20",
+    capacity: Capacity = "",
+    gpus: Gpus = 0,
+    labels: Labels = "",
+    port: Port = 9080,
+    state_dir: StateDir = None,
+    prefix: Prefix = "muster",
+    kubeconfig: Kubeconfig = None,
+    plugins: Plugins = "",
 ) -> None:
     """Run all four services in this process, with a simulated cluster or over a real one."""
-    from services.cli.up import UpOptions, run_up
+    taken = dict(locals())
+    try:
+        from services.cli.up import UpOptions, run_up
 
-    options = UpOptions(
-        bus, demo, once, config, nodes, port, state_dir, prefix, kubeconfig, plugins
-    )
-    raise typer.Exit(run_up(options))
+        status = run_up(UpOptions(**taken))
+    except KeyboardInterrupt:  # while it is imported, or judges what it was told
+        print("muster up: stopped before it was up", file=sys.stderr)
+        status = Exit.INTERRUPTED
+    raise typer.Exit(status)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.exits import Exit
 from services.cli.scenario.command import run_files
-from services.cli.up import EXIT_CONFIGURATION, UpOptions, run_up
+from services.cli.up import UpOptions, run_up
 from services.core.plugins import find_plugin, installed
 from services.core.scheduler.model.hooks import PluginError
 from services.core.service import make_machine
@@ -106,8 +107,8 @@ def test_a_scenario_with_a_plugin_that_cannot_be_used_is_malformed(site, capsys)
 
 
 def test_muster_up_does_not_start_with_a_plugin_that_is_not_there(capsys):
-    options = UpOptions("memory", False, True, None, 1, 0, None, "muster", plugins="absent")
-    assert run_up(options) == EXIT_CONFIGURATION
+    options = UpOptions(once=True, nodes="1", port=0, plugins="absent")
+    assert run_up(options) == Exit.CONFIGURATION
     assert "muster up: plugin absent: it is not installed" in capsys.readouterr().err
 
 

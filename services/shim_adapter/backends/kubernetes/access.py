@@ -69,7 +69,9 @@ def find_access(kubeconfig: Path | None, url: str = "") -> Access:
 def _from_kubeconfig(path: Path) -> Access:
     try:
         config = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise AccessError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise AccessError(f"{path}: {error}") from error
     try:
         current = _named(config, "contexts", config["current-context"])["context"]

@@ -1,0 +1,143 @@
+"""The simulated nodes that `muster up` starts with: so many alike, or those of a file.
+
+A file holds what `kubectl get nodes -o yaml` prints, or a map with ``nodes``, as a scenario has it:
+
+    nodes:
+      - {name: gpu, count: 4, capacity: {cpu: 96, memory: 768Gi, nvidia.com/gpu: 8}}
+
+Limits: MAX_NODES nodes in all; those of every manifest for the file (services/api/documents.py).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from services.api.documents import DocumentsError, read_documents
+from services.cli.options import CAPACITY
+from services.cli.scenario.messages import nodes as specs_of
+from services.cli.scenario.schema import NodeEntry
+from services.shim_adapter.backends.kubernetes.objects import node_record
+from services.shim_adapter.records import NodeRecord
+from shared.model.quantity import QuantityError, pod_resources
+from shared.model.resources import PODS, Resource
+
+MAX_NODES = 100_000
+
+GPU = "nvidia.com/gpu"
+PODS_A_NODE = 110
+
+
+class NodesError(ValueError):
+    """Nodes that cannot be: the message says which, and what was expected."""
+
+
+def nodes_of(stated: str, capacity: str, gpus: int, labels: str) -> tuple[NodeRecord, ...]:
+    """Return the nodes that the options name. Raises NodesError."""
+    own = _capacity(capacity, gpus)
+    pairs = _pairs("--labels", labels)
+    if not (stated.isascii() and stated.isdigit()):
+        if gpus or labels or capacity:
+            raise NodesError(
+                f"--nodes {stated} is a file, which says what its nodes have: leave --capacity, "
+                "--gpus and --labels out, or give --nodes a number"
+            )
+        return _read(Path(stated))
+    count = int(stated) if len(stated) <= len(str(MAX_NODES)) else MAX_NODES + 1
+    _check_count(count)
+    return tuple(NodeRecord(f"node-{at:04d}", own, pairs) for at in range(count))
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_NODES:
+        raise NodesError(f"--nodes: at most {MAX_NODES:,} nodes")
+
+
+def _capacity(stated: str, gpus: int) -> Resource:
+    """Return a node's capacity: what is stated beside, or instead of, what every node has."""
+    amounts = {**_pairs("--capacity", CAPACITY), **_pairs("--capacity", stated)}
+    if "vcore" in amounts:
+        amounts.pop("cpu")
+    if gpus:
+        amounts[GPU] = str(gpus)
+    try:
+        capacity = pod_resources(amounts)
+    except QuantityError as error:
+        raise NodesError(f"--capacity: {error}") from error
+    negative = [name for name, amount in capacity.items() if amount < 0]
+    if negative:
+        raise NodesError(f"--capacity: {negative[0]}: an amount below 0")
+    return capacity
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    """Return NAME=VALUE,NAME=VALUE as a map."""
+    pairs: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise NodesError(f"{option}: {part!r}: expected NAME=VALUE, more with a comma between")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _read(file: Path) -> tuple[NodeRecord, ...]:
+    try:
+        documents = read_documents(file.read_bytes(), str(file))
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise NodesError(f"--nodes {file}: {said}; a number or a file is expected") from error
+    except DocumentsError as error:
+        raise NodesError(f"{file}: document {error.index}: {error}") from error
+    records: dict[str, NodeRecord] = {}
+    for at, document in enumerate(documents, start=1):
+        for record in _document(f"{file}: document {at}", json.loads(document.body)):
+            if record.name in records:
+                raise NodesError(f"{file}: document {at}: a second node {record.name!r}")
+            records[record.name] = record
+            _check_count(len(records))
+    return tuple(records.values())
+
+
+def _document(where: str, body: dict[str, Any]) -> list[NodeRecord]:
+    if body.get("kind") == "Node":
+        return [_kubernetes_node(where, body)]
+    entries = body.get("nodes")
+    if not isinstance(entries, list) or not entries or len(body) > 1:
+        raise NodesError(
+            f"{where}: expected `nodes:` with a list, or Nodes as `kubectl get nodes -o yaml` "
+            "prints them"
+        )
+    return [record for at, entry in enumerate(entries) for record in _entry(where, at, entry)]
+
+
+def _entry(where: str, at: int, entry: object) -> list[NodeRecord]:
+    try:
+        parsed = NodeEntry.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(str(part) for part in ("nodes", at, *first["loc"]))
+        message = str(first["msg"]).removeprefix("Value error, ")
+        is_unknown = first["type"] == "extra_forbidden"
+        said = "no such key" if is_unknown else message
+        raise NodesError(f"{where}: {place}: {said}") from error
+    capacity = {PODS: PODS_A_NODE, **parsed.capacity}
+    return [NodeRecord(spec.name, capacity, spec.labels, spec.taints) for spec in specs_of(parsed)]
+
+
+def _kubernetes_node(where: str, body: dict[str, Any]) -> NodeRecord:
+    status = body.get("status")
+    try:
+        if isinstance(status, dict) and "allocatable" not in status:
+            body = {**body, "status": {"allocatable": status.get("capacity")}}
+        record = node_record(body)
+        is_whole = isinstance(record.name, str) and bool(record.name and record.capacity)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise NodesError(
+            f"{where}: a Node with metadata.name and status.allocatable was expected, as "
+            "`kubectl get nodes -o yaml` prints it"
+        )
+    return record
