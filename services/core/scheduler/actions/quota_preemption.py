@@ -15,9 +15,12 @@ Rule 4: parents go before their children, which then give back what is left to g
 Source: contract section 6.10; cases X-17, X-19, X-20.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
+from heapq import heapify, heappop
+from operator import le, sub
 
-from services.core.scheduler.actions.victims import evict, have_type_in_common
+from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.model.rows import Queue, depth_first
 from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.statement.journal import QuotaEnforced
@@ -28,7 +31,6 @@ from shared.model.reasons import Law
 from shared.model.resources import (
     Resource,
     ResourceView,
-    fits_room,
     total_of,
     without_zeros,
 )
@@ -36,7 +38,9 @@ from shared.model.units import seconds
 
 MESSAGE = "preempting allocations to enforce new max quota for queue: "
 HOUR_NS = seconds(60 * 60)
-Order = tuple[int, int, int, int, Fraction, int, str]
+Part = tuple[int, ...]  # of what is wanted, in its order
+Order = tuple[int, int, int, int, Fraction]  # rank, types, priority, hour, largest share of a part
+Entry = tuple[int, str, int, Part, Allocation]  # created, key, and so that no two are alike
 
 
 def max_changed(partition: Partition, queue: Queue) -> None:
@@ -142,7 +146,9 @@ def look(partition: Partition) -> None:
 
 def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
     victims = [
-        victim for leaf, share in divided(queue, wanted).items() for victim in _victims(leaf, share)
+        victim
+        for leaf, share in divided(queue, wanted).items()
+        for victim in victims_of(leaf, share)
     ]
     for victim in victims:
         owner = partition.applications[victim.application_id]
@@ -153,40 +159,49 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 
 
-def _victims(leaf: Queue, wanted: Resource) -> list[Allocation]:
-    """Return the allocations of a leaf that together stay within what it is to give back."""
-    taken: Resource = {}
+def victims_of(leaf: Queue, wanted: Resource) -> list[Allocation]:
+    """Return the allocations of a leaf that together stay within what it is to give back.
+
+    Only those that go among the first are put in order: a class of which none fits is passed whole.
+    """
+    left = tuple(wanted.values())
     chosen: list[Allocation] = []
-    for allocation in sorted(_candidates(leaf, wanted), key=lambda item: _order(item, wanted)):
-        part = {n: v for n, v in allocation.resource_per_alloc.items() if n in wanted}
-        together = total_of((taken, part))
-        if fits_room(wanted, together):
-            taken = together
-            chosen.append(allocation)
+    for _, going in sorted(_classes(leaf, wanted).items()):
+        waiting = [entry for entries in going.values() for entry in entries]
+        heapify(waiting)
+        while waiting and any(_fits(part, left) for part in going):
+            *_, part, allocation = heappop(waiting)
+            if _fits(part, left):
+                left = tuple(map(sub, left, part))
+                chosen.append(allocation)
     return chosen
 
 
-def _candidates(leaf: Queue, wanted: Resource) -> list[Allocation]:
-    return [
-        allocation
-        for application in leaf.applications.values()
-        for key, allocation in application.allocations.items()
-        if key not in application.released
-        and not allocation.constraints.required_node
-        and have_type_in_common(allocation.resource_per_alloc, wanted)
-    ]
+def _fits(part: Part, left: Part) -> bool:
+    return all(map(le, part, left))
 
 
-def _order(allocation: Allocation, wanted: Resource) -> Order:
-    """Return what orders victims; their size is the largest share of what is wanted."""
-    parts = [allocation.resource_per_alloc.get(name, 0) for name in wanted]
-    size = max(Fraction(part, value) for part, value in zip(parts, wanted.values(), strict=True))
-    return (
-        rank_of(allocation),
-        -sum(part > 0 for part in parts),
-        allocation.priority,
-        -(allocation.create_time_ns // HOUR_NS),
-        size,
-        -allocation.create_time_ns,
-        allocation.allocation_key,
-    )
+def _classes(leaf: Queue, wanted: Resource) -> dict[Order, dict[Part, list[Entry]]]:
+    """Return who may go by what comes first in their order, and by what each has of the types."""
+    names, most = tuple(wanted), tuple(wanted.values())
+    sizes: dict[Part, tuple[int, Fraction]] = {}
+    found: dict[Order, dict[Part, list[Entry]]] = {}
+    for at, allocation in enumerate(_candidates(leaf)):
+        part = tuple(allocation.resource_per_alloc.get(name, 0) for name in names)
+        if part not in sizes:
+            size = max(Fraction(*one) for one in zip(part, most, strict=True))
+            sizes[part] = (-sum(value > 0 for value in part), size)
+        types, size = sizes[part]
+        if types:
+            hour, created = allocation.create_time_ns // HOUR_NS, allocation.create_time_ns
+            order = (rank_of(allocation), types, allocation.priority, -hour, size)
+            entry = (-created, allocation.allocation_key, at, part, allocation)
+            found.setdefault(order, {}).setdefault(part, []).append(entry)
+    return found
+
+
+def _candidates(leaf: Queue) -> Iterator[Allocation]:
+    for application in leaf.applications.values():
+        for key, allocation in application.allocations.items():
+            if key not in application.released and not allocation.constraints.required_node:
+                yield allocation
