@@ -70,6 +70,7 @@ FEW = {
     "MOST_PUSHED": 3,
     "MAX_INDEXES": 3,
     "FAR": 1,
+    "SHARE": 4,
 }
 MANY = {"MANY_NEW": 1, "ONE_BY_ONE": 0, "WASTED": 0, "TRY_AGAIN": 2}
 

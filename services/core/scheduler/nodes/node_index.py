@@ -14,7 +14,8 @@ Rule 4: shapes that differ in amounts only share an index: that of the least of 
 
 It holds only where the order of two nodes does not depend on the others: no preferences, which are
 normalised over the candidates. Limits: MAX_INDEXES shapes, beyond which the one that was not asked
-for longest is forgotten; MOST entries when filled, and twice that before the last are left out.
+for longest is forgotten; MOST entries when filled, or one in SHARE of all nodes, so that a look at
+all is spread over as many answers; and twice that before the last are left out.
 """
 
 from bisect import bisect_left
@@ -41,7 +42,8 @@ MOST_PUSHED = 64  # nodes entered for the changes since last time; filling costs
 WASTED = 3  # fills that gave one answer, from which on what changed is not followed
 TRY_AGAIN = 8  # of so many fills one follows all the same
 MANY_NEW = 20  # node ids beyond which sorting all costs less than entering each
-MOST = 256  # entries of a heap when it is filled
+MOST = 256  # entries of a heap when it is filled, or where there are more
+SHARE = 8  # of nodes, one in so many
 STEP = 4  # how many times as many entries a heap is filled with as last time
 Rows = NDArray[np.int64]
 Entry = tuple[float, str, int, "Node"]  # score, id, when its node last changed
@@ -192,7 +194,7 @@ class NodeIndex:
         for node in nodes:
             self._enter(found, node)
         found.seen = self.logged
-        if len(found.heap) > 2 * MOST:
+        if len(found.heap) > 2 * self._most():
             self._shed(found)
         return True
 
@@ -217,11 +219,15 @@ class NodeIndex:
         part = self._log[first:last] if first < last else self._log[first:] + self._log[:last]
         return [node for node in dict.fromkeys(part) if node is not None]
 
+    def _most(self) -> int:
+        return max(MOST, len(self._nodes.rows) // SHARE)
+
     def _shed(self, found: Candidates) -> None:
         """Leave out what lapsed, and the last where more is left than a heap is to hold."""
         found.heap = sorted(entry for entry in found.heap if entry[3].changed == entry[2])
-        if len(found.heap) > MOST:
-            del found.heap[MOST:]
+        most = self._most()
+        if len(found.heap) > most:
+            del found.heap[most:]
             found.bound = found.heap[-1][:2]
 
     def _filled(self, found: Candidates) -> "Node | None":
@@ -230,7 +236,7 @@ class NodeIndex:
         if found.answers:
             changes_an_answer = (self.logged - found.filled) // found.answers
             if changes_an_answer <= STEP:
-                found.size = min(MOST, STEP * found.size)
+                found.size = min(self._most(), STEP * found.size)
             elif changes_an_answer > STEP**2:
                 found.size = max(1, found.size // STEP)
         chosen = self._nodes.free_rows(found.least)

@@ -195,7 +195,7 @@ class NodeTable:
 
     def count_placed(self, node: Node, amount: ResourceView, times: int) -> None:
         """Count like allocations into a node's sums that stand on it already; no pod minds them."""
-        add_into(node.allocated, multiply(amount, times))
+        add_into(node.allocated, amount if times == 1 else multiply(amount, times))
         self._take(node, amount, times)
 
     def run_length(self, node: Node, shape: Shape) -> int:
@@ -248,11 +248,12 @@ class NodeTable:
                 available[name] = left
             else:
                 available.pop(name, None)
-            if name not in columns:
-                self._add_column(name)
+            column = columns.get(name)
+            if column is None:
+                column = self._add_column(name)
             if not INT64_MIN <= left <= INT64_MAX:
                 left = saturated(left)
-            self._available[row, columns[name]] = left
+            self._available[row, column] = left
         self._note(node)
         if self.hooks is not None:
             self.hooks.moves += 1
@@ -856,12 +857,13 @@ class NodeTable:
         self._reserved = np.pad(self._reserved, (0, more))
         self._schedulable = np.pad(self._schedulable, (0, more))
 
-    def _add_column(self, name: str) -> None:
+    def _add_column(self, name: str) -> int:
         column = self._columns[name] = len(self._columns)
         if column == self._available.shape[1]:
             self._available = np.pad(self._available, ((0, 0), (0, column)))
             self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
             self._expected = np.pad(self._expected, ((0, 0), (0, column)))
+        return column
 
 
 def _sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
