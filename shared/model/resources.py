@@ -123,9 +123,10 @@ def overflows(resource: ResourceView) -> str | None:
 
 def bounded(resource: ResourceView) -> Resource:
     """Return a sum as it goes out: what is beyond int64 is the int64 nearest to it (ADR 21)."""
-    if overflows(resource) is None:
-        return dict(resource)
-    return {name: saturated(value) for name, value in resource.items()}
+    for value in resource.values():
+        if not INT64_MIN <= value <= INT64_MAX:
+            return {name: saturated(value) for name, value in resource.items()}
+    return dict(resource)
 
 
 def without_zeros(resource: ResourceView) -> Resource:

@@ -364,12 +364,13 @@ class QueueLedger:
         return self._largest_share({**fair_max, **(self.guaranteed_resource or {})})
 
     def _largest_share(self, promised_by_type: ResourceView) -> float:
-        shares = [
-            value / promised if promised > 0 else 1.0
-            for name, value in self.allocated.items()
-            if value > 0 and (promised := promised_by_type.get(name)) is not None
-        ]
-        return max(shares, default=0.0)
+        largest = 0.0
+        for name, value in self.allocated.items():
+            promised = promised_by_type.get(name)
+            if value > 0 and promised is not None:
+                share = value / promised if promised > 0 else 1.0
+                largest = max(largest, share)
+        return largest
 
     def fair_max(self) -> Resource:
         """Return the cluster's size overwritten by the maxima on the path down to this queue."""

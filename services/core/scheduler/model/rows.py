@@ -215,6 +215,14 @@ class AskGroup:
             self.bucket.marked -= ask.is_marked
         return ask
 
+    def take_head(self, head: Ask) -> None:
+        """Take the first ask out, which ``head`` has found."""
+        del self.asks[head.key]
+        heappop(self._heap)
+        if head.is_marked:
+            self.marked -= 1
+            self.bucket.marked -= 1
+
     def next_unmarked(self) -> Ask | None:
         """Return an ask that waits and is not marked, which is not returned again; or None."""
         while self.unmarked:

@@ -8,7 +8,7 @@ Rule 2: a change of what queues are promised, the maxima (the cluster's size is 
 Cost: a decision sifts the entries of its path in heaps, whatever the number of queues.
 """
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from services.core.scheduler.model.rows import Queue
 
@@ -65,7 +65,11 @@ def _order_changed(queue: Queue) -> None:
         if active.get(child.name) is child:
             child.turn = queue.order_of(child, child.promised_by_type)
             turns.made += 1
-            heappush(heap, (child.turn, turns.made, child))
+            entry = (child.turn, turns.made, child)
+            if heap and heap[0][2] is child:  # its entry has lapsed
+                heapreplace(heap, entry)
+            else:
+                heappush(heap, entry)
     if len(heap) > SPARE + 4 * len(active):
         heap[:] = [entry for entry in heap if entry[2].turn is entry[0]]
         heapify(heap)

@@ -283,9 +283,9 @@ class Partition:
         return allocation
 
     def assume(self, group: AskGroup, ask: Ask, allocation: Allocation, node: Node) -> None:
-        """Turn an ask of a run into an allocation; sums and order are counted at the run's end."""
+        """Turn the first ask of a group into an allocation; its run counts sums and order."""
         application, key = group.application, ask.key
-        group.remove(key)
+        group.take_head(ask)
         del application.group_of[key]
         application.positions[key] = ask.sequence
         application.hold_allocation(allocation, self.now_ns)

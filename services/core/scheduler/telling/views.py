@@ -183,11 +183,11 @@ def node_state(node: Node, *, removed: bool = False) -> NodeState:
     """Return a node's sums."""
     return NodeState(
         node_id=node.node_id,
-        attributes=dict(node.attributes),
-        capacity=bounded(node.capacity),
+        attributes=node.attributes,  # which, as the capacity, nobody changes in place
+        capacity=node.capacity,
         allocated=bounded(node.allocated),
         occupied=bounded(node.occupied),
-        available=bounded(add(node.available, node.kept)),
+        available=bounded(add(node.available, node.kept) if node.kept else node.available),
         schedulable=node.schedulable,
         removed=removed,
         reservations=tuple(node.reservations),
