@@ -35,6 +35,12 @@ MakeMachine = Callable[[str], Machine]
 Beside = Callable[[Host, Settings], Awaitable[None]]
 
 
+def spare_the_collector() -> None:
+    """Let the collector of cycles look seldom: what there is lives long, and has few cycles."""
+    gc.freeze()
+    gc.set_threshold(_GC_FIRST_THRESHOLD)
+
+
 def run_service(
     service: str,
     prepare: Callable[[Settings, str], tuple[Address, Callable[[], Machine]]],
@@ -50,8 +56,7 @@ def run_service(
     except (SettingsError, UnknownBusError, OSError) as error:
         print(f"muster {service}: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_CONFIGURATION)
-    gc.freeze()
-    gc.set_threshold(_GC_FIRST_THRESHOLD)
+    spare_the_collector()
     options = HostOptions(hold_tap_ns=_HOLD_TAP_NS)
     clock = SystemClock()
     host = Host(inbox, make_machine, make_bus(), clock, instance=instance, options=options)

@@ -194,7 +194,7 @@ class NodeIndex:
         for node in nodes:
             self._enter(found, node)
         found.seen = self.logged
-        if len(found.heap) > 2 * self._most():
+        if len(found.heap) > 2 * MOST and len(found.heap) > 2 * self._most():
             self._shed(found)
         return True
 
