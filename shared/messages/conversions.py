@@ -3,8 +3,10 @@
 from shared.messages.interface import Allocation, AllocationAsk
 
 
-def allocation_of(request: AllocationAsk, node_id: str) -> Allocation:
-    """Return the allocation of an ask on a node."""
+def allocation_of(
+    request: AllocationAsk, node_id: str, releases: tuple[str, ...] = ()
+) -> Allocation:
+    """Return the allocation of an ask on a node, in the place of what it ``releases``."""
     return Allocation(
         allocation_key=request.allocation_key,
         application_id=request.application_id,
@@ -21,6 +23,7 @@ def allocation_of(request: AllocationAsk, node_id: str) -> Allocation:
         allow_preempt_self=request.allow_preempt_self,
         allow_preempt_other=request.allow_preempt_other,
         exec_timeout_milli_seconds=request.exec_timeout_milli_seconds,
+        releases=releases,
     )
 
 

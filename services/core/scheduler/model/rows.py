@@ -1015,7 +1015,13 @@ class Application:
 
     def counts_of(self, item: Allocation) -> TaskGroupCount:
         """Return the counts of an allocation's task group."""
-        return self.task_groups.setdefault(item.task_group_name, TaskGroupCount())
+        return self._counts_in(item.task_group_name)
+
+    def _counts_in(self, task_group_name: str) -> TaskGroupCount:
+        counts = self.task_groups.get(task_group_name)
+        if counts is None:
+            counts = self.task_groups[task_group_name] = TaskGroupCount()
+        return counts
 
     def count_dropped(self, task_group_name: str) -> None:
         """Count a placeholder that was asked for and will never be allocated as timed out."""
@@ -1023,6 +1029,6 @@ class Application:
 
     def count_placeholder(self, task_group_name: str, resource: ResourceView) -> None:
         """Count a placeholder that is asked for, or that exists already."""
-        counts = self.task_groups.setdefault(task_group_name, TaskGroupCount())
+        counts = self._counts_in(task_group_name)
         counts.count += 1
         counts.min_resource = dict(resource)

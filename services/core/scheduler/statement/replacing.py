@@ -29,7 +29,7 @@ def begin(
     """Release a placeholder for an ask, which is to start on a node when it has gone."""
     key = placeholder.allocation_key
     partition.dequeue(application, ask)
-    allocation = replace(allocation_of(ask.request, node.node_id), releases=(key,))
+    allocation = allocation_of(ask.request, node.node_id, (key,))
     swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
     application.replacing[key] = swap
     application.replacing_ask[ask.key] = key

@@ -495,9 +495,9 @@ def _allocation_value(told: placed.Held | tuple[_AllocationEntry, int]) -> Alloc
     entry, at_ns = told
     allocation = entry.allocation
     if isinstance(entry, journal.ForeignChanged):
-        state = allocation_state(allocation, allocation_time_ns=allocation.create_time_ns)
-        return replace(state, removed=entry.is_gone)
+        made_ns = allocation.create_time_ns
+        return allocation_state(allocation, allocation_time_ns=made_ns, removed=entry.is_gone)
     if isinstance(entry, journal.AllocationEnded):
         why = _NODE_GONE if entry.is_node_gone else entry.why or TerminationType.STOPPED_BY_RM
-        return replace(allocation_state(allocation, released=why), removed=True)
+        return allocation_state(allocation, released=why, removed=True)
     return placed.allocation((entry.application, allocation, at_ns))

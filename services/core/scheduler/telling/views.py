@@ -170,10 +170,11 @@ def user_state(tracker: "Tracker") -> UserState:
                 path=path,
                 usage=bounded(usage),
                 running=tuple(tracker.running.get(path, ())),
-                max_resource=tracker.limit_at(path).max_resource,
-                max_applications=saturated(tracker.limit_at(path).max_applications),
+                max_resource=limit.max_resource,
+                max_applications=saturated(limit.max_applications),
             )
             for path, usage in tracker.usage.items()
+            for limit in (tracker.limit_at(path),)
         ),
         removed=not tracker.links,
     )
@@ -322,6 +323,7 @@ def allocation_state(
     placeholder_used: bool = False,
     released: str | None = None,
     allocation_time_ns: int = 0,
+    removed: bool = False,
 ) -> AllocationState:
     """Return an allocation's values; ``released`` is why it is to end, None while it is not."""
     return AllocationState(
@@ -338,5 +340,6 @@ def allocation_state(
         allocation_time_ns=allocation_time_ns,
         tags=allocation.allocation_tags,
         released=released is not None,
+        removed=removed,
         why=released or "",
     )
