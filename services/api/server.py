@@ -1,5 +1,6 @@
 """uvicorn as a task in somebody else's loop: it leaves signals to whoever owns the process."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -33,6 +34,16 @@ def listen(host: str, port: int) -> socket.socket:
         raise ListenError(f"cannot listen on {host}:{port}: {said}") from error
 
 
+def _end(server: uvicorn.Server) -> None:
+    """End what is still open: a stream would go on for as long as somebody reads it."""
+    for listening in server.servers:
+        listening.close()
+    for task in server.server_state.tasks:
+        task.cancel()
+    for connection in list(server.server_state.connections):
+        connection.transport.close()
+
+
 async def serve(app: FastAPI, listening: socket.socket) -> None:
     """Serve on a socket until cancelled."""
     config = uvicorn.Config(
@@ -43,4 +54,9 @@ async def serve(app: FastAPI, listening: socket.socket) -> None:
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
-    await _Server(config).serve(sockets=[listening])
+    server = _Server(config)
+    try:
+        await server.serve(sockets=[listening])
+    except asyncio.CancelledError:
+        _end(server)
+        raise

@@ -117,8 +117,9 @@ export class Live {
   }
 
   beat(frame) {
-    if (frame.number < this.number) return this.connect();
-    this.set(frame.isReady ? (this.partition ? "live" : "connecting") : "recovering");
+    if (!frame.isReady) this.set("recovering");
+    else if (frame.number < this.number) this.connect();
+    else this.set(this.partition ? "live" : "connecting");
   }
 
   snapshot(frame) {

@@ -70,7 +70,9 @@ async def test_another_method_is_405_and_says_which_are_allowed(method):
     assert (response.status_code, response.headers["allow"]) == (405, "GET, OPTIONS")
 
 
-@pytest.mark.parametrize("path", ["/ws/v1/nothing", "/ws/v1/partition//nodes/x/y", "/WS/v2"])
+@pytest.mark.parametrize(
+    "path", ["/ws/v1/nothing", "/page", "/ws/v1/partition//nodes/x/y", "/WS/v2"]
+)
 @pytest.mark.parametrize("method", ["GET", "OPTIONS", "POST"])
 async def test_what_nobody_takes_is_not_found_in_plain_text(method, path):
     response = await sent(method, path)
