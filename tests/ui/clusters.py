@@ -15,6 +15,7 @@ from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
     AskState,
+    EvictionState,
     NodeState,
     PartitionState,
     PlaceholderCount,
@@ -134,6 +135,31 @@ class Cluster:
                 nodes=tuple(map(self.node, nodes)),
                 applications=tuple(map(self.application, owners)),
                 allocations=(*gone, *come),
+            )
+        )
+
+    def evict(self, victim: int, winner: int, law: str, message: str, pods: int = 1) -> None:
+        """Let pods of an application go for another's, one after the other."""
+        found = [pod for pod in self.placed if pod.application_id == f"train-{victim}"][:pods]
+        self.placed = [pod for pod in self.placed if pod not in found]
+        self.of[victim] -= len(found)
+        for pod in found:
+            self.on_node[int(pod.node_id.rpartition("-")[2])] -= 1
+        self.seq += 1
+        told = tuple(
+            EvictionState(
+                self.now_ns, pod.allocation_key, pod.application_id, pod.node_id, law, message, pod_name=pod.tags["kubernetes.io/meta/podName"],
+                winner=f"train-{winner}" if winner >= 0 else "", resource=POD,
+            )
+            for pod in found
+        )  # fmt: skip
+        gone = tuple(replace(pod, removed=True, why="PREEMPTED_BY_SCHEDULER") for pod in found)
+        self.tell(
+            StateDelta(
+                time_ns=self.now_ns,
+                applications=(self.application(victim),),
+                allocations=gone,
+                evictions=told,
             )
         )
 

@@ -257,15 +257,84 @@ CONTRAST = (
 ).replace("PAIRS", str([list(pair) for pair in PAIRS]))
 
 
-async def test_without_a_forecast_or_an_explanation_the_page_says_so(page):
+async def test_evictions_are_arrows_from_victim_to_winner_with_their_law(page):
     await page.open("evictions")
-    await expect(page.text("main")).to_contain_text(re.compile("evict", re.IGNORECASE))
-    await page.open("what-if?kind=drain")
-    await page.text("input[list]").fill("node-0001")
+    await expect(page.text("main")).to_contain_text("Nobody has been evicted.")
+    page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=2)
+    page.cluster.evict(1, 4, "guarantee", "below its guarantee")
+    arrows = page.text(".arrows")
+    said = "train-0 made way for train-4 (priority, 2 pods); train-1 made way for train-4 (guarantee, 1 pod)"
+    await expect(arrows).to_have_attribute("aria-label", said)
+    await expect(page.text("path.arrow")).to_have_count(2)
+    await expect(page.text("table tbody tr")).to_have_count(3)
+    await page.open("applications/train-0")
+    await expect(page.text(".gang canvas").first).to_have_attribute(
+        "aria-label", re.compile("2 evicted$")
+    )
+    await expect(page.text(".arrows")).to_have_count(1)
+
+
+async def test_why_it_waits_is_one_sentence_with_the_evidence_below(page):
+    await page.open("applications/train-4")
+    sentence = page.text(".sentence")
+    await expect(sentence).to_have_attribute("data-verdict", "waiting")
+    await expect(sentence).to_contain_text("train-4 waits")
+    await expect(page.text(".evidence h2").first).to_be_visible()
+
+
+async def test_a_forecast_is_shown_with_its_nodes_marked(page):
+    asked = []
+
+    async def forecast(route):
+        asked.append(route.request.post_data_json)
+        await route.fulfill(json=FORECAST)
+
+    await page.page.route("**/v1/what-if", forecast)
+    await page.open("what-if?drain=node-0001")
     await page.page.get_by_role("button", name="Forecast").click()
-    await expect(
-        page.text(".note").or_(page.text(".warn")).or_(page.text(".sentence")).last
-    ).to_be_visible()
+    await expect(page.text(".sentence")).to_have_text(FORECAST["sentence"])
+    assert asked == [{"drain": "node-0001"}]
+    await expect(page.text("h2")).to_have_text(
+        ["Would start", "Would be evicted", "Where · 2 nodes marked"]
+    )
+
+
+FORECAST = {
+    "done": True,
+    "sentence": "2 pods of train-0 would move, and nobody would wait.",
+    "starts": [
+        {
+            "applicationID": "train-0",
+            "pods": 2,
+            "isComplete": True,
+            "places": [{"pod": "a", "nodeID": "node-0002"}] * 2,
+        }
+    ],
+    "waits": [],
+    "evicted": [
+        {
+            "victim": "a",
+            "applicationID": "train-0",
+            "nodeID": "node-0001",
+            "for": "",
+            "law": "drain",
+        }
+    ],
+    "rejected": [],
+}
+
+
+@pytest.mark.parametrize(("path", "view", "says"), [
+    ("what-if", "what-if?drain=node-0001", "it has no /v1/what-if"),
+    ("evictions", "evictions", "it has no /v1/evictions"),
+    ("why/*", "applications/train-4", "it has no /v1/why"),
+])  # fmt: skip
+async def test_what_an_api_has_not_the_page_says_in_a_sentence(page, path, view, says):
+    await page.page.route(f"**/v1/{path}", lambda route: route.fulfill(status=404))
+    await page.open(view)
+    if path == "what-if":
+        await page.page.get_by_role("button", name="Forecast").click()
+    await expect(page.text("main")).to_contain_text(says)
 
 
 async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(browser):

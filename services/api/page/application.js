@@ -141,7 +141,8 @@ function shown(why, live) {
   const limits = [...(why.queues ?? []), ...(why.limits ?? [])];
   if (limits.length) {
     list("Room in its queues and limits", [smallTable(["Where", "Resource", "Needs", "Has left", "Lacks", "Used", "Max"], limits.map((row) => [
-      row.owner ? `${row.owner} in ${row.queueName}` : row.queueName, label(row.resource), ...["need", "headroom", "lacks", "used", "max"].map((key) => says(row, key)),
+      row.owner && !row.owner.startsWith("queue ") ? `${row.owner} in ${row.queueName}` : row.queueName, label(row.resource),
+      says(row, "need"), says(row, "headroom"), row.lacks > 0 ? h("strong", { class: "lacks" }, says(row, "lacks")) : "–", says(row, "used"), says(row, "max"),
     ]), { numbers: [2, 3, 4, 5, 6] })]);
   }
   if (why.nodes) parts.push(...nodes(why.nodes));

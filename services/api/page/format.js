@@ -50,7 +50,12 @@ export function label(type) {
 export function resource(amounts) {
   const order = (name) => ["vcore", "memory", "pods"].indexOf(name) + 1 || 9;
   const names = Object.keys(amounts ?? {}).sort((a, b) => order(a) - order(b) || a.localeCompare(b));
-  return names.map((name) => `${label(name)} ${amount(name, amounts[name])}`).join(", ") || "–";
+  const said = names.filter((name) => name !== "pods" || names.length === 1);
+  return said.map((name) => {
+    const [number, unit] = parts(name, amounts[name]);
+    const named = { vcore: unit, memory: unit, pods: "pods" }[name] ?? (unit ? `${unit} ${label(name)}` : label(name));
+    return `${number}\u202f${named}`;
+  }).join(", ") || "–";
 }
 
 export function percent(part, whole) {

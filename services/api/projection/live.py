@@ -89,11 +89,6 @@ class Changes:
         if self.is_followed:
             self.applications[view.summary.application_id] = view
 
-    def note_end(self, view: ApplicationView, why: str) -> None:
-        """Count what became of a pod that has gone."""
-        view.gone[why] = view.gone.get(why, 0) + 1
-        self.evictions += why == TerminationType.PREEMPTED_BY_SCHEDULER
-
 
 class Feed:
     """Makes the frames of one read model; ``number`` is that of the last one."""

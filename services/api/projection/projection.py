@@ -242,6 +242,10 @@ class Projection:
         else:
             self._said.append(event)
 
+    def _on_eviction(self, eviction: EvictionState) -> None:
+        self.model.evictions.append(eviction)
+        self.changes.evictions += 1
+
     def _on_user(self, user: UserState) -> None:
         table = self.model.groups if user.is_group else self.model.users
         if user.removed:
@@ -452,7 +456,7 @@ class Projection:
         if allocation.removed:
             self._count_attempt(view, "released")
             if not allocation.placeholder:
-                self.changes.note_end(view, allocation.why)
+                view.gone[allocation.why] = view.gone.get(allocation.why, 0) + 1
             self._news_of(view).allocation_ended(allocation)
 
     def _count_attempt(self, view: ApplicationView, result: str) -> None:
