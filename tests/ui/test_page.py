@@ -212,12 +212,17 @@ async def test_names_from_the_cluster_are_text_and_nothing_else(page):
     await expect(page.text(ROWS).first).to_contain_text("<script>boom()</script>")
 
 
-async def test_nothing_is_wider_than_a_phone(page):
-    await page.page.set_viewport_size({"width": 360, "height": 740})
+@pytest.mark.parametrize("width", [360, 720])
+async def test_nothing_is_wider_than_the_screen(page, width):
+    await page.page.set_viewport_size({"width": width, "height": 740})
     for view in VIEWS:
         await page.open(view)
         await expect(page.page.locator("h1")).to_have_count(1)
-        assert await page.page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        assert await page.page.evaluate(WIDEST) <= width, view
+
+
+WIDEST = """() => Math.max(document.documentElement.scrollWidth, ...[...document.querySelectorAll(
+  "main *:not(.scrolls *)")].map((one) => one.getBoundingClientRect()).filter((box) => box.width > 2).map((box) => Math.floor(box.right)))"""
 
 
 async def test_the_theme_is_changed_and_kept(page):

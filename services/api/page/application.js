@@ -1,6 +1,6 @@
 /** One application: why it waits in one sentence, the evidence, its members, pods, messages, events. */
 import { ask, atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
-import { amount, clock, count, exact, label, lasting, plural, reason, resource, took } from "./format.js";
+import { bare, clock, count, exact, label, lasting, plural, reason, resource, took } from "./format.js";
 import { drawMembers, memberLegend, members } from "./gang.js";
 import { ENDED } from "./live.js";
 import { eventTable } from "./events.js";
@@ -44,7 +44,7 @@ export function applicationPage({ live, name, query, setQuery }) {
     const until = ENDED.has(item.state) && item.finished ? item.finished : live.now();
     fill(facts, to("queues", item.queue), ` · ${item.user || "nobody"} · `, h("span", { title: exact(item.submitted) }, `submitted ${lasting(live.now() - item.submitted)} ago`),
       ENDED.has(item.state) ? ` · took ${lasting(until - item.submitted)}` : "",
-      ...live.types.filter((type) => live.amount(item.allocated, type) > 0).map((type) => ` · ${amount(type, live.amount(item.allocated, type))} ${label(type)}`));
+      item.running + item.held ? ` · holds ${resource(Object.fromEntries(live.types.map((type) => [type, live.amount(item.allocated, type)]).filter(([, value]) => value > 0)))}` : "");
     text(why, explained?.sentence ?? sentence(live, item));
     attribute(why, "data-verdict", explained?.verdict ?? (item.pending ? "waiting" : "running"));
     const all = members(item);
@@ -140,10 +140,13 @@ function shown(why, live) {
   if (why.mismatches?.length) parts.push(h("h2", {}, "Pods that do not match their group"), ...why.mismatches.map((one) => h("p", { class: "warn" }, one.message)));
   const limits = [...(why.queues ?? []), ...(why.limits ?? [])];
   if (limits.length) {
-    list("Room in its queues and limits", [smallTable(["Where", "Resource", "Needs", "Has left", "Lacks", "Used", "Max"], limits.map((row) => [
+    const room = smallTable(["Where", "Resource", "Needs", "Has left", "Lacks", "Used", "Max"], limits.map((row) => [
       row.owner && !row.owner.startsWith("queue ") ? `${row.owner} in ${row.queueName}` : row.queueName, label(row.resource),
       says(row, "need"), says(row, "headroom"), row.lacks > 0 ? h("strong", { class: "lacks" }, says(row, "lacks")) : "–", says(row, "used"), says(row, "max"),
-    ]), { numbers: [2, 3, 4, 5, 6] })]);
+    ]), { numbers: [2, 3, 4, 5, 6] });
+    const lacks = limits.some((row) => row.lacks > 0);
+    if (lacks) parts.push(h("h2", {}, "Room in its queues and limits"), room);
+    else parts.push(h("details", {}, h("summary", {}, "Its queues and limits have the room"), room));
   }
   if (why.nodes) parts.push(...nodes(why.nodes));
   const others = (why.waits ?? []).slice(1);
@@ -159,7 +162,7 @@ function shown(why, live) {
   return parts;
 }
 
-const says = (row, key) => (row[key] === undefined || row[key] === null ? "–" : amount(row.resource, row[key]));
+const says = (row, key) => (row[key] === undefined || row[key] === null ? "–" : bare(row.resource, row[key]));
 
 function nodes(found) {
   const parts = [h("h2", {}, `Nodes, ${count(found.total)} in all`)];

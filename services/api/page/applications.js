@@ -36,7 +36,7 @@ export function applicationTable(live, { query, setQuery, only = () => true, sor
       text(cell, lasting(until - item.submitted));
       cell.title = exact(item.submitted);
     } },
-    { key: "why", title: "Why", width: "minmax(10rem, 3fr)", class: "why", value: why, show: (item, cell) => {
+    { key: "why", title: "Why", width: "minmax(10rem, 3fr)", class: "why", isUnder: true, value: why, show: (item, cell) => {
       const says = why(item);
       text(cell, says || (narrow.matches ? item.queue : ""));
       cell.title = says;

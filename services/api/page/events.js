@@ -16,8 +16,11 @@ export function linkOf(event) {
   return [view, event.type === "REQUEST" ? event.reference : event.object];
 }
 
+const ENDS = { ALLOC_PREEMPT: "pod evicted", ALLOC_NODEREMOVED: "pod lost with its node", ALLOC_TIMEOUT: "placeholder timed out", ALLOC_CANCEL: "pod ended", ALLOC_REPLACED: "placeholder replaced" };
+
 /** What happened, in words: "+ new", "running". */
 export function what(event) {
+  if (ENDS[event.detail]) return ENDS[event.detail];
   const detail = event.detail === "DETAILS_NONE" ? "" : words(event.detail.replace(/^(REQUEST|APP|NODE|QUEUE|UG)_/, ""));
   if (!detail) return { ADD: "added", REMOVE: "removed" }[event.change] ?? "";
   const change = { ADD: "+ ", REMOVE: "− " }[event.change] ?? "";
@@ -36,7 +39,7 @@ export function eventTable(live, { query, setQuery, only = () => true, noun = "e
       { key: "object", title: "Which", width: "minmax(8rem, 1.4fr)", class: "strong", value: (event) => event.object },
       { key: "detail", title: "What", width: "minmax(7rem, 1fr)", value: what },
       { key: "reference", title: "With", width: "minmax(7rem, 1.2fr)", isLess: true, value: (event) => event.reference },
-      { key: "message", title: "Says", width: "minmax(9rem, 3fr)", class: "why", value: (event) => event.message, show: (event, cell) => {
+      { key: "message", title: "Says", width: "minmax(9rem, 3fr)", class: "why", isUnder: true, value: (event) => event.message, show: (event, cell) => {
         text(cell, event.message);
         cell.title = event.message;
       } },

@@ -23,14 +23,14 @@ export function arrows(rows) {
   const place = (names, name) => ((names.indexOf(name) + 0.5) * height) / names.length;
   const svg = s("svg", { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "lines", "aria-hidden": "true" });
   const labels = h("div", { class: "laws" });
-  const taken = new Map();
+  const taken = [];
   for (const pair of all) {
     const [from, until] = [place(left, pair.victim), place(right, pair.winner)];
     svg.append(s("path", { class: "arrow", "data-law": pair.law, d: `M0 ${from} C45 ${from} 55 ${until} 98 ${until}`, "vector-effect": "non-scaling-stroke" }));
-    let y = (from + until) / 2;
-    while ([...taken.keys()].some((other) => Math.abs(other - y) < 17)) y += 17;
-    taken.set(y, true);
+    const [x, y] = free(from, until, taken);
+    taken.push([x, y]);
     const says = h("span", { class: "law" }, `${pair.law} · ${plural(pair.pods, "pod")}`);
+    says.style.left = `${x}%`;
     says.style.top = `${y}px`;
     labels.append(says);
   }
@@ -45,6 +45,17 @@ export function arrows(rows) {
   const drawing = h("div", { class: "arrows", role: "group", "aria-label": says }, names(left, false), middle, names(right, true));
   drawing.style.height = `${height}px`;
   return h("div", {}, h("div", { class: "arrow-heads" }, h("span", {}, "made way"), h("span", {}, "got the room")), drawing);
+}
+
+/** A place on an arrow where no other law is written: near the victim, where arrows are apart. */
+function free(from, until, taken) {
+  const on = (t) => {
+    const [a, b, c, d] = [(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t ** 3];
+    return [45 * b + 55 * c + 98 * d, (a + b) * from + (c + d) * until];
+  };
+  const places = [0.3, 0.5, 0.7].map(on);
+  const isFree = ([x, y]) => taken.every(([left, top]) => Math.abs(top - y) > 17 || Math.abs(left - x) > 30);
+  return places.find(isFree) ?? places[0];
 }
 
 export function evictionsView({ live }) {

@@ -58,6 +58,9 @@ export function resource(amounts) {
   }).join(", ") || "–";
 }
 
+/** An amount beside its type's name: pods need no unit there. */
+export const bare = (type, value) => (type === "pods" ? count(value) : amount(type, value));
+
 export function percent(part, whole) {
   if (!(whole > 0)) return "–";
   const share = (100 * part) / whole;

@@ -8,6 +8,7 @@ import { ENDED } from "./live.js";
 
 export const STATES = ["running", "held", "wanted", "ended", "lost", "evicted"];
 const MAX_CELLS = 2000;
+const LEAST = 5; // of a bar, in pixels, for a state that occurs
 
 /** How many members of an application are in each state; wanted are those that nothing stands for. */
 export function members(item) {
@@ -65,9 +66,10 @@ export function drawMembers(canvas, all, width, size, { oneLine = false } = {}) 
   const context = sharp(canvas, width, lines * pitch);
   context.clearRect(0, 0, width, lines * pitch);
   let at = 0;
+  const spare = width - LEAST * STATES.filter((state) => all.counts[state]).length;
   for (const state of STATES) {
     if (isBar) {
-      const part = (all.counts[state] / all.total) * width;
+      const part = all.counts[state] && LEAST + (all.counts[state] / all.total) * spare;
       if (part > 0) {
         context.fillStyle = context.strokeStyle = colour(`state-${state}`);
         if (state === "wanted") context.strokeRect(at + 0.5, 0.5, Math.max(1, part - 2), size - 1);

@@ -1,6 +1,6 @@
 /** The nodes as a map and a list, and one node: who is on it, and what is left. */
 import { ask, atMostEvery, fill, h, text, to } from "./dom.js";
-import { amount, count, label, lasting, percent, plural, resource } from "./format.js";
+import { amount, bare, count, label, lasting, percent, plural, resource } from "./format.js";
 import { bar } from "./bars.js";
 import { HeatMap, legend } from "./heatmap.js";
 import { mapChoice } from "./overview.js";
@@ -22,7 +22,7 @@ export function nodeList({ live, query, setQuery }) {
     query, onQuery: setQuery, noun: "nodes", sort: "id",
     columns: [
       { key: "id", title: "Node", width: "minmax(9rem, 2fr)", class: "strong", value: (node) => node.id },
-      { key: "bar", title: "In use", width: "minmax(6rem, 2fr)", isLess: true, value: (node) => of(node, "allocated") / (of(node, "capacity") || 1),
+      { key: "bar", title: "In use", width: "minmax(6rem, 2fr)", isUnder: true, value: (node) => of(node, "allocated") / (of(node, "capacity") || 1),
         show: (node, cell) => fill(cell, bar(options.type, { used: of(node, "allocated"), foreign: of(node, "occupied"), max: of(node, "capacity") }, of(node, "capacity"))) },
       number("used", "Used", (node) => of(node, "allocated")), number("free", "Free", free), number("capacity", "Has", (node) => of(node, "capacity"), true),
       { key: "pods", title: "Pods", isNumber: true, width: "4rem", value: (node) => node.pods + node.foreign, show: (node, cell) => text(cell, count(node.pods + node.foreign)) },
@@ -69,7 +69,7 @@ export function nodePage({ live, name }) {
     const types = live.types.filter((type) => live.amount(node.capacity, type) > 0);
     fill(bars, smallTable(["Resource", "", "Used", "Others'", "Free", "Has"], types.map((type) => {
       const [has, used, others] = ["capacity", "allocated", "occupied"].map((key) => live.amount(node[key], type));
-      return [label(type), bar(type, { used, foreign: others, max: has }, has), `${amount(type, used)} (${percent(used, has)})`, others ? amount(type, others) : "–", amount(type, has - used - others), amount(type, has)];
+      return [label(type), bar(type, { used, foreign: others, max: has }, has), `${bare(type, used)} (${percent(used, has)})`, others ? bare(type, others) : "–", bare(type, has - used - others), bare(type, has)];
     }), { numbers: [2, 3, 4, 5] }));
   };
   async function list() {

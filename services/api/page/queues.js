@@ -1,6 +1,6 @@
 /** The queue tree, and one queue: what it has, what holds it back, who waits in it. */
 import { atMostEvery, fill, h, text } from "./dom.js";
-import { amount, count, label, lasting, percent, reason } from "./format.js";
+import { amount, bare, count, label, lasting, percent, reason } from "./format.js";
 import { bar, inOrder, maxOf, scaleOf, valuesOf } from "./bars.js";
 import { applicationTable } from "./applications.js";
 import { mapChoice } from "./overview.js";
@@ -25,13 +25,13 @@ export function queueTree({ live, query, setQuery }) {
         text(cell, query.get("sort") || !depth ? queue.path : queue.path.slice(queue.parent.length + 1));
         cell.title = queue.path;
       } },
-    { key: "share", title: "Used, pending, guaranteed, max", width: "minmax(8rem, 2.6fr)", isLess: true,
+    { key: "share", title: "Used, pending, guaranteed, max", width: "minmax(8rem, 2.6fr)", isUnder: true,
       value: (queue) => value(queue, "used"),
       show: (queue, cell) => fill(cell, bar(options.type, valuesOf(live, queue, options.type), scaleOf(live, options.type))) },
     number("used", "Used"), number("pending", "Pending"), number("guaranteed", "Guaranteed", true), number("max", "Max", true),
     { key: "apps", title: "Running", isNumber: true, isLess: true, width: "5rem", value: (queue) => queue.runningApps,
       show: (queue, cell) => text(cell, queue.maxRunningApps ? `${count(queue.runningApps)} of ${count(queue.maxRunningApps)}` : count(queue.runningApps)) },
-    { key: "status", title: "Held back by", width: "minmax(7rem, 1.6fr)",
+    { key: "status", title: "Held back by", width: "minmax(7rem, 1.6fr)", narrow: "minmax(0, 1.4fr)",
       value: (queue) => queue.waiting.map(([, code]) => reason(code)).join("; ") || (queue.status === "Active" ? "" : queue.status),
       show: (queue, cell) => {
         const first = queue.waiting[0];
@@ -89,7 +89,7 @@ export function queuePage({ live, name, query, setQuery }) {
     fill(bars, types.length ? smallTable(["Resource", "", "Used", "Pending", "Guaranteed", "Max"], types.map((type) => {
       const values = valuesOf(live, queue, type);
       const own = maxOf(live, queue, type);
-      const says = (value) => (value > 0 ? amount(type, value) : "–");
+      const says = (value) => (value > 0 ? bare(type, value) : "–");
       return [label(type), bar(type, values, own ?? scaleOf(live, type)),
         `${says(values.used)}${own ? ` (${percent(values.used, own)})` : ""}`, says(values.pending), says(values.guaranteed), says(own)];
     }), { numbers: [2, 3, 4, 5] }) : h("p", { class: "empty" }, "Nothing is used, and nothing is limited."));

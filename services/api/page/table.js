@@ -3,8 +3,8 @@
  * ten thousand rows cost what forty do.
  *
  * A column: {key, title, value(item) for sorting and copying, show(item, cell) to fill a cell,
- * isNumber, width and narrow (of a CSS grid), isLess (hidden where it is narrow)}; one whose
- * class is "why" has a line of its own there.
+ * isNumber, width and narrow (of a CSS grid), isLess (hidden where it is narrow), isUnder (has a line
+ * of its own there)}.
  */
 import { atMostEvery, copyButton, h, text } from "./dom.js";
 import { count } from "./format.js";
@@ -13,7 +13,7 @@ const ROW = 34;
 const TALL = 52;
 const BEYOND = 8;
 const SORT_EVERY_MS = 1000;
-export const narrow = matchMedia("(max-width: 620px)");
+export const narrow = matchMedia("(max-width: 860px)");
 
 export class Table {
   /**
@@ -41,7 +41,7 @@ export class Table {
       h("div", { class: "heads", role: "row" }, ...this.heads), this.body);
     const narrowWidth = (column) => column.narrow ?? (column.isNumber ? "minmax(3rem, auto)" : "minmax(0, 1fr)");
     this.grid.style.setProperty("--columns", options.columns.map((column) => column.width ?? "1fr").join(" "));
-    this.grid.style.setProperty("--columns-narrow", options.columns.filter((column) => !column.isLess && column.class !== "why").map(narrowWidth).join(" "));
+    this.grid.style.setProperty("--columns-narrow", options.columns.filter((column) => !column.isLess && !column.isUnder).map(narrowWidth).join(" "));
     this.element = h("section", { class: "listing" }, options.hasFilter === false ? null : h("div", { class: "tools" }, ...tools), this.grid, this.empty);
     this.scroll = () => this.show();
     addEventListener("scroll", this.scroll, { passive: true });
@@ -178,7 +178,7 @@ export class Table {
   }
 }
 
-const classes = (column) => [column.isNumber && "number", column.isLess && "less", column.class].filter(Boolean).join(" ");
+const classes = (column) => [column.isNumber && "number", column.isLess && "less", column.isUnder && "under", column.class].filter(Boolean).join(" ");
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
