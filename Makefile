@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-gang bench-core bench-bus bench-actions bench-kubernetes soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-gang bench-core bench-bus bench-actions bench-kubernetes bench-page ui-shots soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,8 +16,9 @@ setup: .setup-stamp ## Make .venv with everything in it (again only when the loc
 demo: setup ## A simulated cluster with gang applications, live; ARGS=--once runs it to its end
 	@.venv/bin/muster up --demo $(ARGS)
 
-test: setup ## All tests, those on RabbitMQ against a real broker
+test: setup ## All tests: on RabbitMQ against a real broker, the live page in Chromium
 	@scripts/ensure_broker.sh
+	@scripts/ensure_browser.sh
 	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-kubernetes: setup ## The Kubernetes tests on a real API server too: K3s in Docker, or KUBECONFIG's
@@ -60,6 +61,14 @@ bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, a
 
 bench-kubernetes: setup ## 5,000 nodes and 50,000 pods listed, then pods bound, against the double
 	@$(PYTHON) -m tests.benchmarks.kubernetes $(ARGS)
+
+bench-page: setup ## The live page in Chromium: 5,000 nodes, 50,000 pods, 1,000 changes a second
+	@scripts/ensure_browser.sh
+	@$(PYTHON) -m tests.benchmarks.page $(ARGS)
+
+ui-shots: setup ## Pictures of every view of the live page, into build/ui-shots
+	@scripts/ensure_browser.sh
+	@$(PYTHON) -m tests.ui.shots $(ARGS)
 
 soak: setup ## The property tests, many more examples (minutes)
 	@HYPOTHESIS_PROFILE=soak FAULT_SEEDS=400 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
