@@ -75,7 +75,10 @@ class StatementMachine(RuleBasedStateMachine):
         self.core.update(asks=asks(then, "t"))
         partition = self.core.partition
         for key, application in [
-            (key, app) for app in partition.applications.values() for key in app.allocations
+            (key, app)
+            for app in partition.applications.values()
+            for key in app.allocations
+            if key not in app.released  # for a daemon, which nobody does twice
         ][:going]:
             partition.release(application, key, TerminationType.PREEMPTED_BY_SCHEDULER, "goes")
         self.core.update()

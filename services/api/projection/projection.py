@@ -202,6 +202,7 @@ class Projection:
         self.model.evictions.append(eviction)
         counts = self.model.evicted
         counts[eviction.law] = counts.get(eviction.law, 0) + 1
+        self.changes.evictions += 1
 
     def _on_queue(self, queue: QueueState) -> None:
         self.changes.note_queue(queue.path)
@@ -241,10 +242,6 @@ class Projection:
             self._news_of(view).said.append(event)
         else:
             self._said.append(event)
-
-    def _on_eviction(self, eviction: EvictionState) -> None:
-        self.model.evictions.append(eviction)
-        self.changes.evictions += 1
 
     def _on_user(self, user: UserState) -> None:
         table = self.model.groups if user.is_group else self.model.users
