@@ -21,6 +21,7 @@ Limit: what the cycle may still decide, and the headroom of every group that tak
 
 from heapq import heappop, heappush, heapreplace
 
+from services.core.scheduler.model.queue_ledger import MANY
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import (
     Application,
@@ -36,7 +37,7 @@ from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
-from shared.model.resources import Resource, add_into, multiply
+from shared.model.resources import Resource, add_into, multiply, subtract_into
 from shared.model.states import ApplicationState
 
 Head = tuple[tuple[int, int, int], int, "_Part"]  # the order of a part's first ask
@@ -152,7 +153,10 @@ class _Run:
         self._nodes: dict[Node, None] = {}
         self._node: Node | None = None
         self._shape: Shape | None = None
-        self._room = self._on_node = 0  # how many it takes before another node comes; has taken
+        self._room = self._on_node = 0  # how many of the shape it takes for sure; has taken
+        self._lead: object = None  # the index in which it stays the first
+        self._left: Resource = {}  # what it has left, in which the asks of the shape are not yet
+        self._taken: Resource = {}  # by asks of other shapes
 
     def place_next(self, queue: Queue) -> bool:
         """Place the first ask of a leaf; return False where that is no plain decision."""
@@ -223,22 +227,51 @@ class _Run:
     def _node_for(self, shape: Shape) -> Node | None:
         """Return the node that comes first now for a shape, None where no node takes it."""
         nodes, node = self._partition.nodes, self._node
-        if node is not None and self._shape is shape:
-            if self._on_node == 1:
-                self._room = nodes.run_length(node, shape)
-            if self._on_node < self._room:
-                return node
+        if node is not None and self._stays(node, shape):
+            return node
         self._count_node()
         node = nodes.best(shape, backfill=self._partition.settings.backfill)
         self._node, self._shape = node, shape
+        self._room = 1
         if node is not None:
             self._nodes[node] = None
         return node
 
-    def _count_node(self) -> None:
-        if self._on_node and self._node is not None and self._shape is not None:
-            self._partition.nodes.count_placed(self._node, self._shape.resource, self._on_node)
+    def _stays(self, node: Node, shape: Shape) -> bool:
+        """Return whether the node of the last ask comes first for this one, too, and takes it."""
+        nodes, last = self._partition.nodes, self._shape
+        if not self._taken and self._room == self._on_node == 1 and last is not None:
+            self._lead = nodes.led_by(node, last)
+            if self._lead is None:
+                return False
+            self._left = dict(node.available)
+            self._room = _multiples(self._left, last)
+        if last is not shape:
+            if self._lead is None or not nodes.is_led(self._lead, shape):
+                return False
+            self._fold()
+            self._shape = shape
+            self._room = _multiples(self._left, shape)
+        return self._on_node < self._room
+
+    def _fold(self) -> None:
+        """Add up what the asks of the last shape take of their node."""
+        if self._on_node and self._shape is not None:
+            amount = multiply(self._shape.resource, self._on_node)
+            add_into(self._taken, amount)
+            subtract_into(self._left, amount)
         self._on_node = 0
+
+    def _count_node(self) -> None:
+        node, shape, times = self._node, self._shape, self._on_node
+        if self._taken and node is not None:
+            self._fold()
+            self._partition.nodes.count_placed(node, self._taken, 1)
+            self._taken = {}
+        elif times and node is not None and shape is not None:
+            self._partition.nodes.count_placed(node, shape.resource, times)
+        self._on_node = 0
+        self._lead = None
 
     # --- lanes ----------------------------------------------------------------------------------
 
@@ -371,6 +404,12 @@ def _room_for(queue: Queue, owner: Owner | None, amount: Resource) -> int:
     """Return for how many asks of a size there is headroom, in the queues and for their user."""
     rooms = [tracker.room_for(queue, amount) for tracker in owner or ()]
     return min([queue.room_for(amount), *rooms])
+
+
+def _multiples(room: Resource, shape: Shape) -> int:
+    """Return how many times a shape goes into what a node has left."""
+    wanted = shape.resource.items()
+    return min((room.get(name, 0) // value for name, value in wanted if value > 0), default=MANY)
 
 
 def _placeholders_left(group: AskGroup) -> int:

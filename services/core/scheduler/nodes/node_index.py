@@ -136,6 +136,15 @@ class NodeIndex:
         shape.candidates = self._candidates_of(shape, is_shared=False)
         return self.first(shape)
 
+    def led_by(self, node: "Node", shape: "Shape") -> Candidates | None:
+        """Return the index in which a shape was looked up last, if a node is the first there."""
+        found: Candidates | None = shape.candidates
+        if found is None or not found.heap or found not in self._recent:
+            return None
+        first = found.heap[0]
+        is_first = first[3] is node and first[2] == node.changed and found.seen == self.logged
+        return found if is_first else None
+
     def _first_of(self, found: Candidates) -> "Node | None":
         """Return the first node that takes what is asked at least, or None."""
         if found.seen != self.logged and not self._follow(found):

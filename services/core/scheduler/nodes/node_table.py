@@ -198,20 +198,20 @@ class NodeTable:
         add_into(node.allocated, amount if times == 1 else multiply(amount, times))
         self._take(node, amount, times)
 
-    def run_length(self, node: Node, shape: Shape) -> int:
-        """Return how many asks of a shape the first node takes before another one comes first.
+    def led_by(self, node: Node, shape: Shape) -> object | None:
+        """Return the index that a node leads, so that it stays the first while it takes what comes.
 
-        What is used of it grows, so that the fullest stays the first; else it is looked up anew.
+        What is used of it grows, so that the fullest stays the first; None: it may not be.
         """
         if self.policy != BINPACKING or node.reservations or not self._has_own_order(shape):
-            return 1
+            return None
         if any(weight < 0 for weight in self.weights.values()):
-            return 1
-        wanted = shape.resource.items()
-        return min(
-            (node.available.get(name, 0) // value for name, value in wanted if value > 0),
-            default=MANY,
-        )
+            return None
+        return self._index.led_by(node, shape)
+
+    def is_led(self, index: object, shape: Shape) -> bool:
+        """Return whether a shape is looked up in an index."""
+        return shape.candidates is index
 
     def free(self, node: Node, key: str) -> Allocation:
         """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
