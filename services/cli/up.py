@@ -297,6 +297,7 @@ class _Up:
         tries = (
             ("muster apps", "what each waits for"),
             (f"muster app {name}", "one of them, pod by pod"),
+            (f"muster why {'mpi-next' if self.options.demo else 'NAME'}", "why it waits, or runs"),
             (f"muster trace {name}", "every message behind it"),
             ("muster submit -f FILE", "Job, PyTorchJob, SparkApplication, RayJob, …"),
         )

@@ -19,7 +19,7 @@ def test_a_command_of_the_readme_is_one(command):
 
 
 def test_the_readme_types_the_commands_that_it_is_known_for():
-    assert len(COMMANDS) == 9
+    assert len(COMMANDS) == 10
 
 
 def test_the_demo_keeps_what_the_first_sentence_promises():
