@@ -5,6 +5,7 @@ from pathlib import Path
 
 from services.cli.answers import Report
 from services.cli.client import ApiError, Client, RefusedError
+from services.cli.exits import Exit
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.placement import check_loadable
 from shared.queueconfig.warnings import warnings_of
@@ -22,9 +23,12 @@ def _check(file: Path) -> int:
     except QueueConfigError as error:
         print(f"{file}:{error.line}: {error.message}", file=sys.stderr)
         return 1
-    except (OSError, UnicodeDecodeError) as error:
-        print(f"{file}: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        print(f"{file}: {error.strerror}", file=sys.stderr)
+        return Exit.REFUSED
+    except UnicodeDecodeError as error:
+        print(f"{file}: not UTF-8: {error}", file=sys.stderr)
+        return Exit.REFUSED
     for line, sentence in warnings_of(config):
         print(f"{file}:{line}: warning: {sentence}", file=sys.stderr)
     for partition in config.partitions:
@@ -42,8 +46,8 @@ def apply_file(client: Client, file: Path) -> int:
     try:
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        print(f"{file}: {error}", file=sys.stderr)
-        return 1
+        print(f"{file}: {error.strerror}", file=sys.stderr)
+        return Exit.REFUSED
     try:
         client.post("/v1/config", body)
     except RefusedError as error:

@@ -397,8 +397,10 @@ def config_text(config: "dict[str, Any] | str | None", folder: Path) -> str:
 def _read(path: Path) -> tuple[yaml.Node, Any]:
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path}: {error}") from error
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: not UTF-8: {error}") from error
     if len(text) > MAX_FILE_BYTES:
         raise ScenarioError(f"{path}: {len(text)} characters, at most {MAX_FILE_BYTES}")
     try:
@@ -407,7 +409,8 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
-        raise ScenarioError(f"{path}:{line}: not YAML: {error}") from error
+        problem = getattr(error, "problem", None) or str(error)
+        raise ScenarioError(f"{path}:{line}: not YAML: {problem}") from error
     if root is None:
         raise ScenarioError(f"{path}:1: the file is empty; a map with name and steps was expected")
     return root, document

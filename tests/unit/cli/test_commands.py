@@ -235,6 +235,35 @@ def test_one_mistake_is_one_error(api, muster, tmp_path):
     assert result.err == f"refused  {tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["scenario", "run"], Exit.USAGE),
+        (["config", "check"], Exit.REFUSED),
+        (["config", "apply"], Exit.REFUSED),
+        (["submit", "-f"], Exit.REFUSED),
+        (["delete", "-f"], Exit.REFUSED),
+    ],
+)
+def test_a_file_that_is_not_there_or_is_none_is_named_once(api, muster, tmp_path, command, status):
+    (tmp_path / "folder.yaml").mkdir()
+    message = "not YAML: did not find expected node content"
+    for path in ("config", "manifests", "manifests/delete"):
+        api.says(f"POST /v1/{path}", {"message": message}, status=400)
+    (tmp_path / "bad.yaml").write_text("a: [")
+    for name, said in (
+        ("none.yaml", "No such file or directory"),
+        ("folder.yaml", "Is a directory"),
+        ("bad.yaml", "expected"),
+    ):
+        result = muster(*command, str(tmp_path / name))
+        assert (result.status, result.out) == (status, "")
+        assert said in result.err
+        assert result.err.count(name) == 1
+        assert result.err.count("\n") == 1
+        assert "Errno" not in result.err
+
+
 def test_delete_goes_on_after_a_refusal_and_ends_with_1(api, muster):
     api.says("DELETE /v1/applications/a", {"message": "Application a not found"}, status=404)
     api.says("DELETE /v1/applications/b", {"deleted": "b", "hadEnded": False})

@@ -1,18 +1,23 @@
 """The shim adapter's machine: commands, decisions, recovery, and the file that keeps its world."""
 
+from services.shim_adapter.machine import USE_CORDON, USE_KUBECTL
 from services.shim_adapter.mirror.calls import MarkUnschedulable, PodChanged, TellPod
 from services.shim_adapter.service import ShimOptions, ShimService
 from shared.messages.commands import (
     ChangeNodes,
     CommandResult,
     DeleteApplication,
+    DeleteManifests,
     DeletePods,
+    ManifestDocument,
     NodeSpec,
     PlaceForeignPods,
     PodName,
     PodSpec,
+    RefusedDocument,
     SubmitApplication,
     SubmitPods,
+    SubmitResult,
     TaskGroupSpec,
 )
 from shared.messages.envelope import SHIM_ADAPTER, Envelope
@@ -166,6 +171,28 @@ def test_bad_commands_are_answered_and_change_nothing():
         assert not answer.done
         assert text in answer.message
     assert shim.world.pods == pods
+
+
+def test_where_the_cluster_is_not_ours_nodes_and_pods_are_changed_by_its_own_means():
+    """A machine without a playground is one over Kubernetes: the nodes' owner is kubectl's user."""
+    shim = Shim()
+    shim.machine._people = None
+    (answer,) = shim.send(ChangeNodes((NodeSpec("node-0000", "drain"),)))
+    assert answer == CommandResult(done=False, message=USE_CORDON)
+    document = ManifestDocument("a.yaml", 1, "{}")
+    (answer,) = shim.send(DeleteManifests((document,)))
+    assert answer == SubmitResult(refused=(RefusedDocument("a.yaml", 1, "", USE_KUBECTL),))
+    assert not shim.world.nodes["node-0000"].is_cordoned
+
+
+def test_a_drain_that_is_delivered_twice_is_done_once_and_answered_the_same():
+    shim = Shim()
+    drained = [shim.send(ChangeNodes((NodeSpec("node-0000", "drain"),))) for _ in range(2)]
+    shim.count -= 1
+    again = shim.send(ChangeNodes((NodeSpec("node-0000", "drain"),)))
+    assert CommandResult(done=True) in drained[0]
+    assert again == [CommandResult(done=True)]
+    assert shim.world.nodes["node-0000"].is_cordoned
 
 
 def test_a_restart_loses_no_pod(tmp_path):
