@@ -1,11 +1,13 @@
 """`muster`: see `muster --help`. Heavy imports wait until a command needs them."""
 
+import os
 import sys
 
 import typer
 
 from services.cli.client import ApiError
 from services.cli.commands import COMMANDS
+from services.cli.options import COMPLETION
 
 app = typer.Typer(
     help="Muster: a gang scheduler for batch and ML clusters.",
@@ -21,8 +23,12 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command line; a failure is one sentence on stderr (`exits.py`)."""
+    if COMPLETION in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()  # the shells are known only then
     try:
-        app()
+        app(prog_name="muster")
     except ApiError as error:
         print(f"muster: {error}", file=sys.stderr)
         sys.exit(error.exit_status)

@@ -9,6 +9,7 @@ import typer
 
 from services.cli.client import DEFAULT_URL, ApiError, Client, checked_name, checked_url
 
+COMPLETION = "_MUSTER_COMPLETE"  # what a shell sets when it asks for the rest of a word
 PARTITION = "/ws/v1/partition/default"
 CAPACITY = "cpu=8,memory=32Gi,ephemeral-storage=100Gi,pods=110"  # of a simulated node
 _COMPLETION_SECONDS = 1.0

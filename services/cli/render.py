@@ -30,6 +30,7 @@ _COLOURS = {
 _UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _BAR_WIDTH = 12
 NO_PRIORITY = -(2**31)
+_BYTES = ("memory", "ephemeral-storage")
 _FIRST = ("vcore", "memory", "pods")
 WIDE = 240  # columns, where there is no terminal that says
 
@@ -38,7 +39,7 @@ def quantity(name: str, value: int) -> str:
     """Return an amount as people write it: cores for vcore, binary units for memory."""
     if name == "vcore":
         return f"{value / 1000:g}"
-    if name == "memory":
+    if name in _BYTES or name.startswith("hugepages-"):
         for unit, suffix in _UNITS:
             if value >= unit:
                 return f"{value / unit:.4g}{suffix}"

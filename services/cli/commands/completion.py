@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.options import Shell
+from services.cli.options import COMPLETION, Shell
 
 app = typer.Typer()
 
@@ -23,8 +23,4 @@ def completion(
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    print(
-        get_completion_script(
-            prog_name="muster", complete_var="_MUSTER_COMPLETE", shell=shell.value
-        )
-    )
+    print(get_completion_script(prog_name="muster", complete_var=COMPLETION, shell=shell.value))

@@ -412,6 +412,43 @@ def test_completion_is_there_for_every_shell(muster, shell):
     assert "_MUSTER_COMPLETE" in result.out
 
 
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        (
+            {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster dr", "COMP_CWORD": "1"},
+            "drain",
+        ),
+        (
+            {
+                "_MUSTER_COMPLETE": "complete_bash",
+                "COMP_WORDS": "muster app mpi-n",
+                "COMP_CWORD": "2",
+            },
+            "mpi-next",
+        ),
+        (
+            {"_MUSTER_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "muster app mpi-n"},
+            "_arguments '*: :((\"mpi-next\"))'",
+        ),
+        (
+            {
+                "_MUSTER_COMPLETE": "complete_fish",
+                "_TYPER_COMPLETE_ARGS": "muster app mpi-n",
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            },
+            "mpi-next",
+        ),
+    ],
+)
+def test_a_shell_that_asks_is_answered(api, muster, monkeypatch, environment, wanted):
+    api.says("GET /v1/applications", answers.APPLICATIONS)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    result = muster()
+    assert (result.status, result.out, result.err) == (0, wanted, "")
+
+
 def test_names_are_offered_from_the_api_and_none_where_nobody_answers(api, monkeypatch):
     from services.cli.options import complete_applications, complete_nodes
 
