@@ -303,6 +303,7 @@ class _Up:
         )
         lines = [line for line in (activate, where) if line]
         lines += [f"{command:<24} {what}" for command, what in tries]
+        lines.append(f"{self.url + '/':<24} the live page, in a browser")
         self.console.print("Ctrl-C ends it. To try in another terminal:")
         self.console.print("\n".join(f"  {line}" for line in lines) + "\n")
 
