@@ -38,8 +38,6 @@ def _end(server: uvicorn.Server) -> None:
     """End what is still open: a stream would go on for as long as somebody reads it."""
     for listening in server.servers:
         listening.close()
-    for task in server.server_state.tasks:
-        task.cancel()
     for connection in list(server.server_state.connections):
         connection.transport.close()
 

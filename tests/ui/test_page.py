@@ -299,34 +299,28 @@ async def test_a_forecast_is_shown_with_its_nodes_marked(page):
     await page.page.get_by_role("button", name="Forecast").click()
     await expect(page.text(".sentence")).to_have_text(FORECAST["sentence"])
     assert asked == [{"drain": "node-0001"}]
+    await expect(page.text("tbody tr").first).to_have_text(
+        re.compile(r"^train-0root.ml.train2 of 31node-0002 . 2$")
+    )
     await expect(page.text("h2")).to_have_text(
-        ["Would start", "Would be evicted", "Where · 2 nodes marked"]
+        ["Would start", "Would be evicted", "Cannot be scheduled", "Where · 2 nodes marked"]
     )
 
 
 FORECAST = {
     "done": True,
-    "sentence": "2 pods of train-0 would move, and nobody would wait.",
+    "sentence": "2 pods of train-0 would start elsewhere, and nobody would wait.",
     "starts": [
         {
-            "applicationID": "train-0",
-            "pods": 2,
-            "isComplete": True,
-            "places": [{"pod": "a", "nodeID": "node-0002"}] * 2,
+            "applicationID": "train-0", "queueName": "root.ml.train", "wanted": 3, "placed": 2, "afterEvictions": 1, "isGang": True,
+            "isNew": False, "reason": "", "message": "", "places": [{"pod": "a", "nodeID": "node-0002"}] * 2,
         }
     ],
     "waits": [],
-    "evicted": [
-        {
-            "victim": "a",
-            "applicationID": "train-0",
-            "nodeID": "node-0001",
-            "for": "",
-            "law": "drain",
-        }
-    ],
+    "evicted": [{"victim": "a", "victimName": "train-1-worker-5", "applicationID": "train-1", "nodeID": "node-0001", "winner": "train-0", "law": "priority"}],
     "rejected": [],
-}
+    "refused": [{"document": 2, "field": "kind", "message": "no such kind"}],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "view", "says"), [

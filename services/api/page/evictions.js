@@ -29,7 +29,7 @@ export function arrows(rows) {
     svg.append(s("path", { class: "arrow", "data-law": pair.law, d: `M0 ${from} C45 ${from} 55 ${until} 98 ${until}`, "vector-effect": "non-scaling-stroke" }));
     const [x, y] = free(from, until, taken);
     taken.push([x, y]);
-    const says = h("span", { class: "law" }, `${pair.law} · ${plural(pair.pods, "pod")}`);
+    const says = h("span", { class: "law" }, pair.law, h("span", { class: "pods" }, ` · ${plural(pair.pods, "pod")}`));
     says.style.left = `${x}%`;
     says.style.top = `${y}px`;
     labels.append(says);

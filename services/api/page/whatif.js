@@ -64,10 +64,15 @@ export function whatIf({ live, query, setQuery }) {
     for (const one of found.starts ?? []) for (const place of one.places ?? []) marks.set(place.nodeID, "used");
     for (const one of found.evicted ?? []) marks.set(one.nodeID, "evicts");
     if (kind === "drain") marks.set(drain.value.trim(), "ink");
-    names("Would start", (found.starts ?? []).map((one) => [to("applications", one.applicationID), count(one.pods), one.isComplete ? "whole" : "in part", nodesOf(one.places)]), ["Application", "Pods", "", "On"], [1]);
-    names("Would wait", (found.waits ?? []).map((one) => [to("applications", one.applicationID), reason(one.reason), one.message]), ["Application", "Reason", ""]);
-    names("Would be evicted", (found.evicted ?? []).map((one) => [one.victim, to("applications", one.applicationID), one.nodeID, one.for || "–", one.law]), ["Pod", "Application", "Node", "For", "Law"]);
-    names("Would be rejected", (found.rejected ?? []).map((one) => [one.applicationID, one.message]), ["Application", "Why"]);
+    const named = (one) => (one.isNew ? one.applicationID : to("applications", one.applicationID));
+    names("Would start", found.starts?.map((one) => [named(one), one.queueName, `${count(one.placed)} of ${count(one.wanted)}`, one.afterEvictions ? count(one.afterEvictions) : "–", nodesOf(one.places)]),
+      ["Application", "Queue", "At once", "Once room is made", "On"], [2, 3]);
+    names("Would wait", found.waits?.map((one) => [named(one), one.queueName, count(one.wanted - one.placed - one.afterEvictions), one.reason ? reason(one.reason) : "", one.message]),
+      ["Application", "Queue", "Pods", "Reason", ""], [2]);
+    names("Would be evicted", found.evicted?.map((one) => [one.victimName || one.victim, to("applications", one.applicationID), to("nodes", one.nodeID), one.winner || "–", one.law]),
+      ["Pod", "Application", "Node", "For", "Law"]);
+    names("Would be rejected", found.rejected?.map((one) => [one.applicationID, one.message]), ["Application", "Why"]);
+    names("Cannot be scheduled", found.refused?.map((one) => [count(one.document), one.field, one.message]), ["Document", "Field", "Why"], [0]);
     const picture = marks.size ? new HeatMap(live, { type: live.offered()[0] ?? "vcore", group: "", marks }) : null;
     if (picture) parts.push(h("h2", {}, `Where · ${plural(marks.size, "node")} marked`), picture.element);
     fill(answer, ...parts);

@@ -91,7 +91,7 @@ class Followed(System):
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(("node", "gang", "asks", "end", "drop", "new core", "gpu")),
+        st.sampled_from(("node", "gang", "asks", "quiet", "end", "drop", "new core", "gpu")),
         st.integers(0, 3),
         st.booleans(),
     ),
@@ -107,6 +107,7 @@ def test_a_snapshot_and_its_differences_are_what_a_new_page_would_see(steps):
         "gpu": lambda at: system.node(f"gpu-{at}", gpu=2),
         "gang": lambda at: system.gang(f"gang-{at}", 3 + at, ONE),
         "asks": lambda at: _plain(system, f"plain-{at}"),
+        "quiet": lambda at: system.application(f"quiet-{at}"),
         "end": lambda at: system.update(
             remove_applications=(RemoveApplicationRequest(f"gang-{at}"),)
         ),
