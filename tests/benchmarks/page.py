@@ -5,23 +5,28 @@
     make bench-page ARGS="--view applications"  another view than the overview
 
 A process of its own tells a replica of the API what changes and serves it; a headless Chromium has the
-page open. Printed: when something was painted first and when the cluster was, the frames (from one
-animation frame to the next; and what the page itself worked in one, long ones as Chromium counts them:
-50 ms and more), and the heap after a collection, each minute. A frame is also late when the machine is
-busy with something else: the page's own work is the second figure.
+page open. Printed: when something was painted first and when the cluster was; the frames, from one
+animation frame to the next; the tasks of the page's main thread that Chromium counts as long, over 50 ms by
+the clock; the longest task by the CPU time of that thread, traced for TRACED_SECONDS of each minute; and the
+heap after a collection, each minute. By the clock a task is also long when the machine is busy with
+something else; by its CPU time it is not.
 """
 
 import argparse
 import asyncio
+import json
 import multiprocessing
 import statistics
 import time
 from multiprocessing.connection import Connection
 
+from playwright.async_api import Browser, Page
+
 from tests.ui.browser import browser
 from tests.ui.clusters import Cluster, served
 
 STEP_SECONDS = 0.1
+TRACED_SECONDS = 15
 WATCH = """
 globalThis.frames_ = []; globalThis.long_ = []; globalThis.work_ = [];
 new PerformanceObserver((list) => list.getEntries().forEach((e) => long_.push(e.duration))).observe({type: "longtask", buffered: true});
@@ -78,6 +83,7 @@ async def measure(url: str, view: str, minutes: int) -> None:
         print(f"while it opened: long tasks and frames {[round(ms) for ms in opening]} ms")
         gaps: list[float] = []
         tasks: list[float] = []
+        spent: list[float] = []
         for minute in range(minutes + 1):
             await devtools.send("HeapProfiler.collectGarbage")
             heap = await devtools.send("Runtime.getHeapUsage")
@@ -89,7 +95,8 @@ async def measure(url: str, view: str, minutes: int) -> None:
             await page.evaluate("frames_.splice(0), long_.splice(0), work_.splice(0), 0")
             if minute < minutes:
                 before = await _numbers(page)
-                await page.wait_for_timeout(60_000)
+                spent += await _task_cpu_ms(chromium, page)
+                await page.wait_for_timeout((60 - TRACED_SECONDS) * 1_000)
                 after = await _numbers(page)
                 gaps += await page.evaluate("frames_.splice(0)")
                 tasks += await page.evaluate("long_.splice(0)")
@@ -102,6 +109,24 @@ async def measure(url: str, view: str, minutes: int) -> None:
             f"tasks of the page over 50 ms: {len(tasks)}"
             + (f", the longest {max(tasks):.0f} ms" if tasks else "")
         )
+
+
+async def _task_cpu_ms(chromium: Browser, page: Page) -> list[float]:
+    """Trace the page for a while; return the CPU time of each task of its main thread."""
+    await chromium.start_tracing(page=page, categories=["toplevel"])
+    await page.wait_for_timeout(TRACED_SECONDS * 1_000)
+    events = json.loads(await chromium.stop_tracing())["traceEvents"]
+    threads = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    return [
+        event.get("tdur", 0) / 1_000
+        for event in events
+        if event["name"] == "ThreadControllerImpl::RunTask"
+        and (event["pid"], event["tid"]) in threads
+    ]
 
 
 async def _numbers(page) -> int:
