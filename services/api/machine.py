@@ -7,16 +7,20 @@ from uuid import uuid4
 from services.api.event_stream import EventStreams
 from services.api.projection import Projection
 from shared.messages.commands import CommandResult, SubmitResult
-from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing
+from shared.messages.envelope import CORE, SHIM_ADAPTER, Envelope, Outgoing
 from shared.messages.protocol import Heartbeat
 from shared.messages.state import StateDelta
 from shared.messages.trace import TraceRecords
+from shared.messages.what_if import Forecast, WhatIf
 from shared.runtime.host import Host
 
 ANSWER_TIMEOUT_SECONDS = 15.0
 MAX_WAITING_REQUESTS = 1_000
-_ANSWERS = (CommandResult, SubmitResult)
+_ANSWERS = (CommandResult, SubmitResult, Forecast)
 _EVENTS = (StateDelta, TraceRecords, Heartbeat)
+
+_NO_CORE = "no core is at work, or it is still recovering; nothing was changed"
+_STAYS = "the request stays on the bus and is carried out when the shim adapter reads it"
 
 
 class NoAnswerError(TimeoutError):
@@ -43,7 +47,7 @@ class ApiMachine:
         self._numbers = count(1)
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take an event or an answer in, or pass a command on to the shim adapter."""
+        """Take an event or an answer in, or pass a command or a question on to who answers it."""
         message = envelope.message
         if isinstance(message, _ANSWERS):
             waiting = self._waiting.pop(envelope.reply_to, None)
@@ -51,7 +55,9 @@ class ApiMachine:
                 waiting.set_result(message)
             return []
         if envelope.source == "api" and not isinstance(message, _EVENTS):
-            return [Outgoing(SHIM_ADAPTER, message, reply_to=envelope.reply_to)]
+            is_for_core = isinstance(message, WhatIf) and not message.documents
+            to = CORE if is_for_core else SHIM_ADAPTER
+            return [Outgoing(to, message, reply_to=envelope.reply_to)]
         told = self.projection.model.events.next_id
         outgoing = self.projection.handle(envelope, now_ns)
         if self.projection.model.events.next_id != told:
@@ -79,7 +85,7 @@ class ApiMachine:
         return self.projection.next_due_ns()
 
     async def ask(self, host: Host, message: object, traceparent: str = "") -> object:
-        """Send a command to the shim adapter and wait for its answer.
+        """Send a command, or a question, and wait for its answer.
 
         Raises NoAnswerError when none comes in ANSWER_TIMEOUT_SECONDS, TooManyRequestsError when
         too many already wait, UnsendableError when it cannot be sent.
@@ -93,9 +99,7 @@ class ApiMachine:
             await host.inject(message, reply_to=reply_to, traceparent=traceparent)
             return await asyncio.wait_for(future, ANSWER_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise NoAnswerError(
-                f"no answer within {ANSWER_TIMEOUT_SECONDS:g} s; the request stays on the bus and "
-                "is carried out when the shim adapter reads it"
-            ) from None
+            later = _NO_CORE if isinstance(message, WhatIf) else _STAYS
+            raise NoAnswerError(f"no answer within {ANSWER_TIMEOUT_SECONDS:g} s; {later}") from None
         finally:
             self._waiting.pop(reply_to, None)

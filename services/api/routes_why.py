@@ -1,11 +1,39 @@
-"""Why, and what if: ``/v1/why``, ``/v1/evictions``."""
+"""Why, and what if: ``/v1/why``, ``/v1/evictions``, ``/v1/what-if``."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Request, Response
 
+from services.api import what_if
 from services.api.answers import AnswerError, answer
-from services.api.replica import Replica
+from services.api.replica import Replica, read_body
 from services.api.why import evictions, why
 from services.api.why_answer import Eviction, Why
+from shared.messages.what_if import Forecast
+
+MAX_WAITING = 8  # what-ifs of one replica that wait for their turn
+
+
+class _Turns:
+    """The core answers one what-if at a time: those of one replica wait for each other."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[None]:
+        """Wait for the turn. Raises AnswerError 503 where too many wait."""
+        if self._waiting >= MAX_WAITING:
+            raise AnswerError(503, f"{MAX_WAITING} what-ifs wait already: ask again in a moment")
+        self._waiting += 1
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self._waiting -= 1
 
 
 def why_routes(replica: Replica) -> APIRouter:
@@ -31,5 +59,25 @@ def why_routes(replica: Replica) -> APIRouter:
     async def all_evictions(request: Request) -> Response:
         found = evictions(replica.model)
         return answer(request, [item.model_dump(by_alias=True) for item in found])
+
+    turns = _Turns()
+
+    @router.post(
+        "/what-if",
+        summary="What would start, wait or be evicted; nothing is changed",
+        responses={200: {"model": what_if.Answer}},
+        openapi_extra={
+            "requestBody": {
+                "content": {"application/json": {"schema": what_if.Question.model_json_schema()}},
+                "required": True,
+            }
+        },
+    )
+    async def what_if_of(request: Request) -> Response:
+        question = await asyncio.to_thread(what_if.read_question, await read_body(request))
+        async with turns.next():
+            forecast = await replica.ask(question, request)
+        assert isinstance(forecast, Forecast)
+        return answer(request, what_if.dump(what_if.answer_of(question, forecast)))
 
     return router

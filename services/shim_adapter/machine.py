@@ -19,6 +19,7 @@ from services.shim_adapter.refusals import check_command
 from services.shim_adapter.translation.bounds import bounded_seconds
 from services.shim_adapter.translation.manifests import TranslatedDocument, translate
 from services.shim_adapter.translation.task_groups import TaskGroupsError
+from services.shim_adapter.what_if import question_of
 from shared.messages.commands import (
     ChangeNodes,
     CommandResult,
@@ -48,6 +49,7 @@ from shared.messages.interface import (
     UpdateResponse,
 )
 from shared.messages.protocol import SyncRequest
+from shared.messages.what_if import Forecast, WhatIf
 from shared.model.units import seconds
 
 NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
@@ -88,6 +90,7 @@ class ShimMachine:
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
             SubmitManifests: self._on_manifests,
+            WhatIf: self._on_question,
             DeleteManifests: self._on_delete_manifests,
         }
         self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
@@ -381,6 +384,13 @@ class ShimMachine:
         result = SubmitResult(tuple(accepted), tuple(refused))
         return outgoing + self._answer(envelope.reply_to, result, envelope)
 
+    def _on_question(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Pass a question on to the core, which answers it, as the core understands it."""
+        asked = envelope.message
+        assert isinstance(asked, WhatIf)
+        question = question_of(self.world, asked, now_ns)
+        return [Outgoing(CORE, question, reply_to=envelope.reply_to)]
+
     def _on_delete_manifests(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Delete what the documents describe; every document is answered, gone or refused."""
         wanted = envelope.message
@@ -420,6 +430,8 @@ def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:
             for document in message.documents
         )
         return _reply(envelope.reply_to, SubmitResult(refused=refused))
+    if isinstance(message, WhatIf):
+        return _reply(envelope.reply_to, Forecast(done=False, message=why))
     return _reply(envelope.reply_to, CommandResult(done=False, message=why))
 
 

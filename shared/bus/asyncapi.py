@@ -16,15 +16,16 @@ INBOXES: dict[str, tuple[str, ...]] = {
     "core.default": (
         "Heartbeat", "SyncBegin", "UpdateRequest", "SyncEnd", "UpdateConfiguration",
         "TimerFirings", "TimerSyncRequest", "SnapshotRequest", "ContinueCycle",
+        "WhatIf",
     ),
     "shim_adapter.default": (
         "Heartbeat", "SyncRequest", "UpdateResponse", "ConfigurationResult", "SubmitManifests",
         "SubmitApplication", "SubmitPods", "DeletePods", "DeleteApplication", "ChangeNodes",
-        "HoldConfirmations", "UpdateConfiguration",
+        "HoldConfirmations", "UpdateConfiguration", "WhatIf",
     ),
     "timers.default": ("Heartbeat", "TimerOrders"),
     "api.all": ("StateDelta", "TraceRecords"),
-    "api.<instance>": ("Heartbeat", "StateDelta", "SubmitResult", "CommandResult"),
+    "api.<instance>": ("Heartbeat", "StateDelta", "SubmitResult", "CommandResult", "Forecast"),
 }  # fmt: skip
 _JSON_TYPES: dict[Any, str] = {int: "integer", str: "string", bool: "boolean", float: "number"}
 

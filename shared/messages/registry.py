@@ -1,6 +1,6 @@
 """The registry of kinds: every message that may be on a bus, by its name."""
 
-from shared.messages import commands, interface, protocol, state, trace
+from shared.messages import commands, interface, protocol, state, trace, what_if
 
 KINDS: dict[str, type] = {
     cls.__name__: cls
@@ -31,6 +31,8 @@ KINDS: dict[str, type] = {
         commands.HoldConfirmations,
         commands.CommandResult,
         trace.TraceRecords,
+        what_if.WhatIf,
+        what_if.Forecast,
     )
 }
 

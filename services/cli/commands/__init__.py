@@ -22,6 +22,7 @@ from services.cli.commands import (
     trace,
     up,
     version,
+    what_if,
     why,
 )
 
@@ -31,6 +32,7 @@ COMMANDS = (
     delete.app,
     apps.app,
     why.app,
+    what_if.app,
     pods.app,
     nodes.app,
     queues.app,

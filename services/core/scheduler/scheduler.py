@@ -20,7 +20,7 @@ from services.core.scheduler.model.rows import Application, depth_first
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.policies import preemption
+from services.core.scheduler.policies import preemption, what_if
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
 from services.core.scheduler.statement.existing import Existing
@@ -53,6 +53,7 @@ from shared.messages.envelope import (
     Address,
     Envelope,
     Outgoing,
+    reply_address,
 )
 from shared.messages.interface import (
     ConfigurationResult,
@@ -73,12 +74,16 @@ from shared.messages.protocol import (
     TimerSyncRequest,
 )
 from shared.messages.state import AllocationState, ApplicationSummary, SnapshotRequest, StateDelta
+from shared.messages.what_if import Forecast, WhatIf
 from shared.model.checksum import checksum_of
 from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
+MAX_QUESTIONS = 1  # that are answered in one batch: a what-if may take as long as a cycle
+BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
+RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
 ParseConfig = Callable[[str], PartitionConfig]
 
 
@@ -124,6 +129,7 @@ class Scheduler:
         self._seq = 0
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
+        self._questions: list[Envelope] = []  # of this batch
         self._handlers: dict[type, Callable[[Envelope], None]] = {
             Heartbeat: lambda _: None,
             SyncBegin: self._on_sync_begin,
@@ -134,6 +140,7 @@ class Scheduler:
             TimerSyncRequest: self._on_timer_sync,
             SnapshotRequest: self._on_snapshot_request,
             ContinueCycle: lambda _: None,
+            WhatIf: self._on_question,
         }
 
     def prepare(self, envelope: Envelope) -> Callable[[], object] | None:
@@ -146,6 +153,8 @@ class Scheduler:
                 texts = [text]
             case SyncBegin(config=text, last_good=last_good):
                 texts = [text, last_good]
+            case WhatIf(queues=text) if text:
+                texts = [text]
             case _:
                 return None
 
@@ -192,8 +201,9 @@ class Scheduler:
 
     def _flush(self) -> list[Outgoing]:
         outgoing, self._answers = self._answers, []
+        questions, self._questions = self._questions, []
         if not self.is_synced:
-            return outgoing
+            return outgoing + [_refused(asked, RECOVERING) for asked in questions]
         with self._timings.cycle:
             decisions = cycle.run(self.partition)
         self.decisions += decisions
@@ -204,6 +214,10 @@ class Scheduler:
             self._cycles += 1
             outgoing.append(Outgoing(CORE, ContinueCycle(self._cycles), epoch=self._epoch))
         outgoing += self._state_events()
+        is_cut_short = decisions >= cycle.MAX_DECISIONS
+        for number, asked in enumerate(questions):
+            may_ask = number < MAX_QUESTIONS and not is_cut_short
+            outgoing.append(self._forecast(asked) if may_ask else _refused(asked, BUSY))
         return outgoing
 
     def figures(self) -> dict[str, int]:
@@ -227,6 +241,25 @@ class Scheduler:
             self.partition.set(application, message=reason)
         self.partition.journal.record(NotSent(name, reason))
         return []
+
+    # --- what if --------------------------------------------------------------------------------
+
+    def _on_question(self, envelope: Envelope) -> None:
+        if envelope.reply_to:
+            self._questions.append(envelope)
+
+    def _forecast(self, asked: Envelope) -> Outgoing:
+        """Answer a question; the partition is as before, and nothing was told."""
+        question = asked.message
+        assert isinstance(question, WhatIf)
+        try:
+            config = self._parse(question.queues) if question.queues else None
+        except ConfigurationError as error:
+            return _refused(asked, str(error))
+        recorded = len(self.partition.journal)
+        answer = what_if.forecast(self.partition, question, config)
+        assert len(self.partition.journal) == recorded
+        return _answer(asked, answer)
 
     # --- recovery -------------------------------------------------------------------------------
 
@@ -479,6 +512,16 @@ def _all_foreign(partition: Partition) -> tuple[AllocationState, ...]:
         for node in partition.nodes.nodes.values()
         for allocation in node.foreign.values()
     )
+
+
+def _answer(asked: Envelope, answer: Forecast) -> Outgoing:
+    to = reply_address(asked.reply_to)
+    assert to is not None
+    return Outgoing(to, answer, reply_to=asked.reply_to)
+
+
+def _refused(asked: Envelope, why: str) -> Outgoing:
+    return _answer(asked, Forecast(done=False, message=why))
 
 
 def _resume_state(partition: Partition, application: Application) -> None:

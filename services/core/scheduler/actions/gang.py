@@ -45,7 +45,7 @@ def admission_refusal(
     if behind is not None:
         return behind, None
     if application.state is ApplicationState.ACCEPTED:
-        over = _over_applications(partition, application)
+        over = over_applications(partition, application)
         if over is not None:
             return over
     if not application.awaits_admission:
@@ -63,6 +63,20 @@ def _kept_as_a_whole(
             application
         )  # it has run, or is over: its placeholders are asks like any other
         return None
+    refused = lacks_headroom(partition, application)
+    if refused is not None:
+        return refused
+    if application.needs_places:
+        return _place_whole(partition, application)
+    partition.admit(application)
+    return None
+
+
+def lacks_headroom(
+    partition: Partition, application: Application
+) -> tuple[Refusal, Gate | None] | None:
+    """Return which limit or plugin has no room for a gang that waits to be admitted, or None."""
+    in_part = application.starts_in_part
     gang = application.outstanding()
     short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
     if short_user is not None:
@@ -71,14 +85,9 @@ def _kept_as_a_whole(
     if short is not None:
         return _no_headroom("the whole gang does not fit", short)
     refused = partition.no_capacity(application, gang)
-    if refused is not None:
+    if refused is not None or application.needs_places:
         return refused
-    if application.needs_places:
-        return _place_whole(partition, application)
-    no_part = _without_a_part(application) if in_part else None
-    if no_part is None:
-        partition.admit(application)
-    return no_part
+    return _without_a_part(application) if in_part else None
 
 
 def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
@@ -102,10 +111,13 @@ def _no_headroom(
     return Refusal(Reason.GANG_HEADROOM, f"{what}: {limit}", limit=limit), by.gate
 
 
-def _over_applications(
-    partition: Partition, application: Application
+def over_applications(
+    partition: Partition, application: Application, *, may_take_turn: bool = True
 ) -> tuple[Refusal, Gate] | None:
-    """Return which limit on running applications keeps one from starting, or None."""
+    """Return which limit on running applications keeps one from starting, or None.
+
+    Where one starts at a time, it becomes the one that does, if it ``may_take_turn``.
+    """
     queue = application.queue
     if application.id not in queue.allocating_accepted:
         full = queue.first_over_applications(application.id)
@@ -119,12 +131,12 @@ def _over_applications(
     if over is not None:
         return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
     if partition.settings.filters_state_aware and queue.settings.state_aware:
-        return _another_starting(partition, application)
+        return _another_starting(partition, application, may_take_turn=may_take_turn)
     return None
 
 
 def _another_starting(
-    partition: Partition, application: Application
+    partition: Partition, application: Application, *, may_take_turn: bool
 ) -> tuple[Refusal, Gate] | None:
     """Let one new application start at a time (stateaware as filtered fifo).
 
@@ -134,10 +146,12 @@ def _another_starting(
     queue = application.queue
     starter = queue.starter
     if starter is None or starter.state is not ApplicationState.ACCEPTED or starter is application:
-        partition.set(queue, starter=application)
+        if may_take_turn:
+            partition.set(queue, starter=application)
         return None
     if not starter.allocations and application.order < starter.order:
-        partition.set(queue, starter=application)
+        if may_take_turn:
+            partition.set(queue, starter=application)
         return None
     sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
     return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
@@ -160,7 +174,7 @@ def _place_whole(
     found: list[tuple[Ask, Node]] | NoPlaces | None
     found = gang_places.bound(partition.nodes, application, backfill=backfill)
     if found is None:
-        over = _over_headroom(application, wanted)
+        over = over_headroom(application, wanted)
         if over is not None and over[0].reason is Reason.GANG_HEADROOM:
             return over
         if over is not None:
@@ -178,7 +192,7 @@ def _place_whole(
     return None
 
 
-def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
+def over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
     """Return which limit on the path has no room for all placeholders, the cluster's last.
 
     They may be more than was announced, and the root's max counts what is kept for others.

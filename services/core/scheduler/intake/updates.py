@@ -125,27 +125,35 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
 
 def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
     """Return the leaf queue of a new application, and why it cannot be taken ("": it can)."""
-    reason = _unplaceable(partition, request)
+    path, reason = path_of(partition, request)
     if reason:
         return None, reason
-    failed = f"failed to place application {request.application_id}"
     try:
-        placement = place(partition.rules, partition.queues, request)
-    except PlacementError as error:
-        return None, f"{failed}: {error}"
-    if not placement.path:
-        reason = f"{failed}: application rejected: no placement rule matched"
-        return None, reason + _denied(request, placement.denied)
-    try:
-        queue = get_or_create(partition, placement.path)
+        queue = get_or_create(partition, path)
     except QueueCreationError as error:
         return None, (
-            f"failed to create rule based queue {placement.path} for application "
+            f"failed to create rule based queue {path} for application "
             f"{request.application_id}\n{error}"
         )
     apply_quota_tags(partition, queue, request.tags)
     is_known = is_forced(request) or request.state  # what was accepted stays so through a restart
-    return queue, "" if is_known else _gang_rejection(request, queue)
+    return queue, "" if is_known else gang_rejection(request, queue)
+
+
+def path_of(partition: Partition, request: AddApplicationRequest) -> tuple[str, str]:
+    """Return the path of a new application's leaf, and why it cannot be placed ("": it can)."""
+    reason = _unplaceable(partition, request)
+    if reason:
+        return "", reason
+    failed = f"failed to place application {request.application_id}"
+    try:
+        placement = place(partition.rules, partition.queues, request)
+    except PlacementError as error:
+        return "", f"{failed}: {error}"
+    if not placement.path:
+        reason = f"{failed}: application rejected: no placement rule matched"
+        return "", reason + _denied(request, placement.denied)
+    return placement.path, ""
 
 
 def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
@@ -182,7 +190,8 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
     return ""
 
 
-def _gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
+def gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
+    """Return why a queue can never take a gang, "" where it can."""
     wanted = request.placeholder_ask
     if is_zero(wanted):
         return ""

@@ -85,6 +85,14 @@ class ShapeTable:
         self.use(shape, 1)
         return shape
 
+    def as_if_used(self, ask: AllocationAsk, labels: Labels = ()) -> Shape:
+        """Return the shape that an ask would have; of one that no ask has, nothing is kept."""
+        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels)
+        known = self._shapes.get(key)
+        if known is not None:
+            return known
+        return Shape("supposed", dict(ask.resource_per_alloc), ask.constraints, labels)
+
     def use(self, shape: Shape, times: int) -> None:
         """Count uses of a shape."""
         self._uses[shape] = self._uses.get(shape, 0) + times

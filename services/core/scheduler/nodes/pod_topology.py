@@ -108,6 +108,12 @@ class PodIndex:
             for allocation in (*node.allocations.values(), *node.foreign.values()):
                 self.count(node, allocation, change)
 
+    def would_learn(self, constraints: Constraints) -> bool:
+        """Return whether an ask's constraints look at labels that none has looked at before."""
+        return constraints.asks_about_pods and any(
+            key not in self.label_keys for key in _keys_of(constraints)
+        )
+
     def learn(self, constraints: Constraints) -> tuple[str, ...]:
         """Take in which labels an ask's constraints look at; return those that are new."""
         if not constraints.asks_about_pods:

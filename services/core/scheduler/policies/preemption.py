@@ -247,7 +247,7 @@ def _find(
     leaf = application.queue
     spared = partition.evictions.spared(application.id, partition.now_ns)
     victims = eligible(partition, leaf, ask, spared)
-    if not _guarantees_hold(partition, leaf, ask, victims):
+    if not guarantees_hold(partition, leaf, ask, victims):
         return allocation_log.GUARANTEES
     found = choose_victims(partition, leaf, ask, victims)
     if isinstance(found, NoChoice):
@@ -277,7 +277,7 @@ def _take(
     partition.keep_freed_room(application, ask, node)
 
 
-def _guarantees_hold(partition: Partition, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
+def guarantees_hold(partition: Partition, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
     """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
     wanted = ask.shape.resource
     with QueueTrial() as trial:

@@ -35,7 +35,7 @@ def count_waiting(
     total = amount if times == 1 else multiply(amount, times)
     add_into(application.pending, total)
     application.queue.add_pending(total)
-    _count_priority(application, priority, times)
+    count_priority(application, priority, times)
 
 
 def remove_ask(application: Application, key: str) -> Ask | None:
@@ -48,7 +48,7 @@ def remove_ask(application: Application, key: str) -> Ask | None:
     application.pending_placeholders -= request.placeholder
     subtract_into(application.pending, request.resource_per_alloc)
     application.queue.remove_pending(request.resource_per_alloc)
-    _count_priority(application, request.priority, -1)
+    count_priority(application, request.priority, -1)
     if not group.asks:
         application.drop(group)
     return ask
@@ -128,7 +128,7 @@ def count_placed(application: Application, group: AskGroup, times: int) -> None:
     """Count so many asks of a group out that were placed; ``count_run`` knows the amounts."""
     if group.placeholder:
         application.pending_placeholders -= times
-    _count_priority(application, group.key[1], -times)
+    count_priority(application, group.key[1], -times)
 
 
 def count_run(application: Application, total: ResourceView, *, is_placeholder: bool) -> None:
@@ -165,7 +165,8 @@ def _was_there_at(application: Application, created_ns: int) -> bool:
     return True
 
 
-def _count_priority(application: Application, priority: int, change: int) -> None:
+def count_priority(application: Application, priority: int, change: int) -> None:
+    """Count asks of a priority that wait in, or out: queues are ordered by the highest."""
     known = application.ask_priorities.get(priority, 0)
     count = known + change
     if known and count:

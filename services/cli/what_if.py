@@ -1,0 +1,88 @@
+"""What `muster what-if` asks, and what it shows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from services.cli.client import Client, RefusedError
+from services.cli.render import hanging
+from services.cli.table import Column
+
+PATH = "/v1/what-if"
+
+
+def _where(row: dict[str, Any]) -> str:
+    """Return the nodes with how many pods each would get, in the order of the first pod."""
+    counts: dict[str, int] = {}
+    for place in row["places"]:
+        counts[place["nodeID"]] = counts.get(place["nodeID"], 0) + 1
+    return ", ".join(f"{node} ({n})" if n > 1 else node for node, n in counts.items())
+
+
+def _why(row: dict[str, Any]) -> str:
+    return f"{row['reason']}: {row['message']}" if row["reason"] else str(row["message"])
+
+
+OUTCOMES = (
+    Column("APPLICATION", lambda row: row["applicationID"]),
+    Column("QUEUE", lambda row: row["queueName"], drop=2),
+    Column("WANTED", lambda row: row["wanted"], is_number=True),
+    Column("START NOW", lambda row: row["placed"], is_number=True),
+    Column("AFTER EVICTIONS", lambda row: row["afterEvictions"], drop=3, is_number=True),
+    Column("WHERE", _where, wraps=20),
+    Column("WHY NOT MORE", _why, wraps=40, is_below=True),
+)
+EVICTED = (
+    Column("WOULD BE EVICTED", lambda row: row["victimName"] or row["victim"]),
+    Column("OF", lambda row: row["applicationID"]),
+    Column("ON", lambda row: row["nodeID"]),
+    Column("FOR", lambda row: row["winner"]),
+    Column("LAW", lambda row: row["law"]),
+)
+
+
+def ask(
+    client: Client, manifest: Path | None, queues: Path | None, rest: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the answer to a question; one that has none is an error."""
+    question = {key: value for key, value in rest.items() if value}
+    for key, file in (("manifest", manifest), ("queues", queues)):
+        if file is not None:
+            question[key] = _text(file)
+    if len({*question} - {"like"}) != 1:
+        raise typer.BadParameter("one of -f, --drain, --queues and --add-nodes is needed")
+    answer: dict[str, Any] = client.post(PATH, _json(question))
+    if not answer["done"]:
+        raise RefusedError(answer["sentence"])
+    return answer
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(f"{file}: {error}") from error
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
+
+
+def what_if_parts(answer: dict[str, Any], table: Callable[..., Any]) -> list[Any]:
+    """Return what is shown of an answer."""
+    rows = {item["applicationID"]: item for kind in ("starts", "waits", "rejected")
+            for item in answer[kind]}  # fmt: skip
+    parts: list[Any] = [hanging(f"what if      {answer['sentence']}")]
+    parts += [
+        hanging(f"refused      document {item['document']}: {item['field']}: {item['message']}")
+        for item in answer["refused"]
+    ]
+    if rows:
+        parts += ["", table(list(rows.values()), OUTCOMES)]
+    if answer["evicted"]:
+        parts += ["", table(answer["evicted"], EVICTED)]
+    return parts

@@ -1,0 +1,448 @@
+"""What if: would applications start now, where, and who would be evicted for them.
+
+Rule 1: a forecast is made right after a cycle, when nobody who waits can be placed as it is. What
+        is supposed is placed as the cycle would: the queues in their order, in a leaf the
+        applications, in an application the asks; a gang is admitted as a whole, or not at all.
+Rule 2: where asks that are supposed find no room, YuniKorn's laws of preemption say who would have
+        to go for them, once they are as old as their queue's delay; for a gang, for all or none.
+Rule 3: of a node that is drained, all pods but those that must be there are supposed to be evicted,
+        and to be made again elsewhere at once.
+Rule 4: nothing is committed: all of it is on a hypothesis that is discarded.
+Limits: MAX_STEPS searches for a node or for victims; what is not tried by then is said. MAX_PLACES
+places are told of one application, MAX_TOLD applications.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from services.core.scheduler.actions import gang_places, patience
+from services.core.scheduler.actions.gang import lacks_headroom, over_applications, over_headroom
+from services.core.scheduler.actions.gang_places import NoPlaces
+from services.core.scheduler.actions.preemption_looks import has_guarantee
+from services.core.scheduler.intake import updates
+from services.core.scheduler.model.preemptors import may_ever
+from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue
+from services.core.scheduler.model.settings import PREEMPT, YUNIKORN
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.user_table import first_shortage
+from services.core.scheduler.nodes.victim_kinds import Victim
+from services.core.scheduler.ordering import queueing
+from services.core.scheduler.policies.preemption import guarantees_hold
+from services.core.scheduler.policies.preemption_choice import NoChoice, Supposed, choose_victims
+from services.core.scheduler.policies.preemption_victims import eligible
+from services.core.scheduler.queues.tree import PartitionConfig, conflict
+from services.core.scheduler.statement.hypothesis import Hypothesis
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.queue_trial import QueueTrial
+from shared.messages.interface import AddApplicationRequest, Allocation
+from shared.messages.what_if import (
+    Forecast,
+    ForecastApplication,
+    ForecastPlace,
+    ForecastVictim,
+    WhatIf,
+)
+from shared.model.names import POD_NAME_TAG
+from shared.model.reasons import Law, Reason, Refusal
+from shared.model.states import ApplicationState
+
+MAX_STEPS = 5_000
+MAX_PLACES = 1_000
+MAX_TOLD = 200
+MAX_ADDED = 1_000
+_NOT_TRIED = Refusal(Reason.NO_NODE_FITS, f"not tried: a forecast takes {MAX_STEPS} steps at most")
+
+
+class UnansweredError(ValueError):
+    """A question that has no forecast; the message says why."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """An application that is tried: its asks in order, what was placed of it, and why not more."""
+
+    application: Application
+    is_new: bool
+    asks: list[tuple[AskGroup, Ask]]
+    wanted: int
+    is_admitted: bool = False
+    refusal: Refusal | None = None
+    placed: list[tuple[Ask, Node]] = field(default_factory=list)
+    unplaced: list[tuple[AskGroup, Ask]] = field(default_factory=list)
+    after_evictions: list[tuple[Ask, Node]] = field(default_factory=list)
+
+
+def forecast(
+    partition: Partition, question: WhatIf, config: PartitionConfig | None = None
+) -> Forecast:
+    """Return what would become of a question. The partition is as it was before.
+
+    ``config`` is the configuration that it asks about.
+    """
+    try:
+        with Hypothesis(partition) as hypothesis:
+            return _Forecaster(hypothesis).answer(question, config)
+    except UnansweredError as error:
+        return Forecast(done=False, message=str(error))
+
+
+class _Forecaster:
+    """One forecast."""
+
+    def __init__(self, hypothesis: Hypothesis) -> None:
+        self._hypothesis = hypothesis
+        self._partition = hypothesis.partition
+        self._steps = MAX_STEPS
+        self._rejected: list[ForecastApplication] = []
+        self._victims: list[ForecastVictim] = []
+
+    def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
+        """Return the forecast of a question. Raises UnansweredError."""
+        if question.drain:
+            waiters = self._drain(question.drain)
+        elif question.add_nodes:
+            self._add_nodes(question.add_nodes, question.like)
+            waiters = self._all_waiting()
+        elif config is not None:
+            self._configure(config)
+            waiters = self._all_waiting()
+        else:
+            waiters = self._newcomers(question)
+        self._place_all(waiters)
+        for waiter in waiters:
+            if waiter.is_new:
+                self._preempt_for(waiter)
+        told = [*map(_told, waiters), *self._rejected]
+        return Forecast(
+            done=True,
+            applications=tuple(told[:MAX_TOLD]),
+            victims=tuple(self._victims[:MAX_PLACES]),
+            refused=question.refused,
+        )
+
+    # --- what is supposed -----------------------------------------------------------------------
+
+    def _add_nodes(self, count: int, like: str) -> None:
+        model = self._partition.nodes.nodes.get(like)
+        if model is None:
+            raise UnansweredError(f"there is no node {like!r} to add nodes like")
+        if count > MAX_ADDED:
+            raise UnansweredError(f"at most {MAX_ADDED} nodes are added, found {count}")
+        for number in range(1, count + 1):
+            name = f"{like}+{number}"
+            labels = {key: name if value == like else value for key, value in model.labels.items()}
+            self._hypothesis.add_node(
+                Node(name, 0, dict(model.capacity), dict(model.attributes), labels, model.taints,
+                     schedulable=True)
+            )  # fmt: skip
+
+    def _configure(self, config: PartitionConfig) -> None:
+        """Suppose the limits of the queues that are there already."""
+        error = conflict(self._partition, config)
+        if error:
+            raise UnansweredError(error)
+        queues = [(config.root, self._partition.root)]
+        while queues:
+            wanted, queue = queues.pop()
+            own = queue.max_resource if queue.parent is None else wanted.max_resource
+            self._hypothesis.limit_queue(queue, own, wanted.max_applications)
+            queues += [
+                (child, queue.children[child.name])
+                for child in wanted.children
+                if child.name in queue.children
+            ]
+
+    def _all_waiting(self) -> list[_Waiter]:
+        """Return everybody who waits, as long as nothing of it has a node kept already."""
+        return [
+            self._waiter(application, is_new=False)
+            for application in self._partition.applications.values()
+            if application.groups and application.state in _MAY_START
+        ]
+
+    def _newcomers(self, question: WhatIf) -> list[_Waiter]:
+        """Suppose the applications of a question, but those that would be rejected."""
+        known = self._partition.nodes.pods
+        accepted: dict[str, Application] = {}
+        for request in question.applications:
+            path, reason = updates.path_of(self._partition, request)
+            queue = None if reason else self._hypothesis.leaf(path)
+            reason = reason or (updates.gang_rejection(request, queue) if queue else "")
+            if queue is None or reason:
+                self._reject(request, path, reason)
+            else:
+                accepted[request.application_id] = self._hypothesis.application(request, queue)
+        for ask in question.asks:
+            application = accepted.get(ask.application_id)
+            if ask.constraints.asks_about_pods and known.would_learn(ask.constraints):
+                raise UnansweredError(
+                    f"{ask.allocation_key}: its affinity or spread looks at labels that no pod's "
+                    "has looked at before; what it would do is known once it is submitted"
+                )
+            if application is not None:
+                self._hypothesis.ask(application, ask)
+        return [self._waiter(application, is_new=True) for application in accepted.values()]
+
+    def _reject(self, request: AddApplicationRequest, path: str, reason: str) -> None:
+        name, queue = request.application_id, path or request.queue_name
+        told = ForecastApplication(name, queue, 0, 0, is_new=True, rejected=reason)
+        self._rejected.append(told)
+
+    def _waiter(self, application: Application, *, is_new: bool) -> _Waiter:
+        """Return an application with the asks that it may have placed, in their order."""
+        groups = [group for group in application.groups.values() if group.asks]
+        free = [group for group in groups if queueing.hold(application, group) is None]
+        asks = [(group, ask) for group in free for ask in group.in_order()]
+        asks.sort(key=lambda item: item[1].order)
+        wanted = sum(len(group.asks) for group in groups)
+        return _Waiter(application, is_new, asks, wanted, not application.awaits_admission)
+
+    # --- as the cycle would ---------------------------------------------------------------------
+
+    def _place_all(self, waiters: list[_Waiter]) -> None:
+        """Place what can be placed, ask by ask, in the order of queues and applications."""
+        closed: dict[Shape, Refusal] = {}
+        by_leaf: dict[Queue, list[_Waiter]] = {}
+        for waiter in waiters:
+            if waiter.asks:
+                by_leaf.setdefault(waiter.application.queue, []).append(waiter)
+        while by_leaf:
+            leaf = self._next_leaf(by_leaf)
+            waiter = min(by_leaf[leaf], key=_order)
+            self._place_next(waiter, closed)
+            if not waiter.asks:
+                by_leaf[leaf].remove(waiter)
+                if not by_leaf[leaf]:
+                    del by_leaf[leaf]
+
+    def _next_leaf(self, by_leaf: dict[Queue, list[_Waiter]]) -> Queue:
+        """Walk down to the leaf that is served first of those that have somebody to place."""
+        if len(by_leaf) == 1:
+            return next(iter(by_leaf))
+        below: dict[Queue, dict[Queue, None]] = {}
+        for leaf in by_leaf:
+            for queue in leaf.lineage():
+                if queue.parent is not None:
+                    below.setdefault(queue.parent, {})[queue] = None
+        queue = self._partition.root
+        while queue not in by_leaf:
+            queue = min(below[queue], key=queue.order_of_children())
+        return queue
+
+    def _place_next(self, waiter: _Waiter, closed: dict[Shape, Refusal]) -> None:
+        """Place the next ask of an application, or say why it, or all of them, cannot be placed."""
+        application = waiter.application
+        if not waiter.placed:
+            refusal = self._may_not_start(waiter)
+            if refusal is not None:
+                waiter.refusal, waiter.unplaced, waiter.asks = refusal, waiter.asks, []
+                return
+            if waiter.is_admitted and application.needs_places:
+                return  # the whole gang was placed at once
+        group, ask = waiter.asks.pop(0)
+        found = closed.get(ask.shape) or self._node_for(application, ask)
+        if isinstance(found, Refusal):
+            waiter.refusal = waiter.refusal or found
+            waiter.unplaced.append((group, ask))
+            if found.reason not in (Reason.QUEUE_QUOTA, Reason.USER_QUOTA, Reason.PLUGIN):
+                closed[ask.shape] = found
+            return
+        self._hypothesis.place(application, ask, found)
+        self._hypothesis.promise(application)
+        waiter.placed.append((ask, found))
+
+    def _may_not_start(self, waiter: _Waiter) -> Refusal | None:
+        """Return why an application may not start; a gang that needs its places gets them."""
+        application, partition = waiter.application, self._partition
+        behind = patience.refusal(partition, application)
+        if behind is not None:
+            return behind
+        if application.state is ApplicationState.ACCEPTED:
+            over = over_applications(partition, application, may_take_turn=False)
+            if over is not None:
+                return over[0]
+        if waiter.is_admitted:
+            return None
+        lacks = lacks_headroom(partition, application)
+        if lacks is not None:
+            return lacks[0]
+        waiter.is_admitted = True
+        if application.needs_places:
+            return self._place_whole(waiter)
+        self._hypothesis.promise(application)
+        return None
+
+    def _place_whole(self, waiter: _Waiter) -> Refusal | None:
+        """Place all placeholders of a gang, or say why one has no place."""
+        application, nodes = waiter.application, self._partition.nodes
+        wanted = gang_places.amount(application)
+        self._steps -= len(waiter.asks)
+        if self._steps < 0:
+            return _NOT_TRIED
+        backfill = self._partition.settings.backfill
+        found: list[tuple[Ask, Node]] | NoPlaces | None
+        found = gang_places.bound(nodes, application, backfill=backfill)
+        over = over_headroom(application, wanted) if found is None else None
+        if over is not None:
+            return over[0]
+        if found is None:
+            had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
+            found = gang_places.find(nodes, application, backfill=backfill)
+            if not isinstance(found, NoPlaces):
+                gang_places.take_back(nodes, found, had_changed=had_changed, noted=noted)
+        if isinstance(found, NoPlaces):
+            return found.refusal
+        for ask, node in found:
+            self._hypothesis.place(application, ask, node)
+        waiter.placed, waiter.asks = list(found), []
+        return None
+
+    def _node_for(self, application: Application, ask: Ask) -> Node | Refusal:
+        """Return the node that an ask would go to now, or why there is none."""
+        amount, nodes = ask.shape.resource, self._partition.nodes
+        self._steps -= 1
+        if self._steps < 0:
+            return _NOT_TRIED
+        user = first_shortage(application, amount)
+        if user is not None:
+            return Refusal(Reason.USER_QUOTA, str(user[1]), limit=user[1])
+        short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
+        if short is not None:
+            return Refusal(Reason.QUEUE_QUOTA, str(short[1]), limit=short[1])
+        refused = self._partition.no_capacity(application, amount)
+        if refused is not None:
+            return refused[0]
+        name = ask.shape.constraints.required_node
+        if not name:
+            best = nodes.best(ask.shape, backfill=self._partition.settings.backfill)
+            return best or nodes.refusal(ask.shape)
+        node = nodes.nodes.get(name)
+        if node is None or not nodes.takes(node, ask.shape):
+            return Refusal(Reason.REQUIRED_NODE, f"the required node {name} is missing or full")
+        return node
+
+    # --- who would have to go -------------------------------------------------------------------
+
+    def _preempt_for(self, waiter: _Waiter) -> None:
+        """Find victims for asks that were not placed, one beside the other, by YuniKorn's laws."""
+        partition, leaf = self._partition, waiter.application.queue
+        settings = partition.settings
+        may = settings.policy == YUNIKORN and PREEMPT in settings.actions
+        if not (may and partition.preemption_enabled and has_guarantee(leaf)):
+            return
+        if waiter.refusal is None or waiter.refusal.reason not in _ROOM_WOULD_HELP:
+            return
+        partition.victims.start(partition.applications.values())
+        supposed, found = Supposed(), []
+        gained: list[tuple[Ask, Node]] = []
+        with QueueTrial() as trial:
+            for _, ask in waiter.unplaced:
+                chosen = self._choose(leaf, ask, supposed, trial)
+                if chosen is None and waiter.application.is_gang:
+                    return  # of which a part would come: it takes from nobody
+                if chosen is None:
+                    break
+                gained.append((ask, chosen[0]))
+                found += chosen[1]
+        waiter.after_evictions = gained
+        self._victims += [_victim(victim, waiter.application) for victim in found]
+
+    def _choose(
+        self, leaf: Queue, ask: Ask, supposed: Supposed, trial: QueueTrial
+    ) -> tuple[Node, list[Victim]] | None:
+        """Return where an ask would go, and who would go for it; None where nobody may."""
+        partition = self._partition
+        self._steps -= _STEPS_OF_A_CHOICE
+        if self._steps < 0 or not may_ever(ask):
+            return None
+        victims = eligible(partition, leaf, ask)
+        if not guarantees_hold(partition, leaf, ask, victims):
+            return None
+        chosen = choose_victims(partition, leaf, ask, victims, supposed)
+        if isinstance(chosen, NoChoice):
+            return None
+        node, taken = chosen
+        for victim in taken:
+            supposed.go(victim, partition.nodes.nodes[victim.allocation.node_id])
+            trial.evict(victim.kind.leaf, victim.kind.amount)
+        supposed.come(ask, node)
+        trial.keep(leaf, ask.shape.resource)
+        return node, taken
+
+    # --- a node that is drained -----------------------------------------------------------------
+
+    def _drain(self, name: str) -> list[_Waiter]:
+        """Suppose that a node is closed and its pods are made again; return whose they are."""
+        node = self._partition.nodes.nodes.get(name)
+        if node is None:
+            raise UnansweredError(f"there is no node {name!r} to drain")
+        self._hypothesis.close_node(node)
+        waiters: dict[str, _Waiter] = {}
+        for key, allocation in list(node.allocations.items()):
+            application = self._partition.applications.get(allocation.application_id)
+            if (
+                application is None
+                or allocation.constraints.required_node
+                or (key in application.released)
+            ):
+                continue
+            waiter = waiters.setdefault(application.id, _Waiter(application, False, [], 0))
+            waiter.wanted += 1
+            self._move(waiter, allocation)
+        return list(waiters.values())
+
+    def _move(self, waiter: _Waiter, allocation: Allocation) -> None:
+        """Find a pod that is evicted another place."""
+        nodes = self._partition.nodes
+        self._steps -= 1
+        if self._steps < 0:
+            waiter.refusal = waiter.refusal or _NOT_TRIED
+            return
+        ask = self._hypothesis.ask_like(allocation)
+        node = nodes.best(ask.shape, backfill=self._partition.settings.backfill)
+        if node is None:
+            waiter.refusal = waiter.refusal or nodes.refusal(ask.shape)
+            return
+        self._hypothesis.come(node, replace(allocation, node_id=node.node_id))
+        waiter.placed.append((ask, node))
+
+
+_STEPS_OF_A_CHOICE = 10
+_MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
+_ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
+
+
+def _order(waiter: _Waiter) -> tuple[object, ...]:
+    """Return what orders applications of a leaf, by their heads."""
+    application = waiter.application
+    return (*application.order_at(application.in_use()), *waiter.asks[0][1].order)
+
+
+def _victim(victim: Victim, winner: Application) -> ForecastVictim:
+    allocation = victim.allocation
+    return ForecastVictim(
+        victim.key,
+        allocation.allocation_tags.get(POD_NAME_TAG, ""),
+        allocation.application_id,
+        allocation.node_id,
+        Law.GUARANTEE,
+        winner.id,
+    )
+
+
+def _told(waiter: _Waiter) -> ForecastApplication:
+    application, refusal = waiter.application, waiter.refusal
+    return ForecastApplication(
+        application.id,
+        application.queue.path,
+        waiter.wanted,
+        len(waiter.placed),
+        after_evictions=len(waiter.after_evictions),
+        is_gang=application.is_gang,
+        is_new=waiter.is_new,
+        reason=refusal.reason if refusal is not None else "",
+        message=refusal.message if refusal is not None else "",
+        places=tuple(
+            ForecastPlace(ask.key, ask.request.allocation_tags.get(POD_NAME_TAG, ""), node.node_id)
+            for ask, node in [*waiter.placed, *waiter.after_evictions][:MAX_PLACES]
+        ),
+    )

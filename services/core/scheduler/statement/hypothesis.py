@@ -1,0 +1,203 @@
+"""What is supposed of a partition for a question, on the partition itself, and taken back whole.
+
+Rule 1: besides what a statement tries, applications may have come, nodes be there or be closed, and
+        queues have other limits. Each has its inverse; ``discard`` takes back the last first, and
+        every ledger and every answer is what it was.
+Rule 2: nobody is woken, nothing is told, no timer is armed: an application that is supposed stands
+        in no queue and in no bucket, only its user's and its group's limits know it meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Self
+
+from services.core.scheduler.model.rows import Application, AskGroup, Bucket, Node, Queue, group_key
+from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.statement.application_ledger import count_priority
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.statement import Statement
+from shared.messages.conversions import ask_of
+from shared.messages.interface import AddApplicationRequest, Allocation, AllocationAsk
+from shared.model.resources import Resource, add_into, subtract_into
+from shared.model.states import ApplicationState
+
+_LAST = 2**62  # what is supposed to come has come after everything that is there
+
+
+class Hypothesis:
+    """One question's suppositions. It is used in a ``with``, at whose end all is taken back."""
+
+    def __init__(self, partition: Partition, statement: Statement | None = None) -> None:
+        self.partition = partition
+        self.statement = statement or Statement(partition)
+        self._undo: list[Callable[[], object]] = []
+        self._promised: dict[Application, Resource] = {}
+        self._numbers = _LAST
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Take everything back, the last first."""
+        pods = self.partition.nodes.pods
+        had_changed, noted = self.partition.nodes.pods_changed, pods.waiting.noted()
+        self.statement.discard()
+        while self._undo:
+            self._undo.pop()()
+        self.partition.nodes.pods_changed = had_changed
+        pods.waiting.note_only(noted)
+
+    # --- applications ---------------------------------------------------------------------------
+
+    def application(self, request: AddApplicationRequest, queue: Queue) -> Application:
+        """Suppose that an application was accepted into a queue, the last of all."""
+        partition = self.partition
+        self._numbers += 1
+        way = partition.settings.gang_admission
+        application = Application(
+            request,
+            queue,
+            self._numbers,
+            request.submission_time_ns or partition.now_ns,
+            state=ApplicationState.ACCEPTED,
+            starts_in_part=way == PARTIAL_GANG,
+            starts_placed=way == CLUSTER_GANG,
+        )
+        partition.users.link(application)
+        self._undo.append(lambda: partition.users.unlink(application))
+        return application
+
+    def ask(self, application: Application, request: AllocationAsk) -> Ask:
+        """Suppose that an application asks for a pod."""
+        partition = self.partition
+        labels = partition.nodes.pods.labels_of(request.allocation_tags)
+        self._numbers += 1
+        shape = partition.shapes.as_if_used(request, labels)
+        created_ns = request.create_time_ns or partition.now_ns
+        ask = Ask(request, shape, self._numbers, created_ns)
+        key = group_key(ask)
+        group = application.groups.get(key)
+        if group is None:
+            bucket = Bucket(application.queue, (shape, application.owner))
+            name, is_placeholder = request.task_group_name, request.placeholder
+            group = AskGroup(application, bucket, name, is_placeholder, ask.is_covered, key)
+            application.groups[key] = group
+        if request.placeholder:
+            application.count_placeholder(request.task_group_name, request.resource_per_alloc)
+        application.join(group, ask)
+        self._count_waiting(application, ask, 1)
+        self._undo.append(lambda: self._count_waiting(application, ask, -1))
+        return ask
+
+    def place(self, application: Application, ask: Ask, node: Node) -> None:
+        """Suppose that an ask which waits is placed: it waits no more."""
+        self.statement.place(application, ask, node)
+        self._count_waiting(application, ask, -1)
+        self._undo.append(lambda: self._count_waiting(application, ask, 1))
+
+    @staticmethod
+    def _count_waiting(application: Application, ask: Ask, change: int) -> None:
+        """Count an ask into what waits, or out of it: queues are ordered by that."""
+        amount, queue = ask.shape.resource, application.queue
+        if change > 0:
+            add_into(application.pending, amount)
+            queue.add_pending(amount)
+        else:
+            subtract_into(application.pending, amount)
+            queue.remove_pending(amount)
+        count_priority(application, ask.request.priority, change)
+
+    def promise(self, application: Application) -> None:
+        """Let what an admitted gang has yet to allocate be promised to it, as it is by now."""
+        if not application.is_reserving:
+            return
+        known = self._promised.get(application)
+        if known is None:
+            self._undo.append(lambda: self._set_promise(application, application.promise))
+        self._set_promise(application, application.outstanding())
+
+    def _set_promise(self, application: Application, after: Resource) -> None:
+        before = self._promised.get(application, application.promise)
+        application.queue.change_promise(before, after)
+        for tracker in application.trackers:
+            tracker.change_promise(application.queue, before, after)
+        self._promised[application] = after
+
+    def leaf(self, path: str) -> Queue:
+        """Return the leaf of a path, as placement would make it where it is not there."""
+        known = self.partition.queues.get(path)
+        if known is not None:
+            return known
+        above, _, name = path.rpartition(".")
+        parent = self.partition.root
+        for part in above.split(".")[1:]:
+            parent = parent.children.get(part) or self._child(part, parent, is_leaf=False)
+        return self._child(name, parent, is_leaf=True)
+
+    @staticmethod
+    def _child(name: str, parent: Queue, *, is_leaf: bool) -> Queue:
+        """Return a queue that its parent does not know of, with what the template gives it."""
+        queue = Queue(name, parent, is_leaf=is_leaf, is_managed=False)
+        queue.template = None if is_leaf else parent.template
+        template = parent.template
+        if is_leaf and template is not None:
+            queue.max_applications = template.max_applications
+            queue.guaranteed_resource = template.guaranteed_resource
+            queue.max_resource = template.max_resource
+        return queue
+
+    def ask_like(self, allocation: Allocation) -> Ask:
+        """Return the ask of whoever is made in the stead of a pod that is evicted."""
+        request = ask_of(allocation)
+        labels = self.partition.nodes.pods.labels_of(request.allocation_tags)
+        shape = self.partition.shapes.as_if_used(request, labels)
+        self._numbers += 1
+        return Ask(request, shape, self._numbers, self.partition.now_ns)
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        """Suppose that there is one node more; the cluster has as much more."""
+        nodes, root = self.partition.nodes, self.partition.root
+        before = root.max_resource
+        nodes.add(node)
+        root.set_max(dict(nodes.total))
+
+        def undo() -> None:
+            nodes.remove(node)
+            root.set_max(before)
+
+        self._undo.append(undo)
+
+    def come(self, node: Node, allocation: Allocation) -> None:
+        """Suppose that a pod which is elsewhere comes to a node; its queues count it already."""
+        self.partition.nodes.place(node, allocation)
+        key = allocation.allocation_key
+        self._undo.append(lambda: self.partition.nodes.free(node, key))
+
+    def close_node(self, node: Node) -> None:
+        """Suppose that nothing more may go to a node."""
+        if node.schedulable:
+            self._set_schedulable(node, schedulable=False)
+            self._undo.append(lambda: self._set_schedulable(node, schedulable=True))
+
+    def _set_schedulable(self, node: Node, *, schedulable: bool) -> None:
+        node.schedulable = schedulable
+        self.partition.nodes.refresh(node)
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    def limit_queue(self, queue: Queue, limit: Resource | None, most_applications: int) -> None:
+        """Suppose that a queue has another max, and may run another number of applications."""
+        before, most_before = queue.max_resource, queue.max_applications
+        queue.set_max(limit)
+        queue.max_applications = most_applications
+
+        def undo() -> None:
+            queue.set_max(before)
+            queue.max_applications = most_before
+
+        self._undo.append(undo)

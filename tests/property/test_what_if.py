@@ -1,0 +1,174 @@
+"""What if: a question changes nothing, and its forecast, carried out, comes true."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.core.scheduler.policies import what_if
+from shared.messages.envelope import CORE, Envelope
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    NodeAction,
+    NodeInfo,
+    UpdateRequest,
+    UserGroupInformation,
+)
+from shared.messages.what_if import WhatIf
+from shared.model.resources import multiply
+from tests.builders import Core, config_of
+from tests.property.dump import dump
+from tests.property.material import SELECTORS
+
+CONFIG = config_of(
+    "{name: a, resources: {max: {vcore: 12}, guaranteed: {vcore: 4}}}",
+    "{name: b, maxapplications: 3, limits: [{limit: l, users: [alice], maxresources: {vcore: 5}}]}",
+    "{name: c}",
+)
+PLAIN = [constraints for constraints in SELECTORS if not constraints.asks_about_pods]
+APPLICATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(("root.a", "root.b", "root.c")),
+        st.booleans(),  # a gang
+        st.integers(1, 5),  # pods
+        st.integers(1, 4),  # cores of each
+        st.sampled_from(PLAIN),
+        st.sampled_from(("alice", "bob")),
+        st.integers(0, 1),  # priority
+    ),
+    min_size=1,
+    max_size=7,
+)
+WAYS = st.sampled_from(("queue", "cluster", "partial"))
+
+
+def request_of(number, wanted):
+    """Return an application with the asks that its gang, or it itself, begins with."""
+    queue, is_gang, pods, cores, constraints, user, priority = wanted
+    name, amount = f"app{number}", {"vcore": 1000 * cores, "pods": 1}
+    request = AddApplicationRequest(
+        name,
+        queue,
+        ugi=UserGroupInformation(user, (user,)),
+        placeholder_ask=multiply(amount, pods) if is_gang else {},
+    )
+    asks = tuple(
+        AllocationAsk(
+            f"{name}-{at}",
+            name,
+            amount,
+            priority=priority,
+            placeholder=is_gang,
+            task_group_name="tg" if is_gang else "",
+            constraints=constraints,
+        )
+        for at in range(pods)
+    )
+    return request, asks
+
+
+def submit(core, number, wanted):
+    request, asks = request_of(number, wanted)
+    core.update(new_applications=(request,))
+    return core.update(asks=asks)
+
+
+def cluster(way, applications, nodes=3):
+    core = Core(CONFIG, settings=(("gangAdmission", way),))
+    for at in range(nodes):
+        labels = {"zone": "z" if at else "y", "kubernetes.io/hostname": f"n{at}"}
+        core.update(
+            nodes=(
+                NodeInfo(f"n{at}", NodeAction.CREATE, {"vcore": 5000, "pods": 5}, labels=labels),
+            )
+        )
+    for number, wanted in enumerate(applications):
+        submit(core, number, wanted)
+    return core
+
+
+def asked(core, question):
+    """Ask, and see that the partition is as it was, and that nothing was told to anybody else."""
+    before, seq = dump(core.partition), core.scheduler._seq
+    answers = what_if.forecast(core.partition, question)
+    assert dump(core.partition) == before
+    core.check()
+    out = core.scheduler.handle(question_of(question), core.now_ns)
+    out += core.scheduler.flush(core.now_ns)
+    assert [item.message for item in out] == [answers]
+    assert (out[0].to.routing_key, out[0].reply_to) == ("api.one", "api.one#1")
+    assert core.scheduler._seq == seq
+    return answers
+
+
+def question_of(question, number=1):
+    return Envelope(f"q{number}", "WhatIf", question, CORE, "api", reply_to=f"api.one#{number}")
+
+
+def places(core, name):
+    application = core.partition.applications.get(name)
+    held = application.allocations.values() if application is not None else ()
+    return {allocation.allocation_key: allocation.node_id for allocation in held}
+
+
+@given(WAYS, APPLICATIONS)
+def test_what_would_start_starts_there(way, applications):
+    *there, new = applications
+    core = cluster(way, there)
+    number = len(there)
+    request, asks = request_of(number, new)
+    (told,) = asked(core, WhatIf(applications=(request,), asks=asks)).applications
+    responses = submit(core, number, new)
+    assert places(core, request.application_id) == {
+        place.allocation_key: place.node_id for place in told.places[: told.placed]
+    }
+    is_rejected = request.application_id not in core.partition.applications
+    assert bool(told.rejected) == is_rejected
+    assert told.wanted == (0 if is_rejected else len(asks))
+    assert responses is not None
+
+
+@given(WAYS, APPLICATIONS, st.integers(1, 3))
+def test_who_would_start_on_more_nodes_does(way, applications, more):
+    core = cluster(way, applications)
+    held = {name: places(core, name) for name in core.partition.applications}
+    answer = asked(core, WhatIf(add_nodes=more, like="n1"))
+    assert answer.done
+    model = core.partition.nodes.nodes["n1"]
+    infos = tuple(
+        NodeInfo(
+            f"n1+{at}",
+            NodeAction.CREATE,
+            model.capacity,
+            labels=model.labels | {"kubernetes.io/hostname": "n1"},
+        )
+        for at in range(1, more + 1)
+    )
+    infos = tuple(
+        replace(info, labels={key: info.node_id if value == "n1" else value
+                              for key, value in model.labels.items()})
+        for info in infos
+    )  # fmt: skip
+    core.send(UpdateRequest("rm", nodes=infos))
+    for told in answer.applications:
+        name = told.application_id
+        new = {k: v for k, v in places(core, name).items() if k not in held[name]}
+        assert len(new) == told.placed
+    waiting = {told.application_id for told in answer.applications}
+    for name in core.partition.applications:
+        if name not in waiting:
+            assert places(core, name) == held[name]
+
+
+@given(WAYS, APPLICATIONS, st.sampled_from(("n0", "n1", "nowhere")))
+def test_a_node_that_would_be_drained_is_as_before(way, applications, node):
+    core = cluster(way, applications)
+    answer = asked(core, WhatIf(drain=node))
+    if node == "nowhere":
+        assert answer.message == "there is no node 'nowhere' to drain"
+        return
+    wanted = {told.application_id: told.wanted for told in answer.applications if told.wanted}
+    held = core.partition.nodes.nodes[node].allocations.values()
+    assert sum(wanted.values()) == len(held)
+    assert all(place.node_id != node for told in answer.applications for place in told.places)

@@ -1,0 +1,79 @@
+"""What if over HTTP: a whole system in one process answers, and nothing is changed."""
+
+import asyncio
+
+import pytest
+
+from services.api.answers import AnswerError
+from services.api.what_if import read_question
+from shared.messages.what_if import WhatIf
+from tests.unit.api.test_routes import GANG, system  # noqa: F401
+
+
+async def ask(client, **question):
+    answer = await client.post("/v1/what-if", json=question)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_gang_that_would_start_is_forecast_and_then_does(system):  # noqa: F811
+    told = await ask(system, manifest=GANG)
+    assert told["sentence"] == "1 application would start pods now: 3."
+    (gang,) = told["starts"]
+    assert (gang["applicationID"], gang["wanted"], gang["placed"], gang["isGang"]) == (
+        "gang", 3, 3, True,
+    )  # fmt: skip
+    assert (await system.get("/v1/applications")).json() == []
+    await system.post("/v1/manifests", content=GANG)
+    for _ in range(500):
+        detail = (await system.get("/v1/applications")).json()
+        if detail and detail[0]["running"] == 3:
+            break
+        await asyncio.sleep(0.01)
+    held = (await system.get("/v1/pods?application=gang")).json()["pods"]
+    assert sorted(pod["nodeID"] for pod in held) == sorted(p["nodeID"] for p in gang["places"])
+
+
+async def test_more_nodes_and_a_drained_node_are_forecast(system):  # noqa: F811
+    nodes = (await system.get("/ws/v1/partition/default/nodes")).json()
+    name = nodes[0]["nodeID"]
+    assert (await ask(system, addNodes=2, like=name))["sentence"] == "nothing would change."
+    told = await ask(system, drain=name)
+    assert told["sentence"] == (
+        f"if node {name} were drained and its 0 pods evicted, 0 would find a place elsewhere and "
+        "0 would wait."
+    )
+    assert (await ask(system, addNodes=1, like="x"))["sentence"] == (
+        "there is no node 'x' to add nodes like"
+    )
+    assert not (await ask(system, queues="partitions: 3"))["done"]
+
+
+async def test_what_is_wrong_with_a_manifest_is_said(system):  # noqa: F811
+    told = await ask(system, manifest="kind: Nothing\napiVersion: v1\n")
+    assert told["starts"] == []
+    assert told["refused"][0]["document"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{}", "exactly one of manifest, drain, addNodes and queues is needed"),
+        (b'{"drain": "a", "addNodes": 1, "like": "a"}', "exactly one of"),
+        (b'{"addNodes": 1}', "addNodes and like go together"),
+        (b'{"addNodes": 100000, "like": "a"}', "addNodes: Input should be less than"),
+        (b'{"what": 1}', "what: Extra inputs are not permitted"),
+        (b"[", "body: Invalid JSON"),
+        (b'{"manifest": "{"}', "manifest: document 1:"),
+    ],
+)
+def test_a_question_that_is_none_is_refused(body, message):
+    with pytest.raises(AnswerError) as caught:
+        read_question(body)
+    assert caught.value.status == 400
+    assert caught.value.message.startswith(message)
+
+
+def test_a_question_says_one_thing():
+    assert read_question(b'{"drain": "n"}') == WhatIf(drain="n")
+    assert read_question(b'{"queues": "a: 1"}') == WhatIf(queues="a: 1")
