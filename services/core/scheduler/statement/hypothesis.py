@@ -8,6 +8,7 @@ Rule 2: nobody is woken, nothing is told, no timer is armed: an application that
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 from services.core.scheduler.model.rows import Application, AskGroup, Bucket, Node, Queue, group_key
@@ -97,6 +98,15 @@ class Hypothesis:
         self.statement.place(application, ask, node)
         self._count_waiting(application, ask, -1)
         self._undo.append(lambda: self._count_waiting(application, ask, 1))
+        if application.state is ApplicationState.ACCEPTED:
+            self._start(application)
+
+    def _start(self, application: Application) -> None:
+        """Count an application that has something placed among those that run."""
+        for level in application.queue.lineage():
+            if application.id not in level.allocating_accepted:
+                level.allocating_accepted[application.id] = None
+                self._undo.append(partial(level.allocating_accepted.pop, application.id))
 
     @staticmethod
     def _count_waiting(application: Application, ask: Ask, change: int) -> None:
