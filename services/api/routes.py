@@ -13,6 +13,7 @@ from services.api import progress
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.documents import DocumentsError, read_documents
 from services.api.metrics import all_metrics
+from services.api.openapi import documented
 from services.api.replica import Replica, read_body
 from services.api.routes_cluster import cluster_routes
 from services.api.routes_page import page_routes
@@ -40,6 +41,7 @@ def make_app(replica: Replica) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.replica = replica
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))
     app.include_router(debug_routes(replica))
@@ -61,6 +63,12 @@ def make_app(replica: Replica) -> FastAPI:
         return PlainTextResponse(f"{error.detail}\n", error.status_code, headers)
 
     return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        app.openapi_schema = documented(app)
+    return app.openapi_schema
 
 
 def _paths(app: FastAPI) -> Paths:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from services.api.projection.model import Model
-from services.api.ws_v1 import Answer, by_name, pruned
+from services.api.ws_v1 import Answer, pruned
 from shared.messages.state import ConfigurationState
 from shared.model.checksum import checksum_of
 from shared.queueconfig import load_configuration
@@ -31,7 +31,7 @@ def config_info(model: Model) -> Answer:
     return {
         "Partitions": [_partition(item) for item in load_configuration(known.text).partitions],
         "Checksum": checksum_of(known.text),
-        "Extra": by_name(known.extra),
+        "Extra": _names(dict(known.extra)),
         "DeadlockDetectionEnabled": False,  # services that only send messages cannot lock up
         "DeadlockTimeoutSeconds": _DEADLOCK_SECONDS,
     }

@@ -1,0 +1,112 @@
+"""The OpenAPI document: what FastAPI knows of the routes, and what it cannot know of them.
+
+Routes that write their own answers have types of content, statuses, and rules for names that stand
+in no signature; they stand here, and schemathesis holds the routes to them.
+"""
+
+import re
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from shared.model.names import GROUP, USER
+
+Document = dict[str, Any]
+_ERROR = {
+    "description": "An error, in YuniKorn's form; of a path or method that is none, plain text",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["status_code", "message", "description"],
+                "properties": {
+                    "status_code": {"type": "integer"},
+                    "message": {"type": "string"},
+                    "description": {"type": "string"},
+                },
+            }
+        },
+        "text/plain": {"schema": {"type": "string"}},
+    },
+}
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+_CONTENT: dict[str, Document] = {
+    "/metrics": _TEXT,
+    "/ws/v1/metrics": _TEXT,
+    "/ws/v1/config": {"application/x-yaml": {}, "application/json": {}},
+}
+_REFUSED = {  # of all that was sent, nothing was taken
+    "/v1/manifests": {"description": "Nothing was accepted", "content": {"application/json": {}}},
+    "/v1/manifests/delete": {
+        "description": "Nothing was found", "content": {"application/json": {}}
+    },
+}  # fmt: skip
+_MOVED = ("/ws/v1/fullstatedump", "/ws/v1/scheduler/node-utilization")
+_MAY_BE_EMPTY = ("/v1/config", "/ws/v1/validate-conf")  # then the built-in configuration is meant
+
+
+def _ecma(pattern: re.Pattern[str]) -> str:
+    """Return a pattern as OpenAPI writes it."""
+    return pattern.pattern.replace(r"\Z", "$")
+
+
+_QUEUE = r"^[a-zA-Z0-9_:#@-]{1,64}(\.[a-zA-Z0-9_:#@-]{1,64}){0,20}$"
+_ANY_NUMBER = r"^(\+?[0-9]{1,18})?$"
+_SCHEMAS: dict[str, Document] = {  # of a parameter, by its name, or by that and its path
+    "queue": {"type": "string", "pattern": _QUEUE},
+    "user": {"type": "string", "pattern": _ecma(USER)},
+    "group": {"type": "string", "pattern": _ecma(GROUP)},
+    "state": {"type": "string", "enum": ["active", "rejected", "completed"]},
+    "status": {
+        "type": "string",
+        "enum": ["", "new", "accepted", "running", "completing", "failing", "resuming"],
+    },
+    "count": {"type": "string", "pattern": r"^(\+?0{0,3}[1-9][0-9]{0,14})?$"},
+    "start": {"type": "string", "pattern": _ANY_NUMBER},
+    "/ws/v1/events/stream count": {"type": "string", "pattern": _ANY_NUMBER},
+    "/ws/v1/partition/{partition}/queue/{queue}/applications/{state} state": {
+        "type": "string",
+        "enum": ["active"],
+    },
+}
+
+
+def documented(app: FastAPI) -> Document:
+    """Return the document of an application."""
+    document = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, routes=app.routes
+    )
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            _complete(path, operation)
+    return document
+
+
+def _complete(path: str, operation: Document) -> None:
+    _complete_parameters(path, operation)
+    if path in _MAY_BE_EMPTY and "requestBody" in operation:
+        operation["requestBody"]["required"] = False
+    responses = operation["responses"]
+    responses.pop("422", None)
+    responses["default"] = _ERROR
+    if path in _CONTENT:
+        responses["200"]["content"] = _CONTENT[path]
+    if path in _REFUSED:
+        responses["422"] = _REFUSED[path]
+    if path in _MOVED:
+        moved = {"text/html": {"schema": {"type": "string"}}}
+        responses["301"] = {"description": "Moved Permanently", "content": moved}
+
+
+def _complete_parameters(path: str, operation: Document) -> None:
+    parameters = operation.setdefault("parameters", [])
+    named = {item["name"] for item in parameters}
+    for name in re.findall(r"\{([^{}]+)\}", path):
+        if name not in named:
+            own = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            parameters.append(own)
+    for item in parameters:
+        schema = _SCHEMAS.get(f"{path} {item['name']}") or _SCHEMAS.get(item["name"])
+        if path.startswith("/ws/v1/") and schema is not None:
+            item["schema"] = schema
