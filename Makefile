@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-gang bench-core bench-bus bench-actions bench-kubernetes bench-page ui-shots soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-gang bench-core bench-bus bench-actions bench-api bench-kubernetes bench-page ui-shots soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
 	@$(PYTHON) scripts/check_docs.py
 
-bench: bench-gang bench-core bench-actions bench-bus ## Every figure of docs/performance.md (a quarter of an hour)
+bench: bench-gang bench-core bench-actions bench-bus bench-api ## Every figure of docs/performance.md (a quarter of an hour)
 
 bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
@@ -55,6 +55,10 @@ bench-core: setup ## What the core costs by itself, beside a floor that only cou
 bench-bus: setup ## What the whole costs over RabbitMQ, five processes, beside a floor that hands on
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.bus $(ARGS)
+
+bench-api: setup ## Long lists of the API, four clients at once, while scheduling goes on
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m tests.benchmarks.api $(ARGS)
 
 bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, as clusters grow
 	@$(PYTHON) -m tests.benchmarks.actions $(ARGS)
