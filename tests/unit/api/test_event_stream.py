@@ -12,10 +12,9 @@ from services.api.machine import ApiMachine
 from services.api.projection.events import MAX_EVENTS
 from services.api.replica import Replica
 from services.api.routes import make_app
-from services.api.server import serve
+from services.api.server import listen, serve
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import EventState, PartitionState, StateDelta
-from tests.broker import free_port
 from tests.unit.api.following import System, _no_host
 
 PATH = "/ws/v1/events/stream"
@@ -234,9 +233,10 @@ async def test_a_replica_that_starts_over_ends_its_streams():
 
 async def test_over_a_real_connection():
     system = System()
-    port = free_port()
+    listening = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
     app = make_app(Replica(_no_host, lambda: system.machine))
-    server = asyncio.create_task(serve(app, "127.0.0.1", port))
+    server = asyncio.create_task(serve(app, listening))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             while True:
