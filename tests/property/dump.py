@@ -86,7 +86,7 @@ def _pods(partition: Partition) -> list:
             if nodes
         ),
         [shape.name for shape in pods.waiting.noted()],
-        list(pods._supposed),
+        sorted((key, change) for key, (_, _, change) in pods._supposed.items()),
     ]
 
 

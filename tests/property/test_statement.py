@@ -270,7 +270,7 @@ class StatementMachine(RuleBasedStateMachine):
         anew = PodIndex()
         anew.label_keys = nodes.pods.label_keys
         anew.watch(nodes.rows)
-        anew._supposed = nodes.pods._supposed
+        anew._supposed, anew._places = nodes.pods._supposed, nodes.pods._places
         for _, ask in self.pods(Ask, *Place):
             view = nodes._view(ask.shape)
             found = []

@@ -89,6 +89,7 @@ class PodIndex:
         self._is_stale = True  # no pod is counted: nobody has asked yet
         self.waiting = PodWaiters()
         self._are_domains_stale = False
+        self._places: dict[tuple[str, str], tuple[Node, Pod]] = {}  # kept for who is to come
         self._supposed: dict[tuple[str, str], tuple[Node, Pod, int]] = {}
 
     # --- keeping the counts ---------------------------------------------------------------------
@@ -187,20 +188,39 @@ class PodIndex:
             del self._supposed[key]
         self.count(node, pod, change)
 
+    def keep_place(self, node: "Node", pod: Pod, *, is_kept: bool) -> None:
+        """Keep away whom a pod that is to come would, by host ports and anti-affinity of its own.
+
+        It is not there yet: for affinity and spread it does not count.
+        """
+        key = (node.node_id, pod.allocation_key)
+        if is_kept:
+            self._places[key] = (node, pod)
+        else:
+            del self._places[key]
+        if self._is_stale:
+            return
+        if self._are_domains_stale:
+            self._forget_domains()
+        self._keep_others_away(node, pod, 1 if is_kept else -1)
+
+    def _keep_others_away(self, node: "Node", pod: Pod, change: int) -> None:
+        constraints = pod.constraints
+        for port in constraints.host_ports:
+            self._count_port(node, port, change)
+        for term in constraints.pod_anti_affinity:
+            self._count_owner(node, term, constraints.namespace, change)
+
     def count(self, node: "Node", allocation: Pod, change: int) -> None:
         """Count an allocation in (1) or out (-1), for a thought: nobody is woken."""
         if self._is_stale:
             return
         if self._are_domains_stale:
             self._forget_domains()
-        constraints = allocation.constraints
-        for port in constraints.host_ports:
-            self._count_port(node, port, change)
         labels = self.labels_of(allocation.allocation_tags)
         for count in self._count_kind(node, labels, change).counts:
             count.change(node, change)
-        for term in constraints.pod_anti_affinity:
-            self._count_owner(node, term, constraints.namespace, change)
+        self._keep_others_away(node, allocation, change)
 
     def _count_kind(self, node: "Node", labels: "Labels", change: int) -> PodKind:
         kind = self._kinds.kinds.get(labels)
@@ -275,6 +295,8 @@ class PodIndex:
             self.count_node(node, 1)
         for node, pod, change in self._supposed.values():
             self.count(node, pod, change)
+        for node, pod in self._places.values():
+            self._keep_others_away(node, pod, 1)
 
     def _forget_terms(self) -> None:
         self._counts.clear()

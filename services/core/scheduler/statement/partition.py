@@ -609,6 +609,8 @@ class Partition:
         if node.node_id in self.nodes.nodes:
             self.nodes.refresh(node)
             self.node_improved(node)
+        if reservation.has_preempted:
+            self.requeue_for_domains()  # they may have been kept away by who was to come
         self.look_for_reservations()
         self.journal.record(ReservationEnded(reservation))
 
@@ -623,6 +625,7 @@ class Partition:
     def move(self, application: Application, key: str, node: Node) -> None:
         """Keep a node's room for who comes in the stead of a pod that was released to be moved.
 
+        Nobody else may go there whom that pod would keep away.
         It counts once in its queues: the old one until it has gone, then what is kept for the new.
         """
         if key in application.successors:
@@ -633,6 +636,7 @@ class Partition:
         amount = allocation.resource_per_alloc
         application.queue.change_preempting(amount, {})
         add_into(node.kept, amount)
+        self.nodes.pods.keep_place(node, allocation, is_kept=True)
         self.journal.record(RoomKept(application, Keeping.SUCCESSOR, key, {}, node, amount))
         self.nodes.refresh(node)
         self.journal.record(NodeChanged(node))
@@ -684,8 +688,8 @@ class Partition:
         self._forget_successor(application, key)
         if successor.ask is None:
             self._free_place(successor)
-            if successor.node.node_id in self.nodes.nodes:
-                self.node_improved(successor.node)
+            self.requeue_for_domains()
+            self.node_improved(successor.node)
 
     def end_successors(self, *, node: Node | None = None) -> None:
         """End the places whose time is up, or all of a node."""
@@ -711,9 +715,9 @@ class Partition:
     def _free_place(self, successor: Successor) -> None:
         node = successor.node
         subtract_into(node.kept, successor.allocation.resource_per_alloc)
-        if node.node_id in self.nodes.nodes:
-            self.nodes.refresh(node)
-            self.journal.record(NodeChanged(node))
+        self.nodes.pods.keep_place(node, successor.allocation, is_kept=False)
+        self.nodes.refresh(node)
+        self.journal.record(NodeChanged(node))
 
     def begin_cover(
         self,
