@@ -138,6 +138,8 @@ def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
         ],
     )
     answer.sentence = _sentence(question, answer)
+    if forecast.message:
+        answer.sentence += f" ({forecast.message})"
     return answer
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.core.scheduler.policies import what_if
@@ -112,7 +112,19 @@ def places(core, name):
     return {allocation.allocation_key: allocation.node_id for allocation in held}
 
 
+def plain(*leaf_pods_cores_node):
+    """Return applications of single asks; ``node``: each requires n2."""
+    return [
+        (leaf, False, pods, cores, PLAIN[3 if needs_node else 0], "alice", 0)
+        for leaf, pods, cores, needs_node in leaf_pods_cores_node
+    ]
+
+
+AT_A_NODE = plain(*[("root.a", 1, 1, False)] * 5, ("root.a", 2, 3, True), ("root.a", 1, 1, True))
+
+
 @given(WAYS, APPLICATIONS)
+@example("queue", AT_A_NODE)  # a node that is kept for another that requires it
 def test_what_would_start_starts_there(way, applications):
     *there, new = applications
     core = cluster(way, there)
@@ -129,7 +141,23 @@ def test_what_would_start_starts_there(way, applications):
     assert responses is not None
 
 
+ALICE = ("root.b", False, 4, 4, PLAIN[0], "alice", 1)
+IN_TURN = [  # whose turn it is follows what waits in a queue, and of what priority
+    ("root.c", False, 4, 4, PLAIN[0], "bob", 1),
+    ("root.a", True, 3, 4, PLAIN[0], "bob", 0),
+    ("root.c", False, 3, 4, PLAIN[0], "bob", 0),
+]
+MANY_RUN = [  # who is supposed to start counts among those that run
+    ("root.b", False, 4, 1, PLAIN[0], "bob", 1),
+    ("root.b", False, 5, 1, PLAIN[0], "bob", 0),
+    ALICE,
+    ("root.b", True, 1, 3, PLAIN[0], "bob", 0),
+]
+
+
 @given(WAYS, APPLICATIONS, st.integers(1, 3))
+@example("queue", IN_TURN, 3)
+@example("queue", MANY_RUN, 3)
 def test_who_would_start_on_more_nodes_does(way, applications, more):
     core = cluster(way, applications)
     held = {name: places(core, name) for name in core.partition.applications}

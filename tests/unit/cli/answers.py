@@ -1,5 +1,6 @@
 """Answers of an API as it gives them: what the tables of these tests are made of."""
 
+from services.api.what_if import Answer, Evicted, Outcome, Place, Refused
 from services.api.why_answer import (
     Eviction,
     Failure,
@@ -279,4 +280,38 @@ WHY = Why(
         )
     ],
     log=[LogLine(message="Preemption does not help", count=3, last=0)],
+).model_dump(by_alias=True)
+
+
+def outcome(name, wanted, placed, later=0, reason="", message="", nodes=()):
+    return Outcome(
+        application_id=name,
+        queue_name="root.ml",
+        wanted=wanted,
+        placed=placed,
+        after_evictions=later,
+        is_gang=True,
+        is_new=True,
+        reason=reason,
+        message=message,
+        places=[Place(pod=f"p{at}", node_id=node) for at, node in enumerate(nodes)],
+    )
+
+
+WHAT_IF = Answer(
+    done=True,
+    sentence="1 application would start pods now: 3; 1 application would wait.",
+    starts=[outcome("mpi-next", 3, 3, nodes=("n2", "n3", "n2"))],
+    waits=[outcome("llm", 8, 0, reason="GANG_PLACES", message="at most 6 of 8 members have one")],
+    evicted=[
+        Evicted(
+            victim="3f2a",
+            victim_name="spark-exec-7",
+            application_id="spark-pi",
+            node_id="n2",
+            winner="mpi-next",
+            law="guarantee",
+        )
+    ],
+    refused=[Refused(document=2, field="spec", message="is missing")],
 ).model_dump(by_alias=True)

@@ -15,6 +15,7 @@ COMMANDS = {
     "apps": (["apps"], {"/v1/applications": answers.APPLICATIONS}),
     "app": (["app", "mpi-next"], {"/v1/applications/mpi-next": answers.DETAIL}),
     "why": (["why", "mpi-next"], {"/v1/why/mpi-next": answers.WHY}),
+    "what-if": (["what-if", "--drain", "n1"], {"/v1/what-if": answers.WHAT_IF}),
     "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),
     "nodes": (["nodes"], {"/ws/v1/partition/default/nodes": answers.NODES}),
     "queues": (
@@ -52,7 +53,7 @@ COMMANDS = {
 def test_a_list_looks_as_it_was_agreed(api, muster, name, width):
     command, said = COMMANDS[name]
     for path, value in said.items():
-        api.says(f"GET {path}", value)
+        api.says(f"{'POST' if path == '/v1/what-if' else 'GET'} {path}", value)
     result = muster(*command, width=width)
     assert (result.status, result.err) == (0, "")
     file = GOLDEN / f"{name}.{width or 'pipe'}.txt"

@@ -12,7 +12,10 @@ Limits: MAX_STEPS searches for a node or for victims; what is not tried by then 
 places are told of one application, MAX_TOLD applications.
 """
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heapreplace
 
 from services.core.scheduler.actions import gang_places, patience
 from services.core.scheduler.actions.gang import lacks_headroom, over_applications, over_headroom
@@ -20,8 +23,9 @@ from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.actions.preemption_looks import has_guarantee
 from services.core.scheduler.intake import updates
 from services.core.scheduler.model.preemptors import may_ever
+from services.core.scheduler.model.queue_ledger import OrderKey
 from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue
-from services.core.scheduler.model.settings import PREEMPT, YUNIKORN
+from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.nodes.victim_kinds import Victim
@@ -62,10 +66,11 @@ class _Waiter:
 
     application: Application
     is_new: bool
-    asks: list[tuple[AskGroup, Ask]]
     wanted: int
     is_admitted: bool = False
-    refusal: Refusal | None = None
+    is_loaded: bool = False
+    untried: deque[tuple[AskGroup, Ask]] = field(default_factory=deque)  # that are yet to be tried
+    why_not: Refusal | None = None
     placed: list[tuple[Ask, Node]] = field(default_factory=list)
     unplaced: list[tuple[AskGroup, Ask]] = field(default_factory=list)
     after_evictions: list[tuple[Ask, Node]] = field(default_factory=list)
@@ -83,6 +88,9 @@ def forecast(
             return _Forecaster(hypothesis).answer(question, config)
     except UnansweredError as error:
         return Forecast(done=False, message=str(error))
+
+
+_Entry = tuple[tuple[object, ...], int, _Waiter]
 
 
 class _Forecaster:
@@ -112,12 +120,26 @@ class _Forecaster:
             if waiter.is_new:
                 self._preempt_for(waiter)
         told = [*map(_told, waiters), *self._rejected]
+        told.sort(key=lambda item: not (item.is_new or item.placed))
         return Forecast(
             done=True,
+            message=self._unsaid(waiters),
             applications=tuple(told[:MAX_TOLD]),
             victims=tuple(self._victims[:MAX_PLACES]),
             refused=question.refused,
         )
+
+    def _unsaid(self, waiters: list[_Waiter]) -> str:
+        """Say what the forecast leaves open, "" where it does not."""
+        settings = self._partition.settings
+        waits = any(waiter.is_new and waiter.why_not is not None for waiter in waiters)
+        if self._steps <= 0:
+            return f"not all was tried: a forecast takes {MAX_STEPS} steps"
+        if waits and (settings.policy != YUNIKORN or CONSOLIDATION in settings.actions):
+            return (
+                f"whom the policy {settings.policy} and its actions would move or evict is not told"
+            )
+        return ""
 
     # --- what is supposed -----------------------------------------------------------------------
 
@@ -188,60 +210,72 @@ class _Forecaster:
         self._rejected.append(told)
 
     def _waiter(self, application: Application, *, is_new: bool) -> _Waiter:
-        """Return an application with the asks that it may have placed, in their order."""
-        groups = [group for group in application.groups.values() if group.asks]
-        free = [group for group in groups if queueing.hold(application, group) is None]
-        asks = [(group, ask) for group in free for ask in group.in_order()]
-        asks.sort(key=lambda item: item[1].order)
-        wanted = sum(len(group.asks) for group in groups)
-        return _Waiter(application, is_new, asks, wanted, not application.awaits_admission)
+        wanted = sum(len(group.asks) for group in application.groups.values())
+        return _Waiter(application, is_new, wanted, not application.awaits_admission)
+
+    @staticmethod
+    def _load(waiter: _Waiter) -> None:
+        """Bring the asks that may be placed into their order, when they are first looked at."""
+        if not waiter.is_loaded:
+            waiter.is_loaded = True
+            free = _free_groups(waiter.application)
+            asks = [(group, ask) for group in free for ask in group.in_order()]
+            waiter.untried.extend(sorted(asks, key=lambda item: item[1].order))
 
     # --- as the cycle would ---------------------------------------------------------------------
 
     def _place_all(self, waiters: list[_Waiter]) -> None:
-        """Place what can be placed, ask by ask, in the order of queues and applications."""
-        closed: dict[Shape, Refusal] = {}
-        by_leaf: dict[Queue, list[_Waiter]] = {}
-        for waiter in waiters:
-            if waiter.asks:
-                by_leaf.setdefault(waiter.application.queue, []).append(waiter)
-        while by_leaf:
-            leaf = self._next_leaf(by_leaf)
-            waiter = min(by_leaf[leaf], key=_order)
-            self._place_next(waiter, closed)
-            if not waiter.asks:
-                by_leaf[leaf].remove(waiter)
-                if not by_leaf[leaf]:
-                    del by_leaf[leaf]
+        """Place what can be placed, ask by ask, in the order of queues and applications.
 
-    def _next_leaf(self, by_leaf: dict[Queue, list[_Waiter]]) -> Queue:
-        """Walk down to the leaf that is served first of those that have somebody to place."""
-        if len(by_leaf) == 1:
-            return next(iter(by_leaf))
-        below: dict[Queue, dict[Queue, None]] = {}
-        for leaf in by_leaf:
-            for queue in leaf.lineage():
-                if queue.parent is not None:
-                    below.setdefault(queue.parent, {})[queue] = None
-        queue = self._partition.root
-        while queue not in by_leaf:
-            queue = min(below[queue], key=queue.order_of_children())
-        return queue
+        Those for whom no steps are left are not tried.
+        """
+        closed: dict[Shape, Refusal] = {}
+        by_leaf: dict[Queue, list[_Entry]] = {}
+        for number, waiter in enumerate(waiters):
+            key = _order(waiter)
+            if key is not None:
+                by_leaf.setdefault(waiter.application.queue, []).append((key, number, waiter))
+        self._serve(by_leaf, closed)
+        for entries in by_leaf.values():
+            for _, _, waiter in entries:
+                waiter.why_not = waiter.why_not or _NOT_TRIED
+
+    def _serve(self, by_leaf: dict[Queue, list[_Entry]], closed: dict[Shape, Refusal]) -> None:
+        """Serve the leaves in their turns as long as there are steps left."""
+        for entries in by_leaf.values():
+            heapify(entries)
+        turns = _Turns(self._partition.root, by_leaf)
+        while by_leaf and self._steps > 0:
+            leaf = turns.next()
+            _, number, waiter = by_leaf[leaf][0]
+            self._steps -= turns.cost
+            self._place_next(waiter, closed)
+            turns.moved(leaf)
+            key = _order(waiter)
+            if key is not None:
+                heapreplace(by_leaf[leaf], (key, number, waiter))
+                continue
+            heappop(by_leaf[leaf])
+            if not by_leaf[leaf]:
+                del by_leaf[leaf]
+                turns.leave(leaf)
 
     def _place_next(self, waiter: _Waiter, closed: dict[Shape, Refusal]) -> None:
         """Place the next ask of an application, or say why it, or all of them, cannot be placed."""
         application = waiter.application
+        self._load(waiter)
         if not waiter.placed:
             refusal = self._may_not_start(waiter)
             if refusal is not None:
-                waiter.refusal, waiter.unplaced, waiter.asks = refusal, waiter.asks, []
+                waiter.why_not, waiter.unplaced = refusal, list(waiter.untried)
+                waiter.untried.clear()
                 return
             if waiter.is_admitted and application.needs_places:
                 return  # the whole gang was placed at once
-        group, ask = waiter.asks.pop(0)
+        group, ask = waiter.untried.popleft()
         found = closed.get(ask.shape) or self._node_for(application, ask)
         if isinstance(found, Refusal):
-            waiter.refusal = waiter.refusal or found
+            waiter.why_not = waiter.why_not or found
             waiter.unplaced.append((group, ask))
             if found.reason not in (Reason.QUEUE_QUOTA, Reason.USER_QUOTA, Reason.PLUGIN):
                 closed[ask.shape] = found
@@ -275,7 +309,7 @@ class _Forecaster:
         """Place all placeholders of a gang, or say why one has no place."""
         application, nodes = waiter.application, self._partition.nodes
         wanted = gang_places.amount(application)
-        self._steps -= len(waiter.asks)
+        self._steps -= len(waiter.untried)
         if self._steps < 0:
             return _NOT_TRIED
         backfill = self._partition.settings.backfill
@@ -293,7 +327,8 @@ class _Forecaster:
             return found.refusal
         for ask, node in found:
             self._hypothesis.place(application, ask, node)
-        waiter.placed, waiter.asks = list(found), []
+        waiter.placed = list(found)
+        waiter.untried.clear()
         return None
 
     def _node_for(self, application: Application, ask: Ask) -> Node | Refusal:
@@ -316,8 +351,14 @@ class _Forecaster:
             best = nodes.best(ask.shape, backfill=self._partition.settings.backfill)
             return best or nodes.refusal(ask.shape)
         node = nodes.nodes.get(name)
-        if node is None or not nodes.takes(node, ask.shape):
-            return Refusal(Reason.REQUIRED_NODE, f"the required node {name} is missing or full")
+        is_kept = node is not None and any(
+            not held.is_ordinary for held in node.reservations.values()
+        )
+        if node is None or is_kept or not nodes.takes(node, ask.shape):
+            return Refusal(
+                Reason.REQUIRED_NODE,
+                f"the required node {name} is missing, full or kept for others",
+            )
         return node
 
     # --- who would have to go -------------------------------------------------------------------
@@ -329,7 +370,7 @@ class _Forecaster:
         may = settings.policy == YUNIKORN and PREEMPT in settings.actions
         if not (may and partition.preemption_enabled and has_guarantee(leaf)):
             return
-        if waiter.refusal is None or waiter.refusal.reason not in _ROOM_WOULD_HELP:
+        if waiter.why_not is None or waiter.why_not.reason not in _ROOM_WOULD_HELP:
             return
         partition.victims.start(partition.applications.values())
         supposed, found = Supposed(), []
@@ -385,7 +426,9 @@ class _Forecaster:
                 or (key in application.released)
             ):
                 continue
-            waiter = waiters.setdefault(application.id, _Waiter(application, False, [], 0))
+            waiter = waiters.setdefault(
+                application.id, _Waiter(application, is_new=False, wanted=0)
+            )
             waiter.wanted += 1
             self._move(waiter, allocation)
         return list(waiters.values())
@@ -395,26 +438,90 @@ class _Forecaster:
         nodes = self._partition.nodes
         self._steps -= 1
         if self._steps < 0:
-            waiter.refusal = waiter.refusal or _NOT_TRIED
+            waiter.why_not = waiter.why_not or _NOT_TRIED
             return
         ask = self._hypothesis.ask_like(allocation)
         node = nodes.best(ask.shape, backfill=self._partition.settings.backfill)
         if node is None:
-            waiter.refusal = waiter.refusal or nodes.refusal(ask.shape)
+            waiter.why_not = waiter.why_not or nodes.refusal(ask.shape)
             return
         self._hypothesis.come(node, replace(allocation, node_id=node.node_id))
         waiter.placed.append((ask, node))
 
 
 _STEPS_OF_A_CHOICE = 10
+_CHILDREN_A_STEP = 200
 _MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 _ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
 
 
-def _order(waiter: _Waiter) -> tuple[object, ...]:
-    """Return what orders applications of a leaf, by their heads."""
+def _free_groups(application: Application) -> list[AskGroup]:
+    """Return the groups of asks that their own application does not hold back."""
+    groups = application.groups.values()
+    return [group for group in groups if group.asks and queueing.hold(application, group) is None]
+
+
+def _order(waiter: _Waiter) -> tuple[object, ...] | None:
+    """Return what orders applications of a leaf, by their heads; None where nothing is left."""
+    if waiter.is_loaded:
+        first = waiter.untried[0][1].order if waiter.untried else None
+    else:
+        heads = [group.head() for group in _free_groups(waiter.application)]
+        first = min((head.order for head in heads if head is not None), default=None)
+    if first is None:
+        return None
     application = waiter.application
-    return (*application.order_at(application.in_use()), *waiter.asks[0][1].order)
+    return (*application.order_at(application.in_use()), *first)
+
+
+class _Turns:
+    """Which leaf is served next of those that have somebody to place.
+
+    A queue's place is worked out when something was placed in it, and not anew for each.
+    """
+
+    def __init__(self, root: Queue, leaves: Iterable[Queue]) -> None:
+        self._root = root
+        self._below: dict[Queue, dict[Queue, None]] = {}
+        self._keys: dict[Queue, OrderKey] = {}
+        self.cost = 1  # of the last turn, in steps
+        for leaf in leaves:
+            for queue in leaf.lineage():
+                if queue.parent is not None:
+                    self._below.setdefault(queue.parent, {})[queue] = None
+
+    def next(self) -> Queue:
+        """Walk down to the leaf."""
+        queue, looked = self._root, 0
+        while queue in self._below:
+            children = self._below[queue]
+            looked += len(children)
+            queue = min(children, key=self._key) if len(children) > 1 else next(iter(children))
+        self.cost = 1 + looked // _CHILDREN_A_STEP
+        return queue
+
+    def _key(self, queue: Queue) -> OrderKey:
+        key = self._keys.get(queue)
+        if key is None:
+            assert queue.parent is not None
+            key = self._keys[queue] = queue.parent.order_of_children()(queue)
+        return key
+
+    def moved(self, leaf: Queue) -> None:
+        """Forget the places of a leaf and of those above it."""
+        for queue in leaf.lineage():
+            self._keys.pop(queue, None)
+
+    def leave(self, leaf: Queue) -> None:
+        """Take a leaf out in which nobody is left."""
+        queue = leaf
+        while queue.parent is not None:
+            above = self._below[queue.parent]
+            del above[queue]
+            if above:
+                return
+            del self._below[queue.parent]
+            queue = queue.parent
 
 
 def _victim(victim: Victim, winner: Application) -> ForecastVictim:
@@ -430,7 +537,7 @@ def _victim(victim: Victim, winner: Application) -> ForecastVictim:
 
 
 def _told(waiter: _Waiter) -> ForecastApplication:
-    application, refusal = waiter.application, waiter.refusal
+    application, refusal = waiter.application, waiter.why_not
     return ForecastApplication(
         application.id,
         application.queue.path,
