@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
-from services.api.server import serve
+from services.api.server import listen, serve
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import (
     AllocationState,
@@ -24,7 +24,6 @@ from shared.messages.state import (
     StateDelta,
     Waiting,
 )
-from tests.broker import free_port
 
 GPU = "nvidia.com/gpu"
 NODE = {"vcore": 192_000, "memory": 1536 * 2**30, "pods": 110, GPU: 16}
@@ -268,19 +267,11 @@ class Cluster:
 @asynccontextmanager
 async def served(machine: ApiMachine, port: int = 0) -> AsyncIterator[str]:
     """Serve a replica over HTTP, and yield where."""
-    port = port or free_port()
-    task = asyncio.create_task(
-        serve(make_app(Replica(_no_host, lambda: machine)), "127.0.0.1", port)
-    )
-    async with asyncio.timeout(30):
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                break
-            await asyncio.sleep(0.02)
+    listening = listen("127.0.0.1", port)
+    app = make_app(Replica(_no_host, lambda: machine))
+    task = asyncio.create_task(serve(app, listening))
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

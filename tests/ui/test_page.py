@@ -167,6 +167,17 @@ async def test_a_table_sorts_filters_and_keeps_both_in_the_address(page):
     await expect(page.text(".empty")).to_have_text("Nothing matches the filter.")
 
 
+async def test_a_row_is_opened_by_its_link_and_by_a_click_anywhere_on_it(page):
+    await page.open("applications")
+    row = page.page.locator(ROWS, has_text="train-4")
+    await row.get_by_role("link", name="train-4").focus()
+    await page.page.keyboard.press("Enter")
+    await expect(page.text("h1")).to_contain_text("train-4")
+    await page.open("nodes")
+    await page.page.locator(ROWS, has_text="node-0002").get_by_role("cell").nth(3).click()
+    await expect(page.text("h1")).to_have_text("node-0002")
+
+
 async def test_the_map_is_walked_by_keyboard_and_a_node_opened(page):
     await page.open()
     canvas = page.text(".heatmap canvas")

@@ -8,7 +8,7 @@ export const count = (value) => plain.format(value);
 
 /** An amount of a resource type with its unit: [number, unit]. */
 export function parts(type, value) {
-  if (type === "vcore") return [trimmed(value / 1000), "cores"];
+  if (type === "vcore") return [trimmed(value / 1000), value === 1000 ? "core" : "cores"];
   if (IN_BYTES.test(type)) {
     let at = 0;
     while (Math.abs(value) >= 1024 && at < BYTES.length - 1) {
@@ -17,7 +17,7 @@ export function parts(type, value) {
     }
     return [trimmed(value), BYTES[at]];
   }
-  return [count(value), type === "pods" ? "pods" : ""];
+  return [count(value), type === "pods" ? (value === 1 ? "pod" : "pods") : ""];
 }
 
 export function amount(type, value) {

@@ -6,7 +6,7 @@
  * isNumber, width and narrow (of a CSS grid), isLess (hidden where it is narrow), isUnder (has a line
  * of its own there)}.
  */
-import { atMostEvery, copyButton, h, text } from "./dom.js";
+import { atMostEvery, attribute, copyButton, h, text } from "./dom.js";
 import { count } from "./format.js";
 
 const ROW = 34;
@@ -154,7 +154,7 @@ export class Table {
       row.element.style.transform = `translateY(${at * height}px)`;
       row.element.setAttribute("aria-rowindex", at + 2);
     }
-    if (this.options.link) row.element.setAttribute("href", this.options.link(item));
+    if (this.options.link) attribute(row.cells[0], "href", this.options.link(item));
     const isOther = row.item !== item;
     row.item = item;
     this.options.columns.forEach((column, n) => {
@@ -165,9 +165,20 @@ export class Table {
 
   makeRow() {
     const cells = this.options.columns.map((column) => h("div", { role: "cell", class: classes(column), "data-title": column.title }));
-    const element = h(this.options.link ? "a" : "div", { class: "row", role: "row" }, ...cells);
+    const element = h("div", { class: this.options.link ? "row linked" : "row", role: "row" }, ...cells);
+    if (this.options.link) this.lead(element, cells);
     this.body.append(element);
     return { element, cells, item: null, at: -1, height: 0 };
+  }
+
+  /** Put a link into the first cell of a row; a click anywhere else on the row follows it too. */
+  lead(element, cells) {
+    const link = h("a", {});
+    cells[0].append(link);
+    cells[0] = link;
+    element.addEventListener("click", (event) => {
+      if (!event.target.closest("a") && !String(getSelection())) location.hash = link.getAttribute("href");
+    });
   }
 
   tsv() {
