@@ -8,7 +8,7 @@ import httpx
 
 from services.api.replica import Replica
 from services.api.routes import make_app
-from services.api.server import serve
+from services.api.server import listen, serve
 from tests.broker import free_port
 from tests.unit.api.test_routes import system as running  # noqa: F401 - the fixture
 
@@ -31,7 +31,7 @@ async def _until_up(url):
 async def test_schemathesis_finds_nothing(running):  # noqa: F811
     cluster, port = running.cluster, free_port()
     app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
-    server = asyncio.create_task(serve(app, "127.0.0.1", port))
+    server = asyncio.create_task(serve(app, listen("127.0.0.1", port)))
     url = f"http://127.0.0.1:{port}"
     try:
         await _until_up(url)
