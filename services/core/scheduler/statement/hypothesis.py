@@ -174,11 +174,11 @@ class Hypothesis:
         nodes, root = self.partition.nodes, self.partition.root
         before = root.max_resource
         nodes.add(node)
-        root.set_max(dict(nodes.total))
+        _limit(root, dict(nodes.total))
 
         def undo() -> None:
             nodes.remove(node)
-            root.set_max(before)
+            _limit(root, before)
 
         self._undo.append(undo)
 
@@ -203,11 +203,17 @@ class Hypothesis:
     def limit_queue(self, queue: Queue, limit: Resource | None, most_applications: int) -> None:
         """Suppose that a queue has another max, and may run another number of applications."""
         before, most_before = queue.max_resource, queue.max_applications
-        queue.set_max(limit)
+        _limit(queue, limit)
         queue.max_applications = most_applications
 
         def undo() -> None:
-            queue.set_max(before)
+            _limit(queue, before)
             queue.max_applications = most_before
 
         self._undo.append(undo)
+
+
+def _limit(queue: Queue, limit: Resource | None) -> None:
+    """Set a queue's max, and nobody is requeued for what it leaves."""
+    queue.max_resource = limit
+    queue.forget_turns()
