@@ -20,8 +20,14 @@ from aio_pika.abc import (
     AbstractIncomingMessage,
     AbstractQueue,
 )
-from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError, PublishError
+from tenacity import (
+    retry,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_exponential,
+)
 
 from shared.bus import topology
 from shared.bus.amqp_message import envelope_in, message_of
@@ -35,6 +41,7 @@ MAX_IN_FLIGHT = 100
 MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
+REFUSED_SECONDS = 10.0
 HEARTBEAT_SECONDS = 5
 _CLOSE_SECONDS = 2.0
 _LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
@@ -62,6 +69,11 @@ def _away(what: str) -> Iterator[None]:
         if task is None or task.cancelling():
             raise
         raise BusUnavailableError(f"{what}: the connection was closed meanwhile") from error
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return whether the broker refused a message because its inbox is full."""
+    return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
 
 
 class RabbitBus:
@@ -124,8 +136,7 @@ class RabbitBus:
         try:
             with _away("publishing failed"):
                 for batch in _batches(messages):
-                    async with asyncio.timeout(CONFIRM_SECONDS):
-                        await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
+                    await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
         except DeliveryError as error:
             raise BusUnavailableError(f"the broker refused a message: {error!r}") from error
         except BusUnavailableError:
@@ -134,9 +145,23 @@ class RabbitBus:
 
     async def _publish_lane(self, lane: list[tuple[aio_pika.Message, Address]]) -> None:
         for message, to in lane:
-            exchange = self._exchange
-            if exchange is None:
-                raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
+            await self._publish_one(message, to)
+
+    @retry(
+        retry=retry_if_exception(_is_refused),
+        wait=wait_exponential(multiplier=0.01, max=0.5),
+        stop=stop_after_delay(REFUSED_SECONDS),
+        reraise=True,
+    )
+    async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
+        """Publish and wait for the confirm; a full inbox is tried again for REFUSED_SECONDS.
+
+        To start over with those before it would fill the inbox with what is there already.
+        """
+        exchange = self._exchange
+        if exchange is None:
+            raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
+        async with asyncio.timeout(CONFIRM_SECONDS):
             await exchange.publish(message, routing_key=to.routing_key, mandatory=to.is_durable)
 
     async def put_aside(self, message: AbstractIncomingMessage, service: str, reason: str) -> None:
@@ -317,12 +342,19 @@ async def _declare_queue(
 
     A broker that was killed within a second of a quorum queue's declaration leaves it unusable;
     what it held is made good by the recovery path (contract: rabbitmq.md).
+    One that another version of Muster made with other arguments is used as it is: what it holds is
+    worth more than its limits, and old and new run side by side while an upgrade goes on.
     """
     channel = await connection.channel()
     try:
         return await channel.declare_queue(
             name, durable=True, arguments=arguments, timeout=CONNECT_SECONDS
         )
+    except aio_pika.exceptions.ChannelPreconditionFailed as error:
+        if "inequivalent arg" not in str(error):
+            raise
+        log.warning("a queue has other arguments; using it as it is", queue=name, error=str(error))
+        return await (await connection.channel()).get_queue(name)
     except (aio_pika.exceptions.ChannelClosed, TimeoutError) as error:
         if "home node" not in str(error) and not isinstance(error, TimeoutError):
             raise
