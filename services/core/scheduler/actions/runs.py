@@ -257,7 +257,8 @@ class _Run:
     def _fold(self) -> None:
         """Add up what the asks of the last shape take of their node."""
         if self._on_node and self._shape is not None:
-            amount = multiply(self._shape.resource, self._on_node)
+            amount, times = self._shape.resource, self._on_node
+            amount = amount if times == 1 else multiply(amount, times)
             add_into(self._taken, amount)
             subtract_into(self._left, amount)
         self._on_node = 0
@@ -408,8 +409,11 @@ def _room_for(queue: Queue, owner: Owner | None, amount: Resource) -> int:
 
 def _multiples(room: Resource, shape: Shape) -> int:
     """Return how many times a shape goes into what a node has left."""
-    wanted = shape.resource.items()
-    return min((room.get(name, 0) // value for name, value in wanted if value > 0), default=MANY)
+    most = MANY
+    for name, value in shape.resource.items():
+        if value > 0:
+            most = min(most, room.get(name, 0) // value)
+    return most
 
 
 def _placeholders_left(group: AskGroup) -> int:
