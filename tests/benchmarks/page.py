@@ -105,8 +105,10 @@ async def measure(url: str, view: str, minutes: int) -> None:
         print(
             f"frames {len(gaps)}: median {cut[499]:.1f} ms, p99 {cut[989]:.1f}, p99.9 {cut[998]:.1f}, longest {max(gaps):.1f}"
         )
+        worst = ", ".join(f"{ms:.1f}" for ms in sorted(spent)[-3:])
+        print(f"longest tasks of {len(spent)} by their CPU time: {worst} ms")
         print(
-            f"tasks of the page over 50 ms: {len(tasks)}"
+            f"tasks of the page over 50 ms by the clock: {len(tasks)}"
             + (f", the longest {max(tasks):.0f} ms" if tasks else "")
         )
 

@@ -39,7 +39,7 @@ export class Table {
     const tools = [this.filter, ...(options.extra ?? []), this.shown, copyButton(() => this.tsv())];
     this.grid = h("div", { class: "table", role: "table", "aria-label": options.noun },
       h("div", { class: "heads", role: "row" }, ...this.heads), this.body);
-    const narrowWidth = (column) => column.narrow ?? (column.isNumber ? "minmax(3rem, auto)" : "minmax(0, 1fr)");
+    const narrowWidth = (column) => column.narrow ?? (column.isNumber ? "4.4rem" : "minmax(0, 1fr)");
     this.grid.style.setProperty("--columns", options.columns.map((column) => column.width ?? "1fr").join(" "));
     this.grid.style.setProperty("--columns-narrow", options.columns.filter((column) => !column.isLess && !column.isUnder).map(narrowWidth).join(" "));
     this.element = h("section", { class: "listing" }, options.hasFilter === false ? null : h("div", { class: "tools" }, ...tools), this.grid, this.empty);
