@@ -6,9 +6,7 @@ from typing import Any
 from services.api.pods import pods_of
 from services.api.projection.model import ApplicationView, Model
 from services.api.ws_v1 import application_info, queue_info
-from shared.messages.trace import TraceRecord
 from shared.model.names import ROOT
-from shared.model.units import NANOS_PER_MILLI
 
 _MOST_REASONS = 5
 
@@ -118,22 +116,3 @@ def queue_tree(model: Model) -> dict[str, Any]:
         return {**info, "children": children, "waiting": own}
 
     return add_waits(queue_info(model, ROOT, subtree=True, partition="default"))
-
-
-def trace_entry(record: TraceRecord, application_id: str) -> dict[str, Any]:
-    """Return a record as one line of an application's story."""
-    at = record.applications.index(application_id)
-    return {
-        "time": record.published_ns + record.queued_ns,
-        "message": record.kind,
-        "from": record.source,
-        "to": record.destination,
-        "queuedMs": round(record.queued_ns / NANOS_PER_MILLI, 3),
-        "handledMs": round(record.handled_ns / NANOS_PER_MILLI, 3),
-        "contents": record.contents[at],
-        "decision": record.decisions[at],
-        "messageID": record.message_id,
-        "causeID": record.cause_id,
-        "correlationID": record.correlation_id,
-        "traceparent": record.traceparent,
-    }

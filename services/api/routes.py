@@ -19,6 +19,7 @@ from services.api.routes_cluster import cluster_routes
 from services.api.routes_page import page_routes
 from services.api.routes_why import why_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
+from services.api.trace import trace_entries
 from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (
     CommandResult,
@@ -160,12 +161,14 @@ def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
 
 
 def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
-    @router.get("/trace/{application}", summary="Every message behind an application, in order")
+    @router.get(
+        "/trace/{application}", summary="One trace: every step of an application below its cause"
+    )
     async def trace(request: Request, application: str) -> Response:
-        story = replica.machine.projection.story(application)
+        story = replica.machine.projection.stories.of(application)
         if not story:
             raise AnswerError(404, f"no trace of application {application}")
-        return answer(request, [progress.trace_entry(record, application) for record in story])
+        return answer(request, trace_entries(story, application))
 
     @router.post(
         "/manifests",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shared.messages.records import record
+from shared.messages.trace import traceparent_of
 from shared.model.ids import child_traceparent, derived_id
 
 SCHEMA_VERSION = 1
@@ -56,7 +57,8 @@ class Outgoing:
 class Envelope:
     """A message on its way.
 
-    ``correlation_id`` is the application's story, ``cause_id`` the message that led to this one.
+    ``correlation_id`` is the application's story. ``cause_id`` is the step that led to this one: a
+    message that was handled, or what was decided of several (``shared/runtime/steps.py``).
     ``epoch`` fences decisions (0: not fenced), ``seq`` orders state events.
     """
 
@@ -77,9 +79,20 @@ class Envelope:
 
 
 def envelope_of(
-    outgoing: Outgoing, *, cause: Envelope, index: int, source: str, now_ns: int
+    outgoing: Outgoing,
+    *,
+    cause: Envelope,
+    index: int,
+    source: str,
+    now_ns: int,
+    step: str = "",
+    story: str = "",
 ) -> Envelope:
-    """Return the index-th answer to a message; a redelivery gives the same identity again."""
+    """Return the index-th answer to a message; a redelivery gives the same identity again.
+
+    ``step`` is what led to it, where that is more than the message; ``story`` the application that
+    it is about, where it is one.
+    """
     message_id = derived_id(f"{source}:{outgoing.asked_by}:{cause.message_id}", index)
     return Envelope(
         message_id=message_id,
@@ -87,11 +100,15 @@ def envelope_of(
         message=outgoing.message,
         to=outgoing.to,
         source=source,
-        correlation_id=outgoing.correlation_id or cause.correlation_id,
-        cause_id=cause.message_id,
+        correlation_id=outgoing.correlation_id or story or cause.correlation_id,
+        cause_id=step or cause.message_id,
         epoch=outgoing.epoch,
         seq=outgoing.seq,
-        traceparent=child_traceparent(cause.traceparent, message_id),
+        traceparent=(
+            traceparent_of(story, message_id)
+            if story
+            else child_traceparent(cause.traceparent, message_id)
+        ),
         reply_to=outgoing.reply_to,
         published_ns=now_ns,
     )

@@ -19,6 +19,8 @@ from shared.model.memo import once_per_class
 
 MAX_ITEMS_PER_MESSAGE = 1_000  # what is too large all the same is taken apart by the bus
 _MOST_APPLICATIONS_PER_RECORD = 64
+_MOST_REASONS = 3  # that are told of an application in one message
+_SUBJECTS = ("allocation_key", "timer_id")
 _MOST_OF_A_STORY = 2  # names: the application's, and that of what has none
 
 
@@ -196,19 +198,76 @@ def story_of(outgoing: Outgoing) -> str:
     return names[0] if len(names) == 1 and isinstance(names[0], str) else ""
 
 
+def applications_of(message: object) -> list[str]:
+    """Return the applications that a message speaks of, in order, each once."""
+    found: dict[str, None] = dict.fromkeys([_own_application(message)])
+    for name, item_class in sections_of(type(message)):
+        items = getattr(message, name)
+        if items and _kind_of(item_class):
+            found.update(dict.fromkeys(values_of(items, "application_id")))
+    return [name for name in found if name]
+
+
+def _own_application(message: object) -> str:
+    """Return the application that a message names outside its sections, or ""."""
+    name = getattr(message, "application_id", "")
+    return name if isinstance(name, str) else ""
+
+
+def subjects_of(message: object) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield what a message's items are about, by application and key: allocations and timers."""
+    for section, item_class in sections_of(type(message)):
+        items = getattr(message, section)
+        key = _subject_in(item_class)
+        if items and key:
+            yield values_of(items, "application_id"), values_of(items, key)
+
+
+@once_per_class
+def _subject_in(cls: type[Any]) -> str:
+    names = {item.name for item in fields(cls)}
+    found = [name for name in _SUBJECTS if name in names and "application_id" in names]
+    return found[0] if found else ""
+
+
+def reasons_by_application(message: object) -> dict[str, str]:
+    """Return why, in the words of a message's items: up to _MOST_REASONS an application."""
+    found: dict[str, dict[str, None]] = {}
+    for section, item_class in sections_of(type(message)):
+        items = getattr(message, section)
+        name = _reason_in(item_class) if items else ""
+        if not name:
+            continue
+        rows = zip(values_of(items, "application_id"), values_of(items, name), strict=True)
+        for application_id, reason in dict.fromkeys(rows):
+            if reason and len(said := found.setdefault(application_id, {})) < _MOST_REASONS:
+                said[reason] = None
+    return {name: "; ".join(reasons) for name, reasons in found.items()}
+
+
+@once_per_class
+def _reason_in(cls: type[Any]) -> str:
+    """Return the field of an item that says why, or ""."""
+    names = {item.name for item in fields(cls)}
+    if "application_id" not in names:
+        return ""
+    return next((name for name in ("reason", "message") if name in names), "")
+
+
 def contents_by_application(message: object) -> dict[str, str]:
     """Return a phrase for each application that a message speaks of: ``3 asks, 1 releases``."""
     counts: dict[str, Counter[str]] = {}
-    scalar = getattr(message, "application_id", None)
-    if isinstance(scalar, str):
-        counts[scalar] = Counter()
+    own = _own_application(message)
+    if own:
+        counts[own] = Counter()
     for name, item_class in sections_of(type(message)):
         kind_of = _kind_of(item_class)
         items = getattr(message, name)
         if kind_of is None or not items:
             continue
         for (application_id, *values), count in _kinds(items, kind_of).items():
-            if application_id not in counts and len(counts) >= _MOST_APPLICATIONS_PER_RECORD:
+            is_full = len(counts) >= _MOST_APPLICATIONS_PER_RECORD
+            if not application_id or (application_id not in counts and is_full):
                 continue
             phrase = _phrase(name, item_class, values)
             counts.setdefault(application_id, Counter())[phrase] += count

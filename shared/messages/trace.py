@@ -1,14 +1,26 @@
-"""The tap: what every host says about each message it has handled."""
+"""The tap: what every host says about each step it took; and how steps make one trace.
+
+A step is a message that was handled, or what a whole batch of them led to. Each belongs to the
+trace of every application that it says something of, below the step that caused it there.
+
+Identities follow from the names, so that every host knows those of the others: one trace an
+application, with one root span, its submission.
+"""
 
 from dataclasses import dataclass
+
+from shared.model.ids import derived_id
+
+ROOT_CAUSE = ""  # in place of a step: nothing but the submission itself
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One message's way: who sent it, who handled it, when, and what was decided.
+    """One step: what came, from whom, when, what was decided, and what led to it.
 
-    ``applications`` and ``decisions`` are parallel: one sentence an application. ``queued_ns`` is
-    the time from publish to handling, ``handled_ns`` the time the handling took.
+    ``queued_ns`` is the time from publish to handling, ``handled_ns`` the time the handling took.
+    What follows ``applications`` is parallel to it. ``causes`` are the identities of steps: the
+    first is the one that this hangs below, the others led to it as well; none is ``cause_id``.
     """
 
     message_id: str
@@ -24,6 +36,8 @@ class TraceRecord:
     applications: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    causes: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +45,31 @@ class TraceRecords:
     """Records of one host, in the order in which it handled the messages."""
 
     records: tuple[TraceRecord, ...] = ()
+
+
+def causes_of(record: TraceRecord, at: int) -> tuple[str, ...]:
+    """Return what led to a step in the trace of its at-th application, the parent first."""
+    return (record.causes[at] if record.causes else ()) or (record.cause_id,)
+
+
+def trace_id(application_id: str) -> str:
+    """Return the identity of an application's trace: 32 hex digits."""
+    return derived_id(_sayable(f"trace/{application_id}"), 0)
+
+
+def span_id(application_id: str, step: str, part: str = "") -> str:
+    """Return the identity of a step's span in the trace of an application, or of a part of it.
+
+    That of ROOT_CAUSE is the submission's, to which everybody may turn.
+    """
+    return derived_id(_sayable(f"{application_id}/{step}/{part}"), 1)[:16]
+
+
+def traceparent_of(application_id: str, step: str) -> str:
+    """Return the W3C traceparent of what follows from a step in the trace of an application."""
+    return f"00-{trace_id(application_id)}-{span_id(application_id, step)}-01"
+
+
+def _sayable(text: str) -> str:
+    """Return a text that can be encoded, also of a name that no message can carry."""
+    return text.encode(errors="backslashreplace").decode()

@@ -300,11 +300,16 @@ class Host:
             handled[envelope.message_id] = envelope
         for envelope in inside:
             await self._prepare(envelope)
-            said += _said(coalesced(self.machine.handle(envelope, now_ns)), envelope)
+            started = self.metrics.started()
+            outgoing = coalesced(self.machine.handle(envelope, now_ns))
+            self._tap.handled(envelope, self.metrics.started() - started)
+            said += _said(outgoing, envelope)
         causes = [*handled.values(), *inside]
-        answers = self._answers(said, now_ns)
+        answers: list[Envelope] = []
         if causes:
+            answers += self._answers(said, causes[-1], now_ns)
             answers += self._flush(causes[-1], now_ns)
+        self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
         await self._send(answers, now_ns)
         for message_id in handled:
@@ -325,7 +330,7 @@ class Host:
             return []
         spent_ns = self.metrics.handled(envelope.kind, started)
         self.metrics.waited(envelope.kind, now_ns - envelope.published_ns)
-        self._tap.handled(envelope, outgoing, now_ns, spent_ns)
+        self._tap.handled(envelope, spent_ns)
         return _said(outgoing, envelope)
 
     async def _prepare(self, envelope: Envelope) -> None:
@@ -341,27 +346,34 @@ class Host:
         started = self.metrics.started()
         outgoing: list[Outgoing] = coalesced(flush(now_ns))
         spent_ns = self.metrics.handled("flush", started)
-        self._tap.flushed(cause, outgoing, now_ns, spent_ns)
-        return self._answers(_said(outgoing, cause, offset=_OF_THE_FLUSH), now_ns)
+        step = self._tap.decided(outgoing, cause, spent_ns)
+        cause = replace(cause, correlation_id="", traceparent="")
+        return self._answers(_said(outgoing, cause, offset=_OF_THE_FLUSH), cause, now_ns, step)
 
-    def _answers(self, said: list[_Said], now_ns: int) -> list[Envelope]:
+    def _answers(
+        self, said: list[_Said], last: Envelope, now_ns: int, step: str = ""
+    ) -> list[Envelope]:
         """Return what is to be sent. What answers several messages of a batch goes as one.
 
-        Such a one has the first of them for its cause, and an identity that no answer to that one
-        alone has: read again, a message is handled by itself.
+        Such a one was led to by the decision of the batch that ends with ``last``, and has an
+        identity that no answer to one of them alone has: read again, a message is handled by
+        itself. ``step`` is what led to all of it, where that is known.
         """
         answers: list[Envelope] = []
         for at, (item, places) in enumerate(merged([item for item, _, _ in said])):
             _, cause, index = said[places[0]]
             if len(places) > 1:
-                cause, index = replace(cause, correlation_id=""), _OF_A_BATCH + at
+                cause, index = replace(cause, correlation_id="", traceparent=""), _OF_A_BATCH + at
+            led = step or self._tap.said(item, [said[place][:2] for place in places], last)
             answers.append(
                 envelope_of(
-                    item if item.correlation_id else replace(item, correlation_id=story_of(item)),
+                    item,
                     cause=cause,
                     index=index,
                     source=self.inbox.service,
                     now_ns=now_ns,
+                    step=led,
+                    story=story_of(item),
                 )
             )
         return answers
@@ -428,9 +440,10 @@ class Host:
             if hear is not None:
                 said: list[Outgoing] = hear(item.envelope, item.item, item.reason, now_ns)
                 told = _said(coalesced(said), item.envelope, offset=1_000 * (at + 1))
-                answers += self._answers(told, now_ns)
+                answers += self._answers(told, item.envelope, now_ns)
         if aside:
             answers += self._flush(aside[-1].envelope, now_ns)
+            self._tap.close(now_ns)
         return answers
 
     async def _publish(self, envelopes: list[Envelope]) -> None:

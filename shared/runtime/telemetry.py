@@ -1,21 +1,22 @@
-"""The tap: a record of every message that was handled, for the trace and for OpenTelemetry.
+"""The tap: a record of every step a host took, for the trace and for OpenTelemetry.
 
-Heartbeats, ticks and the tap's own messages are not recorded. OpenTelemetry is used when an
+Heartbeats, ticks and the tap's own messages are recorded where something came of them alone, and
+what goes to the API's read model is not. OpenTelemetry is used when an
 exporter endpoint is configured and its packages are installed (the ``otel`` extra).
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shared.messages.envelope import Envelope, Outgoing
-from shared.messages.protocol import Heartbeat, Tick
-from shared.messages.sections import contents_by_application
-from shared.messages.state import SnapshotRequest, StateDelta
-from shared.messages.trace import TraceRecord, TraceRecords
+from shared.messages.trace import TraceRecord
+from shared.runtime.steps import UNTOLD, Steps
+
+if TYPE_CHECKING:
+    from shared.runtime.spans import Spans
 
 MAX_RECORDS = 2_000
 MANY_RECORDS = 500
-_UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
@@ -31,61 +32,37 @@ class Tap:
         self.due_ns: int | None = None
         self._is_on = is_on
         self._hold_ns = hold_ns
+        self._steps = Steps(service)
         self._records: list[TraceRecord] = []
-        self._tracer = _tracer(service) if os.environ.get(_ENDPOINT) else None
+        self._spans = _spans(service) if is_on and os.environ.get(_ENDPOINT) else None
 
-    def handled(
-        self, envelope: Envelope, outgoing: list[Outgoing], now_ns: int, spent_ns: int
-    ) -> None:
-        """Record a message that a machine has handled, with what it answered."""
-        message = envelope.message
-        if not self._is_on or isinstance(message, _UNTOLD):
-            return
-        contents = contents_by_application(message)
-        decisions = _decisions(outgoing)
-        names = list(dict.fromkeys([*contents, *decisions]))
-        record = TraceRecord(
-            message_id=envelope.message_id,
-            cause_id=envelope.cause_id,
-            correlation_id=envelope.correlation_id,
-            traceparent=envelope.traceparent,
-            kind=envelope.kind,
-            source=envelope.source,
-            destination=self.service,
-            published_ns=envelope.published_ns,
-            queued_ns=max(0, now_ns - envelope.published_ns),
-            handled_ns=spent_ns,
-            applications=tuple(names),
-            contents=tuple(contents.get(name, "") for name in names),
-            decisions=tuple(decisions.get(name, "") for name in names),
-        )
-        self._add(record, now_ns)
+    def handled(self, envelope: Envelope, spent_ns: int) -> None:
+        """Note a message that a machine has handled."""
+        if self._is_on:
+            self._steps.handled(envelope, spent_ns)
 
-    def flushed(
-        self, cause: Envelope, outgoing: list[Outgoing], now_ns: int, spent_ns: int
-    ) -> None:
-        """Record what a machine decided at the end of a batch, under the batch's last message."""
-        decisions = _decisions(outgoing)
-        if not self._is_on or not decisions:
-            return
-        self._add(
-            TraceRecord(
-                message_id=cause.message_id,
-                cause_id=cause.cause_id,
-                correlation_id=cause.correlation_id,
-                traceparent=cause.traceparent,
-                kind="decision",
-                source=self.service,
-                destination=self.service,
-                published_ns=cause.published_ns,
-                queued_ns=max(0, now_ns - cause.published_ns),
-                handled_ns=spent_ns,
-                applications=tuple(decisions),
-                contents=("",) * len(decisions),
-                decisions=tuple(decisions.values()),
-            ),
-            now_ns,
-        )
+    def said(
+        self, outgoing: Outgoing, parts: list[tuple[Outgoing, Envelope]], last: Envelope
+    ) -> str:
+        """Note what is sent, of which parts and causes; return the step that it is of."""
+        if not self._is_on or isinstance(outgoing.message, UNTOLD):
+            return parts[0][1].message_id
+        return self._steps.said(outgoing, parts, last)
+
+    def decided(self, outgoing: list[Outgoing], last: Envelope, spent_ns: int) -> str:
+        """Note what is decided at the end of a batch; return the step that it is."""
+        told = [item for item in outgoing if not isinstance(item.message, UNTOLD)]
+        if not self._is_on or not told:
+            return last.message_id
+        return self._steps.decided(told, last, spent_ns)
+
+    def close(self, now_ns: int) -> None:
+        """End a batch: what was done in it becomes records."""
+        closed = self._steps.close(now_ns)
+        if self._spans is not None:
+            self._spans.export(closed)
+        for done in closed:
+            self._add(done.record, now_ns)
 
     def take(self) -> tuple[TraceRecord, ...]:
         """Return the records since the last call."""
@@ -101,63 +78,24 @@ class Tap:
     def _add(self, record: TraceRecord, now_ns: int) -> None:
         if self.due_ns is None:
             self.due_ns = now_ns + self._hold_ns
-        if self._tracer is not None:
-            _export(self._tracer, record)
         if len(self._records) < MAX_RECORDS:
             self._records.append(record)
         else:
             self.dropped += 1
 
 
-def _decisions(outgoing: list[Outgoing]) -> dict[str, str]:
-    said: dict[str, list[str]] = {}
-    for item in outgoing:
-        if isinstance(item.message, _UNTOLD):
-            continue
-        for name, phrase in contents_by_application(item.message).items():
-            said.setdefault(name, []).append(f"to {item.to.service}: {phrase}")
-    return {name: "; ".join(phrases) for name, phrases in said.items()}
-
-
-def _tracer(service: str) -> Any:
-    """Return an OpenTelemetry tracer. Raises RuntimeError when the extra is not installed."""
+def _spans(service: str) -> "Spans":
+    """Return what sends spans. Raises RuntimeError when the extra is not installed."""
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from shared.runtime.spans import Spans
     except ImportError as error:
         raise RuntimeError(f"{_ENDPOINT} is set; install muster[otel] as well") from error
-    provider = TracerProvider(resource=Resource.create({"service.name": f"muster-{service}"}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    _providers.append(provider)
-    return provider.get_tracer("muster")
-
-
-_providers: list[Any] = []
+    return Spans(service)
 
 
 def flush_spans() -> None:
     """Send the spans that wait, before the process ends."""
-    for provider in _providers:
-        provider.force_flush()
+    if os.environ.get(_ENDPOINT):
+        from shared.runtime.spans import flush
 
-
-def _export(tracer: Any, record: TraceRecord) -> None:
-    from opentelemetry.propagate import extract
-
-    start_ns = record.published_ns + record.queued_ns
-    span = tracer.start_span(
-        f"{record.destination} {record.kind}",
-        context=extract({"traceparent": record.traceparent}),
-        start_time=start_ns,
-        attributes={
-            "messaging.system": "rabbitmq",
-            "messaging.message.id": record.message_id,
-            "messaging.message.conversation_id": record.correlation_id,
-            "muster.queued_ns": record.queued_ns,
-            "muster.applications": list(record.applications),
-            "muster.decisions": list(record.decisions),
-        },
-    )
-    span.end(end_time=start_ns + record.handled_ns)
+        flush()

@@ -8,8 +8,7 @@ Rule 3: ended applications outlive a snapshot: the core forgets them, people do 
 Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
         a snapshot says what is new since the last one, and at first everything.
 
-Limits: MAX_ENDED ended applications, MAX_STORY records an application, MAX_STORIES applications;
-the oldest go first.
+Limits: MAX_ENDED ended applications; the oldest go first.
 """
 
 from collections import deque
@@ -28,6 +27,7 @@ from services.api.projection.news import (
     queue_events,
     state_event,
 )
+from services.api.projection.stories import Stories
 from shared.messages.columns import values_of
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.state import (
@@ -45,14 +45,12 @@ from shared.messages.state import (
     StateDelta,
     UserState,
 )
-from shared.messages.trace import TraceRecord, TraceRecords
+from shared.messages.trace import TraceRecords
 from shared.model.event_codes import EventType
 from shared.model.states import ENDED, ApplicationEvent, ApplicationState, next_state
 from shared.model.units import seconds
 
 MAX_ENDED = 10_000
-MAX_STORIES = 2_000
-MAX_STORY = 2_000
 ASK_AGAIN_NS = seconds(10)
 RETENTION_NS = seconds(3 * 24 * 3600)  # contract section 3.1: terminatedTimeout
 SWEEP_NS = seconds(24 * 3600)
@@ -70,7 +68,7 @@ class Projection:
         self.is_ready = False
         self.epoch = 0
         self.seq = 0
-        self.stories: dict[str, deque[TraceRecord]] = {}
+        self.stories = Stories()
         self.changes = Changes()
         self._asked_ns = 0
         self._last: Model | None = None  # while a snapshot comes, what was known before it
@@ -94,7 +92,7 @@ class Projection:
                 self._on_delta(envelope, delta)
             case TraceRecords(records):
                 for record in records:
-                    self._remember(record)
+                    self.stories.remember(record)
             case _:
                 pass
         if self.is_ready or (self._asked_ns and now_ns - self._asked_ns < ASK_AGAIN_NS):
@@ -473,22 +471,6 @@ class Projection:
             self._said.append(foreign_event(foreign, time_ns, is_added=True))
         if foreign.removed:
             self._said.append(foreign_event(foreign, time_ns, is_added=False))
-
-    # --- stories --------------------------------------------------------------------------------
-
-    def _remember(self, record: TraceRecord) -> None:
-        for name in record.applications:
-            story = self.stories.get(name)
-            if story is None:
-                if len(self.stories) >= MAX_STORIES:
-                    del self.stories[next(iter(self.stories))]
-                story = self.stories[name] = deque(maxlen=MAX_STORY)
-            story.append(record)
-
-    def story(self, application_id: str) -> list[TraceRecord]:
-        """Return an application's records in the order in which things happened."""
-        records = self.stories.get(application_id, ())
-        return sorted(records, key=lambda record: record.published_ns + record.queued_ns)
 
 
 _ToldAsk = tuple[AskState | None, str, str, Mapping[str, int], bool, str]

@@ -56,7 +56,7 @@ def message(number, message_id=None):
 
 
 async def hosted(machine, broker, bus=None):
-    options = HostOptions(heartbeat_ns=0, is_tapped=False)
+    options = HostOptions(heartbeat_ns=0)
     host = Host(
         CORE,
         lambda: machine,
@@ -172,13 +172,18 @@ async def test_answers_to_one_batch_go_as_one_message_and_what_is_read_again_is_
     await stop(task)
     another = MemoryBroker()
     await MemoryBus(another).publish(batch)
+    feed = await MemoryBus(another).subscribe(Address("api", "one"))
     _, task = await hosted(Arms(), another)
     (together,) = await answers(another, 1)
+    (told,) = await feed.receive(10)
     await stop(task)
     names = [item.timer_id for d in apart for item in d.envelope.message.armed]
     assert names == [item.timer_id for item in together.envelope.message.armed]
     assert names == ["echo-1", "echo-2", "echo-3"]
-    assert together.envelope.cause_id == apart[0].envelope.cause_id == "id-1"
+    assert [d.envelope.cause_id for d in apart] == ["id-1", "id-2", "id-3"]
+    (decision,) = [record for record in told.envelope.message.records if record.kind == "decision"]
+    assert together.envelope.cause_id == decision.message_id
+    assert decision.causes == (("id-3", "id-2", "id-1"),)
     assert together.envelope.message_id not in {d.envelope.message_id for d in apart}
 
 

@@ -12,6 +12,7 @@ from shared.messages.interface import (
     UpdateResponse,
 )
 from shared.messages.protocol import Heartbeat
+from shared.messages.trace import trace_id
 from shared.runtime import telemetry
 from shared.runtime.telemetry import Tap
 
@@ -31,13 +32,16 @@ def handled(tap):
     )
     release = AllocationRelease("app", "k", TerminationType.TIMEOUT)
     answer = Outgoing(SHIM_ADAPTER, UpdateResponse(released_allocations=(release,)))
-    tap.handled(envelope, [answer], 12, 3)
+    tap.handled(envelope, 3)
+    tap.said(answer, [(answer, envelope)], envelope)
+    tap.close(12)
 
 
 def test_a_record_says_what_came_how_long_it_waited_and_what_was_decided():
     tap = Tap("core", is_on=True)
     handled(tap)
-    tap.handled(Envelope("h", "Heartbeat", Heartbeat("x"), CORE, "core"), [], 1, 1)
+    tap.handled(Envelope("h", "Heartbeat", Heartbeat("x"), CORE, "core"), 1)
+    tap.close(1)
     (record,) = tap.take()
     assert tap.take() == ()
     assert (record.source, record.destination, record.queued_ns, record.handled_ns) == (
@@ -88,12 +92,12 @@ def test_spans_reach_a_collector_when_an_endpoint_is_configured(monkeypatch):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         tap = Tap("core", is_on=True)
         handled(tap)
-        assert tap._tracer is not None
+        assert tap._spans is not None
         telemetry.flush_spans()
     finally:
         server.shutdown()
         server.server_close()
     body = b"".join(bodies)
-    assert bytes.fromhex(PARENT.split("-")[1]) in body
+    assert bytes.fromhex(trace_id("app")) in body
     assert b"core UpdateRequest" in body
     assert b"muster-core" in body

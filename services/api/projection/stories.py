@@ -1,0 +1,101 @@
+"""The stories of applications: the steps of each, as one tree.
+
+Rule 1: a step that was told twice, as after a redelivery, is one.
+Rule 2: a step hangs below the first of its causes that is known here, else below the submission.
+Rule 3: steps are told in the order in which things happened, causes first: the clocks of two hosts
+        may differ.
+
+Limits: MAX_STORY steps an application, MAX_STORIES applications, MAX_HELD steps of all of them;
+the oldest go first.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from shared.messages.trace import ROOT_CAUSE, TraceRecord, causes_of
+
+MAX_STORIES = 2_000
+MAX_STORY = 2_000
+MAX_HELD = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoryStep:
+    """A step in the trace of an application: what it hangs below, how deep, what else led to it."""
+
+    record: TraceRecord
+    at: int  # the application's place in the record
+    parent: str
+    links: tuple[str, ...]
+    depth: int
+
+
+class Stories:
+    """The records of each application, by the identity of their step."""
+
+    def __init__(self) -> None:
+        self._stories: dict[str, dict[str, TraceRecord]] = {}
+        self._held = 0
+
+    def remember(self, record: TraceRecord) -> None:
+        """Add a record to the story of every application that it is about."""
+        for name in record.applications:
+            story = self._stories.pop(name, None)
+            if story is None:
+                story = {}
+            self._stories[name] = story
+            if record.message_id in story:
+                continue
+            story[record.message_id] = record
+            self._held += 1
+            if len(story) > MAX_STORY:
+                del story[next(iter(story))]
+                self._held -= 1
+        while len(self._stories) > MAX_STORIES or self._held > MAX_HELD:
+            self._held -= len(self._stories.pop(next(iter(self._stories))))
+
+    def of(self, application_id: str) -> list[StoryStep]:
+        """Return the steps of an application in order; [] where nothing is known of it."""
+        return _in_order(self._stories.get(application_id, {}), application_id)
+
+
+def _in_order(story: dict[str, TraceRecord], application_id: str) -> list[StoryStep]:
+    """Return the steps by time and then as they were told, each after the one it hangs below."""
+    steps: dict[str, StoryStep] = {}
+    for record in sorted(story.values(), key=_time_ns):
+        way = list(_way_up(record.message_id, story, application_id, steps))
+        for step_id in reversed(way):
+            steps[step_id] = _placed(story[step_id], application_id, steps)
+    return list(steps.values())
+
+
+def _way_up(
+    step_id: str, story: dict[str, TraceRecord], application_id: str, steps: Container[str]
+) -> Iterator[str]:
+    """Yield a step and those above it, up to one that has its place."""
+    passed: set[str] = set()
+    while step_id != ROOT_CAUSE and step_id not in steps and step_id not in passed:
+        passed.add(step_id)
+        yield step_id
+        step_id = _parent(_causes(story[step_id], application_id), story)
+
+
+def _placed(record: TraceRecord, application_id: str, steps: Mapping[str, StoryStep]) -> StoryStep:
+    """Return a step below the first of its causes that has its place."""
+    causes = _causes(record, application_id)
+    parent = _parent(causes, steps)
+    links = tuple(cause for cause in causes if cause not in (parent, ROOT_CAUSE))
+    depth = steps[parent].depth + 1 if parent != ROOT_CAUSE else 1
+    return StoryStep(record, record.applications.index(application_id), parent, links, depth)
+
+
+def _causes(record: TraceRecord, application_id: str) -> tuple[str, ...]:
+    return causes_of(record, record.applications.index(application_id))
+
+
+def _parent(causes: Iterable[str], known: Container[str]) -> str:
+    return next((one for one in causes if one == ROOT_CAUSE or one in known), ROOT_CAUSE)
+
+
+def _time_ns(record: TraceRecord) -> int:
+    return record.published_ns + record.queued_ns
