@@ -31,11 +31,12 @@ from shared.messages.sections import (
 )
 from shared.messages.state import SnapshotRequest, StateDelta
 from shared.messages.trace import ROOT_CAUSE, TraceRecord, TraceRecords
+from shared.messages.what_if import WhatIf
 from shared.model.ids import derived_id
 
 MAX_KNOWN = 50_000
 MAX_CAUSES = 16
-UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest)
+UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest, WhatIf)
 DECISION = "decision"
 _PEOPLE = "api"
 

@@ -1,6 +1,6 @@
 """The tap: a record of every step a host took, for the trace and for OpenTelemetry.
 
-Heartbeats, ticks and the tap's own messages are recorded where something came of them alone, and
+Heartbeats, ticks and the tap's own messages are recorded only where something came of them, and
 what goes to the API's read model is not. OpenTelemetry is used when an
 exporter endpoint is configured and its packages are installed (the ``otel`` extra).
 """

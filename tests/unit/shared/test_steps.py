@@ -23,6 +23,7 @@ from shared.messages.protocol import (
     TimerSet,
 )
 from shared.messages.trace import causes_of
+from shared.messages.what_if import WhatIf
 from shared.runtime import steps as module
 from shared.runtime.steps import Steps, decision_id
 
@@ -186,3 +187,9 @@ def test_causes_have_a_limit():
     led = causes(records[decision_id("core", batch[-1])], "app")
     assert len(led) == module.MAX_CAUSES
     assert led[0] == batch[-1].message_id
+
+
+def test_what_if_is_nobody_s_story():
+    asked = asks("m1", "app").message
+    records = closed(Steps("api"), came("w", WhatIf(asks=tuple(asked.asks)), CORE, "api"))
+    assert records == {}
