@@ -166,6 +166,11 @@ class ApplicationRecord:
         return self.phase in LIVE_PHASES
 
     @property
+    def has_given_up(self) -> bool:
+        """Return whether its gang was given up: a placeholder that comes now is in the way."""
+        return self.is_gang_over or self.phase is ApplicationPhase.FAILING
+
+    @property
     def placeholder_timeout_ms(self) -> int:
         """Return how long the placeholders may wait for each other, whatever was written down."""
         stated_ms = max(0, self.placeholder_timeout_seconds) * 1000

@@ -1,14 +1,17 @@
 """A double of an API server, in this process or in one of its own: honest about what schedulers see.
 
 It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a second bind, 404, 410 after
-``compact``, and whatever failure it is told to. It has no RBAC, no validation and no controllers.
-``python -m tests.kubernetes.double PORT`` runs it alone; POST /double/NAME then does what the
-methods of the same names do.
+``compact``, and whatever failure it is told to. The shim adapter has the rights of
+deploy/kubernetes/rbac.yaml and no others, and for WARMING_SECONDS after a restart none at all; the
+plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. Names and events are validated,
+and nothing else; there are no controllers. ``python -m tests.kubernetes.double PORT`` runs it alone; POST
+/double/NAME then does what the methods of the same names do.
 """
 
 import asyncio
 import re
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +20,7 @@ import orjson
 from aiohttp import web
 
 from tests.kubernetes import pods
+from tests.kubernetes.rights import Right, granted
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, selector_of
 
 PATH = re.compile(
@@ -25,6 +29,9 @@ PATH = re.compile(
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?$"
 )
 BOOKMARK_SECONDS = 1.0
+WARMING_SECONDS = 0.8  # after a restart, until what RBAC grants is known again
+BOUND_BY_RBAC = "muster"  # the user agent; everybody else is an administrator
+FINALIZERS: Right = ("update", "", "pods/finalizers", "")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
 
@@ -41,6 +48,8 @@ class Fault:
     delay: float = 0.0
     after: bool = False  # carried out all the same, only the answer is lost
     skip: int = 0  # requests that match and are let through first
+    reason: str = "Injected"
+    message: str = "told to fail"
 
 
 class Double:
@@ -50,7 +59,9 @@ class Double:
         self.store = Store()
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
-        self.uses: dict[str, set[tuple[str, str, str, str]]] = {}
+        self.uses: dict[str, set[Right]] = {}
+        self.rights = granted()
+        self._warm_at: float | None = None  # when RBAC is; None: not started yet
         self.watched = 0  # watches that were begun, in all
         self.url = ""
         self._bookmark_seconds = bookmark_seconds
@@ -61,6 +72,10 @@ class Double:
     # --- what tests do --------------------------------------------------------------------------
 
     async def start(self, port: int = 0) -> None:
+        if self._warm_at is None:
+            self._warm_at = 0.0
+        else:
+            self.forget_rights()
         app = web.Application(client_max_size=16 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -69,6 +84,10 @@ class Double:
         await site.start()
         self.port = self._runner.addresses[0][1]
         self.url = f"http://127.0.0.1:{self.port}"
+
+    def forget_rights(self) -> None:
+        """Know nobody's rights for a moment, as after a restart."""
+        self._warm_at = time.monotonic() + WARMING_SECONDS
 
     async def stop(self) -> None:
         """Be away; what is stored stays, and ``start`` with the same port brings it back."""
@@ -125,7 +144,7 @@ class Double:
 
     @staticmethod
     def _failure(fault: Fault) -> ApiFailureError:
-        return ApiFailureError(fault.code, "Injected", "told to fail", fault.retry_after)
+        return ApiFailureError(fault.code, fault.reason, fault.message, fault.retry_after)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.path in ("/version", "/healthz", "/readyz"):
@@ -140,24 +159,47 @@ class Double:
         resource = f"{plural}.{group}" if group else plural
         count = f"{request.method} {resource}" + (f"/{sub}" if sub else "")
         self.requests[count] = self.requests.get(count, 0) + 1
-        self._note_use(request, group, plural + (f"/{sub}" if sub else ""), name)
+        self._check_right(request, group, plural + (f"/{sub}" if sub else ""), name)
         if request.method == "GET" and not name:
             if request.query.get("watch") in ("1", "true"):
                 return await self._watch(request, resource, namespace)
             return self._list(request, resource, namespace)
         body = orjson.loads(await request.read()) if request.can_read_body else {}
+        if request.method == "POST" and resource == pods.PODS and not sub:
+            self._check_owners(request, body)
         return self._one(request.method, resource, (namespace, name, sub), body)
 
-    def _note_use(self, request: web.Request, group: str, resource: str, name: str) -> None:
-        """Note what right a request needs, as RBAC names it, by who made it."""
+    def _check_right(self, request: web.Request, group: str, resource: str, name: str) -> None:
+        """Note what right a request needs, as RBAC names it, and refuse whoever has not got it."""
         verb = VERBS[request.method]
         if verb == "get" and not name:
             verb = "watch" if request.query.get("watch") else "list"
             name = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
         if resource.startswith(("pods", "persistentvolumeclaims")) or verb == "create":
             name = ""
+        if not self._may(request, (verb, group, resource, name)):
+            text = (
+                f'{resource.partition("/")[0]} is forbidden: User "{BOUND_BY_RBAC}" cannot '
+                f'{verb} resource "{resource}" in API group "{group}" at the cluster scope'
+            )
+            raise ApiFailureError(403, "Forbidden", text)
+
+    def _may(self, request: web.Request, right: Right) -> bool:
         agent = request.headers.get("User-Agent", "")
-        self.uses.setdefault(agent, set()).add((verb, group, resource, name))
+        self.uses.setdefault(agent, set()).add(right)
+        is_warm = time.monotonic() >= (self._warm_at or 0.0)
+        return agent != BOUND_BY_RBAC or (is_warm and right in self.rights)
+
+    def _check_owners(self, request: web.Request, body: Object) -> None:
+        """Do as OwnerReferencesPermissionEnforcement: an owner is not held up by just anybody."""
+        metadata = body.get("metadata") or {}
+        holds_up = any(o.get("blockOwnerDeletion") for o in metadata.get("ownerReferences") or ())
+        if holds_up and not self._may(request, FINALIZERS):
+            text = (
+                f'pods "{metadata.get("name")}" is forbidden: cannot set blockOwnerDeletion if an '
+                "ownerReference refers to a resource you can't set finalizers on: "
+            )
+            raise ApiFailureError(403, "Forbidden", text)
 
     def _one(
         self, method: str, resource: str, where: tuple[str, str, str], body: Any
@@ -177,8 +219,8 @@ class Double:
         if sub in SUBRESOURCES:
             SUBRESOURCES[sub](store, namespace, name, body)
             return _json({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
-        if resource == pods.PODS:
-            pods.admit(store, body)
+        if resource in pods.ADMISSION:
+            pods.ADMISSION[resource](store, namespace, body)
         return _json(store.create(resource, namespace, body), 201)
 
     def _put(self, resource: str, namespace: str, name: str, body: Object) -> Object:
@@ -310,7 +352,7 @@ class Double:
         for at in range(first, first + count):
             labels = {"applicationId": f"app-{at % 10}", "queue": queue}
             pod = a_pod(f"mine-{at:06d}", cpu="10m", labels=labels)
-            pods.admit(self.store, pod)
+            pods.admit(self.store, "default", pod)
             self.store.create(pods.PODS, "default", pod)
 
     def load(self, nodes: int, pods_in_all: int, foreign: bool = True) -> None:
@@ -322,7 +364,7 @@ class Double:
         for at in range(pods_in_all):
             pod = a_pod(f"web-{at:05d}", scheduler="default-scheduler", cpu="100m")
             pod["spec"]["nodeName"] = f"node-{at % nodes:05d}"
-            pods.admit(self.store, pod)
+            pods.admit(self.store, "default", pod)
             pod["status"]["phase"] = "Running"
             self.store.create(pods.PODS, "default", pod)
 

@@ -150,6 +150,23 @@ class Kubectl:
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         await self.client.request("DELETE", path, options or None)
 
+    async def quota(self, name: str, namespace: str = "default", *, pods: int, used: int) -> None:
+        """Add a quota of pods, counted already: there is no controller that would do so."""
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        hard = {"pods": str(pods)}
+        await self.client.request(
+            "POST", path, {"metadata": {"name": name}, "spec": {"hard": hard}}
+        )
+        status = {"status": {"hard": hard, "used": {"pods": str(used)}}}
+        await self.client.request(
+            "PATCH", f"{path}/{name}/status", status, content_type=MERGE_PATCH
+        )
+
+    async def events(self, namespace: str = "default") -> list[dict[str, Any]]:
+        """Return every event."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        return list((await self.client.request("GET", path))["items"])
+
     async def config(self, queues: str, namespace: str = "default", **more: str) -> None:
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         body = {"metadata": {"name": "yunikorn-configs"}, "data": {"queues.yaml": queues, **more}}

@@ -7,10 +7,13 @@ from tests.kubernetes.store import ApiFailureError, Object, Store, now
 PODS = "pods"
 CLASSES = "priorityclasses.scheduling.k8s.io"
 BUDGETS = "poddisruptionbudgets.policy"
+QUOTAS = "resourcequotas"
+EVENTS = "events.events.k8s.io"
+MAX_NOTE_BYTES = 1024
 RANK = {"Pending": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
 
 
-def admit(store: Store, body: Object) -> None:
+def admit(store: Store, namespace: str, body: Object) -> None:
     """Default and check a pod that is being created, as admission does."""
     spec = body.setdefault("spec", {})
     spec.setdefault("schedulerName", "default-scheduler")
@@ -30,6 +33,38 @@ def admit(store: Store, body: Object) -> None:
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
         conditions.append({**gated, "lastTransitionTime": now()})
     body["status"] = {"phase": "Pending", "conditions": conditions, **body.get("status", {})}
+    _take_quota(store, namespace, body.get("metadata", {}).get("name", ""))
+
+
+def _take_quota(store: Store, namespace: str, name: str) -> None:
+    """Count a pod that is being created in its namespace's quotas of pods, as admission does."""
+    for (where, quota), found in list(store.all(QUOTAS).items()):
+        status = found.get("status") or {}
+        limit = (status.get("hard") or {}).get(PODS)
+        if where != namespace or limit is None:
+            continue
+        used = int((status.get("used") or {}).get(PODS, "0"))
+        if used >= int(limit):
+            text = (
+                f'pods "{name}" is forbidden: exceeded quota: {quota}, requested: pods=1, '
+                f"used: pods={used}, limited: pods={limit}"
+            )
+            raise ApiFailureError(403, "Forbidden", text)
+
+        def count(obj: Object, used: int = used) -> None:
+            obj["status"].setdefault("used", {})[PODS] = str(used + 1)
+
+        store.update(QUOTAS, found, count)
+
+
+def check_event(store: Store, namespace: str, body: Object) -> None:
+    """Check an event as the API of events.k8s.io/v1 does: its note has its length in bytes."""
+    size = len(str(body.get("note", "")).encode())
+    if size > MAX_NOTE_BYTES:
+        text = (
+            f'Event "" is invalid: note: Invalid value: "": can have at most {MAX_NOTE_BYTES} bytes'
+        )
+        raise ApiFailureError(422, "Invalid", text)
 
 
 def bind(store: Store, namespace: str, name: str, body: Object) -> None:
@@ -51,7 +86,8 @@ def bind(store: Store, namespace: str, name: str, body: Object) -> None:
         obj["metadata"].setdefault("annotations", {}).update(
             body["metadata"].get("annotations", {})
         )
-        set_condition(obj, {"type": "PodScheduled", "status": "True"})
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
+        set_condition(obj, scheduled)
 
     store.update(PODS, pod, change)
 
@@ -72,8 +108,9 @@ def _check_preconditions(obj: Object, wanted: Any, what: str) -> None:
 
 def set_condition(obj: Object, condition: Object) -> None:
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+    before = next((c for c in conditions if c["type"] == condition["type"]), {})
     conditions[:] = [c for c in conditions if c["type"] != condition["type"]]
-    conditions.append({"lastTransitionTime": now(), **condition})
+    conditions.append({"lastTransitionTime": None, **before, **condition})
 
 
 def evict(store: Store, namespace: str, name: str, body: Object) -> Object:
@@ -121,3 +158,6 @@ def patch_status(obj: Object, status: Object) -> None:
             merged.pop(key, None)
         else:
             merged[key] = value
+
+
+ADMISSION = {PODS: admit, EVENTS: check_event}

@@ -109,6 +109,7 @@ def _from_binaries(assets: Path) -> Iterator[Access]:
         f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
         "--service-account-issuer=https://muster.test", f"--token-auth-file={folder / 'tokens'}",
         "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--service-cluster-ip-range=10.0.0.0/24",
     ]  # fmt: skip
     running: list[subprocess.Popen[bytes]] = []
@@ -157,6 +158,7 @@ async def empty(client, namespace: str = "default") -> None:
         (f"/api/v1/{within}/pods", ""),
         ("/api/v1/nodes", f"{TEST_LABEL}=true"),
         (f"/apis/policy/v1/{within}/poddisruptionbudgets", ""),
+        (f"/api/v1/{within}/resourcequotas", ""),
     ):
         query = {"labelSelector": label} if label else None
         for item in (await client.request("GET", path, query=query)).get("items") or ():

@@ -5,6 +5,7 @@ watches resume, and what is older than the history is answered with 410.
 """
 
 import asyncio
+import re
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,6 +17,8 @@ from typing import Any
 Object = dict[str, Any]
 Selector = Callable[[Object], bool]
 HISTORY = 200_000
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class ApiFailureError(Exception):
@@ -70,7 +73,10 @@ class Store:
         if not metadata.get("name"):
             if not metadata.get("generateName"):
                 raise ApiFailureError(422, "Invalid", "name or generateName is required")
-            metadata["name"] = metadata["generateName"] + uuid.uuid4().hex[:5]
+            metadata["name"] = metadata["generateName"][:58] + uuid.uuid4().hex[:5]
+        if not _NAME.fullmatch(metadata["name"]):
+            text = f'{resource} "{metadata["name"]}" is invalid: metadata.name: Invalid value'
+            raise ApiFailureError(422, "Invalid", text)
         if namespace:
             metadata["namespace"] = namespace
         if key_of(obj) in self.all(resource):

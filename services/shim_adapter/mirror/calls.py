@@ -15,6 +15,13 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelCreates:
+    """Make no more placeholders for an application; those on their way are deleted when seen."""
+
+    application_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class BindPod:
     """Bind a pod to a node."""
 
@@ -58,7 +65,8 @@ class MarkUnschedulable:
     message: str
 
 
-Call = CreatePod | BindPod | DeletePod | FailPod | TellPod | MarkUnschedulable
+CallAtPod = BindPod | DeletePod | FailPod | TellPod | MarkUnschedulable
+Call = CreatePod | CancelCreates | CallAtPod
 
 
 @dataclass(frozen=True, slots=True)

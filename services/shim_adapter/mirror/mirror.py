@@ -185,6 +185,9 @@ class ClusterMirror(Moves):
         if pod.spec.placeholder and is_over:
             self._calls.append(DeletePod(pod.uid, "", "its application has gone"))
             return
+        if pod.spec.placeholder and application is not None and application.has_given_up:
+            self._calls.append(DeletePod(pod.uid, "", "its gang was given up"))
+            return
         if application is None:
             application = self.world.application_of(pod)
             self._send(new_applications=(application_request(application),))
@@ -247,6 +250,7 @@ class ClusterMirror(Moves):
             return
         application.is_gang_over = True
         application.phase = ApplicationPhase.RUNNING
+        self._cancel_creates(application)
         self.world.touch_application(application)
         self._tell(application, "PlaceholderCreateFailed", news.reason, is_warning=True)
         self._send(gangs_given_up=(GangGivenUp(application.application_id, news.reason),))
@@ -369,6 +373,7 @@ class ClusterMirror(Moves):
         if updated.state == ApplicationState.RESUMING:
             application.phase = ApplicationPhase.RESUMING
             application.is_gang_over = True
+            self._cancel_creates(application)
             text = (
                 f"Application {application.application_id} resuming as non-gang application (SOFT)"
             )
@@ -383,6 +388,7 @@ class ClusterMirror(Moves):
             if application.phase is ApplicationPhase.FAILING:
                 return  # a core that has recovered says it again; what has come since waits
             application.phase = ApplicationPhase.FAILING
+            self._cancel_creates(application)
             application.message = updated.message
             text = _WHY_FAILED.get(updated.message, f"its application failed: {updated.message}")
             self._fail_unbound(application, updated.message, text)
@@ -440,6 +446,7 @@ class ClusterMirror(Moves):
     def _end(self, application: ApplicationRecord) -> None:
         """Have done with an application whose pods have gone, and with what was made for it."""
         application.phase = ApplicationPhase.ENDING
+        self._cancel_creates(application)
         self.world.touch_application(application)
         for pod in self.world.pods_of(application.application_id):
             if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):

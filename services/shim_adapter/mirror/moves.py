@@ -8,7 +8,13 @@ from dataclasses import fields
 from typing import Any
 
 from services.shim_adapter.mirror.asks import ask_of
-from services.shim_adapter.mirror.calls import Call, DeletePod, FailPod, TellPod
+from services.shim_adapter.mirror.calls import (
+    Call,
+    CancelCreates,
+    DeletePod,
+    FailPod,
+    TellPod,
+)
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
 from services.shim_adapter.mirror.notes import notes_of
 from services.shim_adapter.mirror.recovery import is_to_be_asked
@@ -75,6 +81,10 @@ class Moves:
                 else:
                     self._failed[pod.uid] = None
                     self._calls.append(FailPod(pod.uid, reason, message))
+
+    def _cancel_creates(self, application: ApplicationRecord) -> None:
+        if application.placeholders_made:
+            self._calls.append(CancelCreates(application.application_id))
 
     def _release(self, pod: PodRecord, why: TerminationType, message: str) -> None:
         self._asked.pop(pod.uid, None)

@@ -1,29 +1,12 @@
 """deploy/kubernetes/rbac.yaml grants what the shim adapter asks for, and nothing else."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.integration.kubernetes.test_volumes import CLAIMS, CLASSES, claim, with_claim
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over, until
-
-RBAC = Path(__file__).parents[3] / "deploy/kubernetes/rbac.yaml"
-
-
-def granted():
-    """Return every right of the file: verb, group, resource, and the name it is for ("": any)."""
-    rights = set()
-    for document in yaml.safe_load_all(RBAC.read_text()):
-        for rule in document.get("rules", ()):
-            for group in rule["apiGroups"]:
-                for resource in rule["resources"]:
-                    for verb in rule["verbs"]:
-                        for name in rule.get("resourceNames", [""]):
-                            rights.add((verb, group, resource, name))
-    return rights
+from tests.kubernetes.rights import granted
 
 
 @pytest.fixture

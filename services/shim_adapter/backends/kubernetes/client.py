@@ -7,6 +7,7 @@ Retry-After holds every request back for as long as it says.
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -22,6 +23,8 @@ WATCH_SECONDS = 90.0
 MAX_LINE = 8 * 1024 * 1024
 LONGEST_HOLD_SECONDS = 30.0
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
+# As the authorizer says it; quotas and admission, whose 403 is final, say it otherwise.
+_NOT_AUTHORIZED = re.compile(r'\S+( "[^"]*")? is forbidden: User ".*?" cannot [a-z]+ resource ')
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
@@ -41,7 +44,14 @@ class ApiServerError(Exception):
     @property
     def is_transient(self) -> bool:
         """Return whether the same request may succeed later."""
-        return self.code == 0 or self.code in _TRANSIENT
+        return self.code == 0 or self.code in _TRANSIENT or self.is_about_rights
+
+    @property
+    def is_about_rights(self) -> bool:
+        """Return whether we may not ask this: so it is for a second whenever a server starts."""
+        if self.code == HTTPStatus.UNAUTHORIZED:
+            return True
+        return self.code == HTTPStatus.FORBIDDEN and bool(_NOT_AUTHORIZED.match(self.message))
 
 
 class ApiClient:

@@ -38,6 +38,8 @@ from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
     Call,
+    CallAtPod,
+    CancelCreates,
     CreatePod,
     DeletePod,
     FailPod,
@@ -63,7 +65,7 @@ EPOCHS_A_TURN = 1_000_000
 
 
 class KubernetesCluster:
-    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates events."""
+    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates what is told."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class KubernetesCluster:
         *,
         operate: Callable[[Operation], None],
         now_text: Callable[[], str],
+        cancel_creates: Callable[[str], None] = lambda _: None,
         instance: str = "muster",
     ) -> None:
         self.world = world
@@ -79,6 +82,7 @@ class KubernetesCluster:
         self.has_news = asyncio.Event()
         self.is_ready = False
         self._operate = operate
+        self._cancel_creates = cancel_creates
         self._seen: deque[Observed] = deque()
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -156,12 +160,18 @@ class KubernetesCluster:
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
         """Have done what the mirror asks; what comes of it is seen later."""
-        if isinstance(call, CreatePod):
-            self._create(call, now_ns)
-            return []
-        pod = self.world.pods.get(call.uid)
-        if pod is None:
-            return []
+        match call:
+            case CreatePod():
+                self._create(call, now_ns)
+            case CancelCreates():
+                self._cancel_creates(call.application_id)
+            case _:
+                pod = self.world.pods.get(call.uid)
+                if pod is not None:
+                    self._carry_out_at(pod, call, now_ns)
+        return []
+
+    def _carry_out_at(self, pod: PodRecord, call: CallAtPod, now_ns: int) -> None:
         match call:
             case BindPod():
                 self._bind(pod, call, now_ns)
@@ -174,7 +184,6 @@ class KubernetesCluster:
             case MarkUnschedulable():
                 self.world.note_refusal(pod.uid, now_ns)
                 self._notes.mark(pod, call.message)
-        return []
 
     def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
         if pod.node or pod.has_ended:

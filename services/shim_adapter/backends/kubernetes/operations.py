@@ -1,10 +1,13 @@
 """Operations: what is asked of the API server, carried out until it is done or refused for good.
 
 Rule 1: what belongs to one pod is carried out in order, one after the other.
-Rule 2: the API server being away, slow or throttling (no answer, 429, 5xx) is no answer: the same
-        is tried again, after a pause that grows and is jittered, for as long as it takes.
-Rule 3: where the outcome of a bind is not known, the pod is read: it says where it is.
-Rule 4: events and conditions are for people and autoscalers: beyond MAX_NOTES of them the oldest
+Rule 2: the API server being away, slow, throttling or just started (no answer, 429, 5xx, 401, the
+        403 of RBAC) is no answer: the same is tried again, after a pause that grows and is
+        jittered, for as long as it takes. A quota, and admission, are final.
+Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
+        A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
+Rule 4: placeholders that nobody waits for any more are not made (``cancel_creates``).
+Rule 5: events and conditions are for people and autoscalers: beyond MAX_NOTES of them the oldest
         are left out, and counted.
 Limits: WORKERS requests at a time for what must be done, one for notes.
 """
@@ -34,9 +37,12 @@ from services.shim_adapter.records import PodRecord
 
 WORKERS = IN_FLIGHT - 2
 MAX_NOTES = 10_000
+BIND_CONFLICTS = 8  # about half a minute in all: what keeps the bind is not seen at the pod
 VOLUME_SECONDS = 600.0  # a volume that is not made by then: the pod is given another place
 _PAUSE_SECONDS = (0.1, 10.0)
 _REFUSED_PAUSE_SECONDS = (0.5, 60.0)
+_PATIENT_ATTEMPTS = 6  # so long a restarted API server may not know our rights
+_ALREADY_EXISTS, _CONFLICT = "AlreadyExists", "Conflict"
 _DONE = Counter(
     "muster_kubernetes_operations", "Operations by what became of them", ["what", "result"]
 )
@@ -55,6 +61,7 @@ class Operation:
     claims: tuple[str, ...] = ()  # of volumes that are to be made on the node first
     attempts: int = 0
     started: float = 0.0
+    is_cancelled: bool = False
 
 
 def pod_path(pod: PodRecord, subresource: str = "") -> str:
@@ -73,6 +80,7 @@ class Operations:
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
         self._notes: asyncio.Queue[Operation] = asyncio.Queue(MAX_NOTES)
         self._refusals: dict[str, int] = {}  # of binds, by pod
+        self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and pod
         self._does: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "bind": self._bind,
             "create": self._create,
@@ -95,10 +103,18 @@ class Operations:
             self._notes.put_nowait(operation)
             return
         uid = operation.pod.uid
+        if operation.what == "create":
+            application = operation.pod.spec.application_id
+            self._creates.setdefault(application, {})[uid] = operation
         line = self._waiting.setdefault(uid, deque())
         line.append(operation)
         if len(line) == 1:
             self._ready.put_nowait(uid)
+
+    def cancel_creates(self, application: str) -> None:
+        """Make no more pods for an application; one that is being made at this moment is seen."""
+        for operation in self._creates.pop(application, {}).values():
+            operation.is_cancelled = True
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -113,22 +129,35 @@ class Operations:
             line = self._waiting[uid]
             operation = line[0]
             try:
-                await self._does[operation.what](operation)
+                if operation.is_cancelled:
+                    _DONE.labels(operation.what, "cancelled").inc()
+                else:
+                    await self._does[operation.what](operation)
             except ApiServerError as error:
                 self._again(operation, error)
                 continue
             line.popleft()
+            if operation.what == "create":
+                self._is_made(operation)
             if line:
                 self._ready.put_nowait(uid)
             else:
                 del self._waiting[uid]
+
+    def _is_made(self, operation: Operation) -> None:
+        application = operation.pod.spec.application_id
+        creates = self._creates.get(application, {})
+        creates.pop(operation.pod.uid, None)
+        if not creates:
+            self._creates.pop(application, None)
 
     def _again(self, operation: Operation, error: ApiServerError) -> None:
         """Try an operation again after a pause: neither done nor refused for good."""
         pause = min(_PAUSE_SECONDS[0] * 2**operation.attempts, _PAUSE_SECONDS[1])
         operation.attempts = min(operation.attempts + 1, 10)
         _DONE.labels(operation.what, "tried again").inc()
-        if not error.is_transient:
+        is_lasting = error.is_about_rights and operation.attempts > _PATIENT_ATTEMPTS
+        if is_lasting or not (error.is_transient or error.code == HTTPStatus.CONFLICT):
             log.error(
                 "the API server refuses what must be done; trying again",
                 what=operation.what,
@@ -146,7 +175,7 @@ class Operations:
         try:
             await self._client.request("POST", pod_path(operation.pod, "binding"), operation.body)
         except ApiServerError as error:
-            if error.code == HTTPStatus.TOO_MANY_REQUESTS:
+            if error.code == HTTPStatus.TOO_MANY_REQUESTS or error.is_about_rights:
                 raise
             if not await self._is_bound(operation, error):
                 return
@@ -194,9 +223,11 @@ class Operations:
             self._refuse(operation, reading.message)
             return False
         node = (pod.get("spec") or {}).get("nodeName") or ""
-        if pod["metadata"].get("uid") == operation.pod.uid and node == operation.node:
+        is_the_same = pod["metadata"].get("uid") == operation.pod.uid
+        if is_the_same and node == operation.node:
             return True
-        if not node and error.is_transient:
+        is_open = error.is_transient or operation.attempts < BIND_CONFLICTS
+        if is_the_same and not node and is_open and _may_be_bound(pod):
             raise error
         self._refuse(operation, error.message)
         return False
@@ -219,9 +250,9 @@ class Operations:
         try:
             await self._client.request("POST", path, operation.body)
         except ApiServerError as error:
-            if error.is_transient:
+            if error.is_transient or error.reason == _CONFLICT:  # with a quota, for a moment
                 raise
-            if error.code != HTTPStatus.CONFLICT:  # else it was created, and the answer was lost
+            if error.reason != _ALREADY_EXISTS:  # else it was created, and the answer was lost
                 _DONE.labels("create", "refused").inc()
                 self._report(NotCreated(operation.pod.spec.application_id, str(error)))
                 return
@@ -245,9 +276,21 @@ class Operations:
         try:
             await self._client.request(method, path, operation.body, content_type=content_type)
         except ApiServerError as error:
-            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            unclear = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+            is_gone = error.code == HTTPStatus.NOT_FOUND
+            if not is_gone and not (error.code in unclear and await self._is_gone(operation.pod)):
                 raise
         _DONE.labels(operation.what, "done").inc()
+
+    async def _is_gone(self, pod: PodRecord) -> bool:
+        """Read whether a pod is no more. Raises ApiServerError when that is not known."""
+        try:
+            found = await self._client.request("GET", pod_path(pod))
+        except ApiServerError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            return True
+        return bool(found["metadata"].get("uid") != pod.uid)
 
     # --- notes ----------------------------------------------------------------------------------
 
@@ -272,6 +315,11 @@ class Operations:
                     note.attempts = 1
                     self.add(note)
                     await asyncio.sleep(_PAUSE_SECONDS[0])
+
+
+def _may_be_bound(pod: dict[str, Any]) -> bool:
+    gated = (pod.get("spec") or {}).get("schedulingGates")
+    return not (gated or pod["metadata"].get("deletionTimestamp"))
 
 
 def bind(pod: PodRecord, node: str, claims: tuple[str, ...] = ()) -> Operation:

@@ -64,7 +64,11 @@ class Session:
         self.is_warm = is_warm
         self.classes: dict[str, PriorityClass] = {}
         self.cluster = KubernetesCluster(
-            World(), operate=self._operate, now_text=now_text, instance=instance
+            World(),
+            operate=self._operate,
+            now_text=now_text,
+            cancel_creates=self._cancel_creates,
+            instance=instance,
         )
         self.operations = Operations(client, self.cluster.report)
         self.turn = Turn(client, instance)
@@ -93,6 +97,9 @@ class Session:
 
     def _operate(self, operation: Operation) -> None:
         self.operations.add(operation)
+
+    def _cancel_creates(self, application: str) -> None:
+        self.operations.cancel_creates(application)
 
     async def run(self, host_of: Callable[[], Host | None]) -> None:
         """Run until cancelled. ``host_of`` returns the host whose machine this session serves."""

@@ -15,6 +15,7 @@ from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.mirror.calls import (
     BindPod,
     Call,
+    CancelCreates,
     CreatePod,
     DeletePod,
     FailPod,
@@ -181,9 +182,8 @@ class SimulatedCluster:
         """Do what the mirror asks; unknown pods and repeats change nothing."""
         match call:
             case CreatePod():
-                return (
-                    [] if call.uid in self.world.pods else [self._add(call.uid, call.spec, now_ns)]
-                )
+                is_there = call.uid in self.world.pods
+                return [] if is_there else [self._add(call.uid, call.spec, now_ns)]
             case BindPod():
                 return self._bind(call, now_ns)
             case DeletePod():
@@ -197,8 +197,8 @@ class SimulatedCluster:
                 return []
             case MarkUnschedulable():
                 self.world.note_refusal(call.uid, now_ns)
-            case TellPod():
-                pass  # there is nobody to read it: the API has its own events
+            case CancelCreates() | TellPod():
+                pass  # pods are made at once; nobody reads here: the API has its own events
         return []
 
     def _bind(self, call: BindPod, now_ns: int) -> list[News]:

@@ -1,0 +1,145 @@
+"""What the API server refuses, and for how long: rights that it does not know yet, quotas, conflicts."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.kubernetes.test_backend import QUEUES, member
+from tests.kubernetes.double import WARMING_SECONDS, a_pod
+from tests.kubernetes.harness import muster_over, until
+
+LABELS = {"applicationId": "app", "queue": "root.a"}
+PODS = "/namespaces/default/pods$"
+BINDING = "/binding$"
+HARD = "gangSchedulingStyle=Hard"
+CHANGED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+@pytest.fixture
+async def muster(server):
+    await server.kubectl.config(QUEUES)
+    await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="100")
+    async with muster_over(server.access, server.kubectl) as running:
+        yield running
+
+
+def placeholders(muster):
+    return [pod for pod in muster.world.all_pods() if pod.spec.placeholder]
+
+
+def runs(muster, *names):
+    return lambda: all(name in muster.kubelets.ran for name in names)
+
+
+async def reasons(muster):
+    return [event["reason"] for event in await muster.kubectl.events()]
+
+
+async def no_placeholder_is_left(muster, names):
+    for _ in range(400):
+        found = sorted(set(await muster.kubectl.pods()) - set(names))
+        if not found:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"still there: {found}")
+
+
+async def test_a_gang_survives_an_api_server_that_does_not_know_our_rights_yet(muster, double):
+    """A Hard gang of eight with room for four stays whole: none of it runs, then all of it."""
+    names = [f"m{at}" for at in range(8)]
+    double.forget_rights()
+    for name in names:
+        await muster.kubectl.pod(member(name, "gang", members=8, policy=HARD))
+    await until(lambda: len(placeholders(muster)) == 8, "every placeholder is made")
+    await until(lambda: sum(bool(pod.node) for pod in placeholders(muster)) == 4, "four reserve")
+    assert not set(names) & set(muster.kubelets.ran)
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="100")
+    await until(runs(muster, *names), "the whole gang")
+    await no_placeholder_is_left(muster, names)
+    assert "FailedScheduling" not in await reasons(muster)
+
+
+async def test_a_gang_survives_a_restart_of_the_api_server_in_its_middle(muster, double):
+    names = [f"m{at}" for at in range(8)]
+    double.fault(method="POST", path=PODS, code=0, times=8, skip=8, delay=0.3)
+    for name in names:
+        await muster.kubectl.pod(member(name, "gang", members=8, policy=HARD))
+    await until(lambda: double.faults[0].times < 8, "placeholders are being made")
+    port = double.port
+    await double.stop()
+    await double.start(port)
+    await until(lambda: len(placeholders(muster)) == 8, "every placeholder is made")
+    await asyncio.sleep(WARMING_SECONDS)
+    assert not set(names) & set(muster.kubelets.ran)
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="100")
+    await until(runs(muster, *names), "the whole gang", 40)
+    await no_placeholder_is_left(muster, names)
+
+
+@pytest.mark.parametrize("code", [401, 403])
+async def test_a_bind_is_tried_again_while_our_rights_are_not_known(muster, double, code):
+    if code == 403:
+        double.forget_rights()
+    else:
+        double.fault(method="POST", path=BINDING, code=401, times=3, reason="Unauthorized")
+    await muster.kubectl.pod(a_pod("p", labels=LABELS))
+    await until(runs(muster, "p"), "the pod runs")
+    assert muster.cluster.shim_machine.mirror.refused_binds == 0
+    assert "FailedScheduling" not in await reasons(muster)
+
+
+async def test_a_quota_is_final_and_what_was_made_of_its_gang_goes(muster):
+    await muster.kubectl.quota("q", pods=10, used=7)
+    await muster.kubectl.pod(member("m0", "gang", members=4))
+    await until(runs(muster, "m0"), "it goes on without its gang")
+    await no_placeholder_is_left(muster, ["m0"])
+    said = [e["note"] for e in await muster.kubectl.events() if e["reason"].startswith("Place")]
+    assert any("exceeded quota: q" in note for note in said), said
+
+
+async def test_a_gang_that_is_given_up_has_no_more_placeholders_made(muster, double):
+    """The creates that still wait are cancelled, those under way are deleted when they are seen."""
+    text = 'pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=9'
+    double.fault(method="POST", path=PODS, code=403, times=1, skip=1, message=text)
+    double.fault(method="POST", path=PODS, code=0, times=200, skip=1, delay=0.2)
+    await muster.kubectl.pod(member("m0", "gang", members=100, cpu="10m"))
+    await until(runs(muster, "m0"), "it goes on without its gang")
+    await until(lambda: muster.kubernetes.session.operations.pending == 0, "nothing waits")
+    assert double.requests["POST pods"] < 60
+    await no_placeholder_is_left(muster, ["m0"])
+
+
+async def test_a_conflict_with_a_quota_is_not_a_pod_that_is_there(muster, double):
+    text = f'Operation cannot be fulfilled on resourcequotas "q": {CHANGED}'
+    fault = {"code": 409, "reason": "Conflict", "message": text}
+    double.fault(method="POST", path=PODS, times=3, skip=3, **fault)
+    names = [f"m{at}" for at in range(3)]
+    for name in names:
+        await muster.kubectl.pod(member(name, "gang"))
+    await until(runs(muster, *names), "the gang")
+    assert double.requests["POST pods"] == 6  # the three that were refused were never counted
+    await no_placeholder_is_left(muster, names)
+
+
+async def test_a_placeholder_whose_answer_was_lost_is_made_once(muster, double):
+    double.fault(method="POST", path=PODS, code=500, times=2, skip=3, after=True)
+    names = [f"m{at}" for at in range(3)]
+    for name in names:
+        await muster.kubectl.pod(member(name, "gang"))
+    await until(runs(muster, *names), "the gang")
+    await no_placeholder_is_left(muster, names)
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_bind_that_meets_a_failure_of_etcd_is_looked_at_and_tried_again(
+    muster, double, after
+):
+    text = 'Operation cannot be fulfilled on pods/binding "p": etcdserver: leader changed'
+    fault = {"code": 409, "reason": "Conflict", "message": text}
+    double.fault(method="POST", path=BINDING, times=2, after=after, **fault)
+    await muster.kubectl.pod(a_pod("p", labels=LABELS))
+    await until(runs(muster, "p"), "the pod runs")
+    assert muster.cluster.shim_machine.mirror.refused_binds == 0
+    assert "FailedScheduling" not in await reasons(muster)
