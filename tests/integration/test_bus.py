@@ -243,11 +243,11 @@ async def test_a_closed_bus_says_so(kit):
 
 
 async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
-    monkeypatch.setattr(topology, "MAX_INBOX_MESSAGES", 8)
+    monkeypatch.setattr(topology, "MAX_INBOX_MESSAGES", 2)
     monkeypatch.setattr(rabbitmq, "PREFETCH", 5)
     sender, reader = await rabbit_kit.bus(), await rabbit_kit.bus()
     inbox = await reader.subscribe(CORE)
-    sent, refused = [beat(at) for at in range(120)], []
+    sent, refused = [beat(at) for at in range(600)], []
     publish = sender._exchange.publish
 
     async def watched(*args, **options):
@@ -264,7 +264,8 @@ async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
         while len(numbers) < len(sent):
             got = await inbox.receive(5)
             numbers += [item.envelope.published_ns for item in got]
-            await asyncio.sleep(0.02)
+            while not refused:  # it fills up; then it is read as it is written
+                await asyncio.sleep(0.01)
             await inbox.ack(got)
     await sending
     assert refused  # else this has shown nothing
