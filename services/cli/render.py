@@ -314,29 +314,3 @@ DEAD_LETTERS = (
     Column("ID", lambda letter: letter["messageID"], is_wide=True),
     Column("REASON", lambda letter: letter["reason"], wraps=40),
 )
-
-
-# --- a story ------------------------------------------------------------------------------------
-
-
-def _milliseconds(name: str, key: str, drop: int) -> Column:
-    return Column(name, lambda e: e[key], lambda e: f"{e[key]:.1f}", drop=drop, is_number=True)
-
-
-def story_columns(entries: list[Row]) -> tuple[Column, ...]:
-    """Return the columns of an application's story, a message a row."""
-    start = entries[0]["time"] if entries else 0
-    return (
-        Column("AT", lambda e: e["time"], lambda e: _after(e, start), is_number=True),
-        Column("MESSAGE", lambda entry: entry["message"]),
-        Column("FROM", lambda entry: entry["from"], drop=3),
-        Column("TO", lambda entry: entry["to"], drop=4),
-        _milliseconds("QUEUED MS", "queuedMs", 6),
-        _milliseconds("HANDLED MS", "handledMs", 5),
-        Column("CONTENTS", lambda entry: entry["contents"], drop=1, wraps=40),
-        Column("DECISION", lambda entry: entry["decision"], wraps=40),
-    )  # fmt: skip
-
-
-def _after(entry: Row, start_ns: int) -> str:
-    return f"+{(entry['time'] - start_ns) / NANOS_PER_SECOND:.3f}s"

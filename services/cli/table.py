@@ -178,16 +178,18 @@ def terminal_table(
         for c in chosen
     }
     is_tight = sum(natural.values()) + GAP * (len(chosen) - 1) > width
-    below = next((c for c in chosen if c.is_below and is_tight), None)
-    chosen = _with_room([c for c in chosen if c is not below], natural, width)
+    below = [c for c in chosen if c.is_below and is_tight]
+    chosen = _with_room([c for c in chosen if c not in below], natural, width)
     widths = _widths(chosen, natural, width)
-    notes = [cells[below.name][at] if below else Text() for at in range(len(rows))]
+    notes = [
+        "\n".join(filter(None, (cells[c.name][at].plain for c in below))) for at in range(len(rows))
+    ]
     parts: list[Table | Padding] = []
-    for run in _runs([note.plain for note in notes], is_joined=below is None):
+    for run in _runs(notes, is_joined=not below):
         table = _empty_table(chosen, widths, has_head=has_head and not parts)
         for at in run:
             table.add_row(*(cells[column.name][at] for column in chosen))
-        note = notes[run[0]].plain
+        note = notes[run[0]]
         said = f"all {len(run)}: {note}" if len(run) > 1 else note
         parts += [table, *[Padding(Text(said), (0, 0, 0, INDENT))] * bool(note)]
     return Group(*parts or [_empty_table(chosen, widths, has_head=has_head)])

@@ -90,7 +90,7 @@ export function applicationPage({ live, name, query, setQuery }) {
   async function tell() {
     try {
       const records = await ask(`/v1/trace/${encodeURIComponent(name)}`);
-      if (!isOver) fill(story, h("h2", {}, "Messages"), ...waterfall(records ?? []));
+      if (!isOver) fill(story, h("h2", {}, "Messages"), ...waterfall((records ?? []).filter((one) => one.messageID)));
     } catch (error) {
       fill(story, h("h2", {}, "Messages"), h("p", { class: "note" }, `The trace could not be read: ${error.message}`));
     }
@@ -206,7 +206,7 @@ function waterfall(records) {
     return h("li", { class: "message" },
       h("span", { class: "what" }, h("time", { title: exact(one.time / 1e6) }, clock(one.time / 1e6)), h("b", {}, one.message), h("span", { class: "path" }, `${one.from} → ${one.to}`)),
       h("span", { class: "time" }, svg), h("span", { class: "took" }, `waited ${took(one.queuedMs)}, handled ${took(one.handledMs)}`),
-      h("span", { class: "decision" }, one.decision || one.contents));
+      h("span", { class: "decision" }, [one.decision || one.contents, one.reason].filter(Boolean).join(" — ")));
   });
   return [h("p", { class: "note" }, `${plural(records.length, "message")} in ${lasting(last - first) === "0\u202fs" ? took(last - first) : lasting(last - first)}; long pauses between them are folded. Pale: waited in an inbox. Full: was handled.${records.length > seen.length ? ` The latest ${MAX_MESSAGES} are shown.` : ""}`), h("ol", { class: "waterfall" }, ...lines)];
 }

@@ -12,8 +12,12 @@ app = typer.Typer()
 @app.command()
 @shown
 def trace(client: Client, name: ApplicationName) -> Listing:
-    """Show every message behind an application's decisions, in order."""
-    from services.cli.render import story_columns
+    """Draw an application's trace: every message, what it decided and why, as a waterfall.
+
+    A pale bar is time in an inbox, a full one handling; long pauses are folded. A step stands
+    after what caused it; "-o json" has each one's cause, and what else led to it.
+    """
+    from services.cli.waterfall import waterfall_columns
 
     entries = client.get("/v1/trace" + path_of(name))
-    return Listing(entries, story_columns(entries), "messageID")
+    return Listing(entries, waterfall_columns(entries), "messageID")

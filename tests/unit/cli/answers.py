@@ -1,5 +1,7 @@
 """Answers of an API as it gives them: what the tables of these tests are made of."""
 
+from services.api.projection.stories import Stories
+from services.api.trace import trace_entries
 from services.api.what_if import Answer, Evicted, Outcome, Place, Refused
 from services.api.why_answer import (
     Eviction,
@@ -16,6 +18,7 @@ from services.api.why_answer import (
     WaitsFor,
     Why,
 )
+from shared.messages.trace import TraceRecord
 
 WHY_GANG = (
     "the whole gang does not fit: vcore: queue root.ml has 15000 of 64000 left, requested 32000 "
@@ -315,3 +318,32 @@ WHAT_IF = Answer(
     ],
     refused=[Refused(document=2, field="spec", message="is missing")],
 ).model_dump(by_alias=True)
+
+
+def trace():
+    """Return the trace of a gang whose placeholders time out: ids, causes, who, when, what."""
+    milli, stories = 1_000_000, Stories()
+    armed = "to timers: 1 armed placeholder"
+    refused = "1 updated applications Accepted, 8 scheduling states FAILED"
+    told = [
+        ("s", "", "SubmitManifests", "api", "shim_adapter", 0, 2, 3, "",
+         "to core: 1 new applications", ""),
+        ("u", "s", "UpdateRequest", "shim_adapter", "core", 5, 4, 1, "1 new applications", "", ""),
+        ("d", "u", "decision", "core", "core", 10, 0, 1, "",
+         f"to shim_adapter: {refused}; {armed}", WHY_GANG),
+        ("r", "d", "UpdateResponse", "core", "shim_adapter", 11, 7, 2, refused, "", WHY_GANG),
+        ("t", "d", "TimerOrders", "core", "timers", 11, 3, 1, "1 armed placeholder", "", ""),
+        ("f", "t", "Tick", "clock", "timers", 900_000, 0, 1, "", "to core: 1 fired placeholder",
+         ""),
+        ("g", "f", "TimerFirings", "timers", "core", 900_001, 15, 1, "1 fired placeholder", "",
+         ""),
+        ("e", "g", "decision", "core", "core", 900_017, 0, 3, "",
+         "to shim_adapter: 8 released asks TIMEOUT", "placeholder timeout"),
+    ]  # fmt: skip
+    start = 1_767_225_600_000 * milli
+    for step, cause, kind, source, to, at, queued, handled, contents, decision, reason in told:
+        times = (start + at * milli, queued * milli, handled * milli)
+        said = (("mpi-next",), (contents,), (decision,), (reason,))
+        record = TraceRecord(step, cause, "mpi-next", "", kind, source, to, *times, *said)
+        stories.remember(record)
+    return trace_entries(stories.of("mpi-next"), "mpi-next")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli import waterfall
 from tests.unit.cli import answers
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -15,6 +16,7 @@ COMMANDS = {
     "apps": (["apps"], {"/v1/applications": answers.APPLICATIONS}),
     "app": (["app", "mpi-next"], {"/v1/applications/mpi-next": answers.DETAIL}),
     "why": (["why", "mpi-next"], {"/v1/why/mpi-next": answers.WHY}),
+    "trace": (["trace", "mpi-next"], {"/v1/trace/mpi-next": answers.trace()}),
     "what-if": (["what-if", "--drain", "n1"], {"/v1/what-if": answers.WHAT_IF}),
     "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),
     "nodes": (["nodes"], {"/ws/v1/partition/default/nodes": answers.NODES}),
@@ -77,3 +79,14 @@ def test_what_holds_something_back_is_read_whole_at_80_columns(api, muster, name
     assert answers.WHY_GANG in pipe
     assert "…" not in pipe + narrow
     assert all(node in "".join(narrow) for node in ("gpu-node-eu-west-1a-0002",)) or name != "pods"
+
+
+def test_a_long_pause_is_folded_and_a_wait_is_told_from_the_handling():
+    entries = answers.trace()
+    (column,) = (c for c in waterfall.waterfall_columns(entries) if c.name == "WATERFALL")
+    bars = {row["messageID"]: str(column.cell(row)) for row in entries}
+    assert bars["g"].strip() == "░░░░█"  # 15 ms of some 45 in all, beside a pause of a quarter hour
+    assert bars["d"].strip() == "█"
+    lengths = [len(bars[step]) for step in "sudrfge"]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == waterfall.BAR
