@@ -24,7 +24,8 @@ INBOXES: dict[str, tuple[str, ...]] = {
         "HoldConfirmations", "UpdateConfiguration", "WhatIf",
     ),
     "timers.default": ("Heartbeat", "TimerOrders"),
-    "api.all": ("StateDelta", "TraceRecords"),
+    "api.all": ("StateDelta",),
+    "api.trace": ("TraceRecords",),
     "api.<instance>": ("Heartbeat", "StateDelta", "SubmitResult", "CommandResult", "Forecast"),
 }  # fmt: skip
 _JSON_TYPES: dict[Any, str] = {int: "integer", str: "string", bool: "boolean", float: "number"}

@@ -2,7 +2,8 @@
 
 Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
 holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room. Dead letters are kept up
-to MAX_DEAD_LETTERS, the oldest goes first.
+to MAX_DEAD_LETTERS, and the trace, for API replicas to come, up to MAX_TRACE_MESSAGES of
+MAX_TRACE_BYTES; the oldest go first.
 """
 
 import asyncio
@@ -15,10 +16,12 @@ from shared.bus import codec
 from shared.bus.base import DeadLetter, DeadLetters, Delivery
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, PoisonError
-from shared.messages.envelope import Address, Envelope
+from shared.messages.envelope import API_TRACE, Address, Envelope
 
 MAX_INBOX_MESSAGES = 10_000
 MAX_DEAD_LETTERS = 1_000
+MAX_TRACE_MESSAGES = 5_000
+MAX_TRACE_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -37,6 +40,16 @@ class _Inbox:
     room: asyncio.Event = field(default_factory=asyncio.Event)
     readers: list["MemorySubscription"] = field(default_factory=list)
 
+    @property
+    def is_durable(self) -> bool:
+        """Return whether it outlives its reader."""
+        return self.address.is_durable
+
+    @property
+    def address(self) -> Address:
+        """Return whose it is."""
+        return Address(*self.name.split(".", 1))
+
     def resized(self) -> None:
         """Let publishers in while there is room, and hold them while there is none."""
         if len(self.waiting) < MAX_INBOX_MESSAGES:
@@ -51,6 +64,8 @@ class MemoryBroker:
     def __init__(self) -> None:
         self.inboxes: dict[str, _Inbox] = {}
         self.dead_letters: deque[DeadLetter] = deque(maxlen=MAX_DEAD_LETTERS)
+        self.trace: deque[tuple[Envelope, bytes]] = deque()
+        self._trace_bytes = 0
         self.published = 0
         self._next_tag = 1
 
@@ -65,23 +80,34 @@ class MemoryBroker:
         """Return the inboxes that an address reaches; an API replica's only while it reads."""
         if to.is_durable:
             return [self.inbox(to.routing_key)]
-        wanted = f"{to.service}."
         return [
-            inbox
-            for name, inbox in self.inboxes.items()
-            if inbox.readers
-            and name.startswith(wanted)
-            and (to.name == "all" or name == to.routing_key)
+            inbox for inbox in self.inboxes.values() if inbox.readers and to.reaches(inbox.address)
         ]
 
     def put(self, envelope: Envelope, body: bytes) -> None:
         """Append a message to every inbox that its address reaches."""
+        if envelope.to == API_TRACE:
+            self._keep(envelope, body)
         for inbox in self.targets(envelope.to):
-            inbox.waiting.append(_Stored(envelope, body, self._next_tag))
-            self._next_tag += 1
-            self.published += 1
-            inbox.resized()
-            inbox.changed.set()
+            self._put_into(inbox, envelope, body)
+
+    def _put_into(self, inbox: _Inbox, envelope: Envelope, body: bytes) -> None:
+        inbox.waiting.append(_Stored(envelope, body, self._next_tag))
+        self._next_tag += 1
+        self.published += 1
+        inbox.resized()
+        inbox.changed.set()
+
+    def _keep(self, envelope: Envelope, body: bytes) -> None:
+        self.trace.append((envelope, body))
+        self._trace_bytes += len(body)
+        while len(self.trace) > MAX_TRACE_MESSAGES or self._trace_bytes > MAX_TRACE_BYTES:
+            self._trace_bytes -= len(self.trace.popleft()[1])
+
+    def tell_trace(self, inbox: _Inbox) -> None:
+        """Tell a new API replica the trace from its start."""
+        for envelope, body in self.trace:
+            self._put_into(inbox, envelope, body)
 
     def put_raw(self, to: Address, kind: str, body: bytes, message_id: str = "raw") -> None:
         """Append bytes as they are, as a stranger on the broker could."""
@@ -152,12 +178,19 @@ class MemorySubscription:
         count_dead_letter(stored.envelope.to.service)
 
     async def close(self) -> None:
-        """Give back what was not acknowledged, in its old order, and let the next reader read."""
+        """Give back what was not acknowledged, in its old order, and let the next reader read.
+
+        An API replica's inbox goes with it.
+        """
         if self._closed:
             return
         self._closed = True
         self._inbox.readers.remove(self)
-        self._inbox.waiting.extendleft(self._held[tag] for tag in sorted(self._held, reverse=True))
+        if self._inbox.is_durable:
+            held = sorted(self._held, reverse=True)
+            self._inbox.waiting.extendleft(self._held[tag] for tag in held)
+        else:
+            self._inbox.waiting.clear()
         self._held.clear()
         self._inbox.changed.set()
 
@@ -185,6 +218,8 @@ class MemoryBus:
 
     async def subscribe(self, inbox: Address) -> MemorySubscription:
         """Take a place at an inbox, behind those who already read it."""
+        if not inbox.is_durable:
+            self.broker.tell_trace(self.broker.inbox(inbox.routing_key))
         subscription = MemorySubscription(self.broker, self.broker.inbox(inbox.routing_key))
         self._subscriptions.append(subscription)
         return subscription

@@ -34,7 +34,7 @@ from shared.bus.amqp_message import envelope_in, message_of
 from shared.bus.base import DeadLetter, DeadLetters, Delivery
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
-from shared.messages.envelope import Address, Envelope
+from shared.messages.envelope import API_TRACE, Address, Envelope
 
 PREFETCH = 400
 MAX_IN_FLIGHT = 100
@@ -44,6 +44,8 @@ CONFIRM_SECONDS = 20.0
 REFUSED_SECONDS = 10.0
 HEARTBEAT_SECONDS = 5
 _CLOSE_SECONDS = 2.0
+_OFFSET = "x-stream-offset"
+_Source = tuple[AbstractQueue, dict[str, Any]]  # with how it is consumed
 _LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
 log = structlog.get_logger("muster.bus")
 
@@ -113,8 +115,8 @@ class RabbitBus:
             with _away(f"cannot read {inbox.routing_key}"):
                 channel = await self._consuming.channel()
                 await channel.set_qos(prefetch_count=PREFETCH)
-                queue = await self._queue_of(channel, inbox)
-                subscription = RabbitSubscription(self, channel, queue, inbox)
+                queues = await self._queues_of(channel, inbox)
+                subscription = RabbitSubscription(self, channel, queues, inbox)
                 await subscription.start()
         except BusUnavailableError:
             await self._lost(connections)
@@ -260,10 +262,22 @@ class RabbitBus:
         name = topology.dead_queue_name(prefix, "api")
         dead = await _declare_queue(connection, name, topology.dead_arguments())
         await dead.bind(self._dead, routing_key="api")
+        name = topology.inbox_name(prefix, API_TRACE)
+        trace = await _declare_queue(connection, name, topology.trace_arguments())
+        await trace.bind(self._exchange, routing_key=API_TRACE.routing_key)
 
-    async def _queue_of(self, channel: AbstractChannel, inbox: Address) -> AbstractQueue:
+    async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[_Source]:
+        """Return what a reader of an inbox consumes: a replica, the trace as well."""
         if inbox.is_durable:
-            return await channel.get_queue(topology.inbox_name(self._prefix, inbox), ensure=False)
+            name = topology.inbox_name(self._prefix, inbox)
+            return [(await channel.get_queue(name, ensure=False), {})]
+        trace = topology.inbox_name(self._prefix, API_TRACE)
+        return [
+            (await self._feed_of(channel, inbox), {}),
+            (await channel.get_queue(trace, ensure=False), topology.trace_consumer_arguments()),
+        ]
+
+    async def _feed_of(self, channel: AbstractChannel, inbox: Address) -> AbstractQueue:
         queue = await channel.declare_queue(
             topology.inbox_name(self._prefix, inbox),
             exclusive=True,
@@ -299,6 +313,7 @@ class RabbitBus:
             await channel.queue_delete(topology.inbox_name(self._prefix, inbox))
         for service in topology.SERVICES:
             await channel.queue_delete(topology.dead_queue_name(self._prefix, service))
+        await channel.queue_delete(topology.inbox_name(self._prefix, API_TRACE))
         await channel.exchange_delete(topology.exchange_name(self._prefix))
         await channel.exchange_delete(topology.dead_exchange_name(self._prefix))
         await channel.close()
@@ -365,23 +380,24 @@ async def _declare_queue(
 
 
 class RabbitSubscription:
-    """A reader's place at a queue."""
+    """A reader's place at a queue, or at several."""
 
     def __init__(
-        self, bus: RabbitBus, channel: AbstractChannel, queue: AbstractQueue, inbox: Address
+        self, bus: RabbitBus, channel: AbstractChannel, queues: list[_Source], inbox: Address
     ) -> None:
         self._bus = bus
         self._channel = channel
-        self._queue = queue
+        self._queues = queues
         self._inbox = inbox
         self._arrived: asyncio.Queue[AbstractIncomingMessage | None] = asyncio.Queue()
         self._held: dict[int, AbstractIncomingMessage] = {}
         self._is_lost = False
 
     async def start(self) -> None:
-        """Start consuming; PREFETCH bounds what can have arrived."""
+        """Start consuming; PREFETCH bounds what can have arrived from each queue."""
         self._channel.close_callbacks.add(self._on_lost)
-        await self._queue.consume(self._on_message)
+        for queue, arguments in self._queues:
+            await queue.consume(self._on_message, arguments=arguments)
 
     async def _on_message(self, message: AbstractIncomingMessage) -> None:
         self._arrived.put_nowait(message)
@@ -413,7 +429,13 @@ class RabbitSubscription:
         try:
             envelope = envelope_in(message, self._inbox)
         except PoisonError as error:
-            await self._put_aside(message, str(error))
+            if (
+                _OFFSET in message.headers
+            ):  # a stream keeps it: it would be put aside at every start
+                log.warning("a record of the trace cannot be read", reason=str(error))
+                await message.ack()
+            else:
+                await self._put_aside(message, str(error))
             return None
         self._held[tag] = message
         count = message.headers.get("x-delivery-count", 0)

@@ -4,13 +4,15 @@
     <prefix>.core.default        quorum, single active consumer: an ordered inbox, standbys wait
     <prefix>.dead                direct exchange
     <prefix>.dead.core           what could not be handled, with the reason in a header
+    <prefix>.api.trace           stream: the records of the tap, read from its start by each replica
     (exclusive queues)           one an API replica, bound to "api.all" and "api.<instance>"
 
 Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
 Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS (the oldest
-go). The delivery limit is as good as off, because it counts messages that were only prefetched;
-poison is told by decoding, and by the host's own count of crashes. It is a large number and not -1:
-RabbitMQ 3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
+go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the oldest segments go). The delivery limit is as good as
+off, because it counts messages that were only prefetched; poison is told by decoding, and by the
+host's own count of crashes. It is a large number and not -1: RabbitMQ 3.10 takes -1 for
+"dead-letter at the first redelivery" (docs/adr/0005).
 """
 
 from typing import Any
@@ -20,6 +22,9 @@ from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
 MAX_INBOX_MESSAGES = 100_000
 MAX_DEAD_LETTERS = 10_000
 MAX_FEED_MESSAGES = 50_000
+MAX_TRACE_BYTES = 32 * 1024 * 1024
+MAX_TRACE_AGE = "1D"
+_TRACE_SEGMENT_BYTES = 4 * 1024 * 1024  # what goes at once
 MAX_DELIVERIES = 1_000_000_000
 DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
 SERVICES = (*(inbox.service for inbox in DURABLE_INBOXES), "api")
@@ -74,3 +79,18 @@ def feed_arguments() -> dict[str, Any]:
     When it overflows, the replica sees a gap in the sequence and asks for a snapshot.
     """
     return {"x-queue-type": "classic", "x-max-length": MAX_FEED_MESSAGES, "x-overflow": "drop-head"}
+
+
+def trace_arguments() -> dict[str, Any]:
+    """Return every argument of the stream that keeps the records of the tap."""
+    return {
+        "x-queue-type": "stream",
+        "x-max-length-bytes": MAX_TRACE_BYTES,
+        "x-max-age": MAX_TRACE_AGE,
+        "x-stream-max-segment-size-bytes": _TRACE_SEGMENT_BYTES,
+    }
+
+
+def trace_consumer_arguments() -> dict[str, Any]:
+    """Return the arguments of a replica that reads the stream: from its start."""
+    return {"x-stream-offset": "first"}

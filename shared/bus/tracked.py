@@ -28,11 +28,7 @@ class Traffic:
         """Return the inboxes that a message to an address goes into."""
         if to.is_durable:
             return [to.routing_key]
-        return [
-            key
-            for key, reader in self.readers.items()
-            if reader.service == to.service and to.name in ("all", reader.name)
-        ]
+        return [key for key, reader in self.readers.items() if to.reaches(reader)]
 
     def is_quiet(self) -> bool:
         """Return whether nothing is on its way."""

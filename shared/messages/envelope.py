@@ -13,7 +13,8 @@ SCHEMA_VERSION = 1
 class Address:
     """Where a message goes: a service, and its partition or one of its instances.
 
-    ``Address("api", "all")`` reaches every API replica, others reach one inbox.
+    ``Address("api", "all")`` reaches every API replica, and so does ``Address("api", "trace")``,
+    which is kept for those that come later. Others reach one inbox.
     """
 
     service: str
@@ -23,6 +24,11 @@ class Address:
     def routing_key(self) -> str:
         """Return the address as one dotted word, which is the routing key on a broker."""
         return f"{self.service}.{self.name}"
+
+    def reaches(self, inbox: "Address") -> bool:
+        """Return whether what is sent here goes into an inbox."""
+        is_for_all = self.service == inbox.service == "api" and self.name in ("all", "trace")
+        return is_for_all or self == inbox
 
     @property
     def is_durable(self) -> bool:
@@ -34,6 +40,7 @@ CORE = Address("core")
 SHIM_ADAPTER = Address("shim_adapter")
 TIMERS = Address("timers")
 API_ALL = Address("api", "all")
+API_TRACE = Address("api", "trace")
 
 
 @record

@@ -28,7 +28,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from shared.bus.base import Bus, DeadLetters, Delivery, Subscription
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
 from shared.bus.fitting import SetAside, fitting
-from shared.messages.envelope import API_ALL, Address, Envelope, Outgoing, envelope_of
+from shared.messages.envelope import API_TRACE, Address, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import Heartbeat, Tick
 from shared.messages.sections import coalesced, merged, story_of
 from shared.messages.trace import TraceRecord, TraceRecords
@@ -312,8 +312,11 @@ class Host:
         self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
         await self._send(answers, now_ns)
-        for message_id in handled:
-            self._handled.add(message_id)
+        for message_id, envelope in handled.items():
+            if not isinstance(
+                envelope.message, TraceRecords
+            ):  # told again to a machine that is new
+                self._handled.add(message_id)
         if deliveries:
             await subscription.ack(deliveries)
 
@@ -384,7 +387,7 @@ class Host:
             return []
         self._entered += 1
         cause = Envelope(records[-1].message_id, "tap", None, self.inbox, self.inbox.service)
-        message = Outgoing(API_ALL, TraceRecords(records))
+        message = Outgoing(API_TRACE, TraceRecords(records))
         return [
             envelope_of(
                 message, cause=cause, index=_OF_THE_TAP + self._entered,

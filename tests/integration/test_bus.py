@@ -11,7 +11,7 @@ from shared.bus import rabbitmq, topology
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
-from shared.messages.envelope import API_ALL, CORE, SHIM_ADAPTER, Address, Envelope
+from shared.messages.envelope import API_ALL, API_TRACE, CORE, SHIM_ADAPTER, Address, Envelope
 from shared.messages.interface import AllocationAsk, UpdateRequest
 from shared.messages.protocol import Heartbeat
 
@@ -294,3 +294,43 @@ async def test_queues_of_an_earlier_version_are_used_as_they_are(monkeypatch, ra
     await bus.publish([beat(2)])
     got = await receive(await bus.subscribe(CORE), 2)
     assert [item.envelope.message_id for item in got] == ["id-1", "id-2"]
+
+
+async def test_the_trace_is_told_from_its_start_to_a_replica_that_comes_later(kit):
+    bus = await kit.bus()
+    await bus.publish([beat(1, API_TRACE), beat(2, API_ALL), beat(3, API_TRACE)])
+    first = await bus.subscribe(Address("api", "one"))
+    assert [d.envelope.message_id for d in await receive(first, 2)] == ["id-1", "id-3"]
+    await bus.publish([beat(4, API_ALL), beat(5, API_TRACE)])
+    got = await receive(first, 2)
+    assert {d.envelope.message_id for d in got} == {"id-4", "id-5"}
+    await first.ack(got)
+    await first.close()
+    for name in ("one", "two"):
+        later = await bus.subscribe(Address("api", name))
+        got = [d.envelope for d in await receive(later, 3)]
+        assert [e.message_id for e in got] == ["id-1", "id-3", "id-5"]
+        assert got[0].message.instance == "h1"
+        await later.close()
+
+
+async def test_a_record_of_the_trace_that_cannot_be_read_is_passed_over(rabbit_kit):
+    bus = await rabbit_kit.bus()
+    await rabbit_kit.put_raw(API_TRACE, "TraceRecords", b"\xc1")
+    await bus.publish([beat(1, API_TRACE)])
+    for _ in range(2):
+        reader = await bus.subscribe(Address("api", "one"))
+        assert [d.envelope.message_id for d in await receive(reader, 1)] == ["id-1"]
+        await reader.close()
+    assert (await bus.dead_letters(10)).total == 0
+
+
+async def test_the_trace_of_one_process_has_limits_and_the_oldest_go(memory_kit, monkeypatch):
+    bus = await memory_kit.bus()
+    monkeypatch.setattr("shared.bus.memory.MAX_TRACE_MESSAGES", 3)
+    await bus.publish([beat(number, API_TRACE) for number in range(5)])
+    assert [e.message_id for e, _ in memory_kit.broker.trace] == ["id-2", "id-3", "id-4"]
+    size = len(memory_kit.broker.trace[0][1])
+    monkeypatch.setattr("shared.bus.memory.MAX_TRACE_BYTES", 2 * size)
+    await bus.publish([beat(5, API_TRACE)])
+    assert [e.message_id for e, _ in memory_kit.broker.trace] == ["id-4", "id-5"]

@@ -143,6 +143,19 @@ async def test_timers_evictions_swaps_and_the_end_hang_below_their_true_cause():
     assert is_below(the("decision", "Completed"), "TimerFirings", "1 fired completing")
 
 
+@pytest.mark.parametrize("at", [4, len(LIFE["steps"])])
+async def test_the_trace_outlives_the_api_replica(at):
+    whole = trace_entries((await lived()).of("gang"), "gang")
+    steps = [*LIFE["steps"][:at], {"restart": "api"}, *LIFE["steps"][at:]]
+    kept = trace_entries((await lived({**LIFE, "steps": steps})).of("gang"), "gang")
+
+    def shape(entries):
+        places = {entry["spanID"]: at for at, entry in enumerate(entries)}
+        return [(e["message"], e["decision"], places.get(e["parentSpanID"])) for e in entries]
+
+    assert shape(kept) == shape(whole)
+
+
 def step(step_id, cause_id, at=0, applications=("app",), causes=()):
     said = ("",) * len(applications)
     return TraceRecord(
