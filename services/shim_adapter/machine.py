@@ -48,7 +48,7 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UpdateResponse,
 )
-from shared.messages.protocol import SyncRequest
+from shared.messages.protocol import SyncRequest, Tick
 from shared.messages.what_if import Forecast, WhatIf
 from shared.model.units import seconds
 
@@ -115,6 +115,8 @@ class ShimMachine:
             if kind is not SyncRequest:
                 outgoing += self._sync()
         outgoing += self._settle(self.cluster.advance(now_ns), now_ns)
+        if kind is Tick and self.mirror.has_more:
+            outgoing += self._react(self.mirror.go_on(), now_ns)
         answer = self.world.answers.get(envelope.message_id)
         if answer is not None:
             return outgoing + _reply(answer.asker, answer.message)
@@ -164,8 +166,10 @@ class ShimMachine:
         return {"epoch": self.world.epoch, "binds_refused_total": self.mirror.refused_binds}
 
     def next_due_ns(self) -> int | None:
-        """Return when the cluster will do something by itself, or None."""
-        return self.cluster.next_due_ns() if self._has_announced else None
+        """Return when there is something to do by itself, or None; 0 goes on with what was cut."""
+        if not self._has_announced:
+            return None
+        return 0 if self.mirror.has_more else self.cluster.next_due_ns()
 
     # --- the two halves -------------------------------------------------------------------------
 

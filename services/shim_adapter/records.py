@@ -159,6 +159,7 @@ class ApplicationRecord:
     is_gang_over: bool = False
     message: str = ""
     placeholders_made: int = 0
+    lacks_placeholders: bool = False  # more of them are to be made
 
     @property
     def is_live(self) -> bool:

@@ -39,6 +39,7 @@ from shared.messages.envelope import API_TRACE, Address, Envelope
 PREFETCH = 400
 MAX_IN_FLIGHT = 100
 MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
+MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
 REFUSED_SECONDS = 10.0
@@ -131,7 +132,11 @@ class RabbitBus:
         What goes to feeds, which refuse nothing, is in flight together.
         Raises PoisonError, having published nothing, when one cannot be encoded.
         """
-        messages = [(message_of(envelope), envelope.to) for envelope in envelopes]
+        messages: list[tuple[aio_pika.Message, Address]] = []
+        pace = _Pace()
+        for envelope in envelopes:
+            messages.append((message_of(envelope), envelope.to))
+            await pace.keep(messages[-1][0].body)
         await self.connect()
         assert self._exchange is not None
         connections = self._connections
@@ -319,6 +324,20 @@ class RabbitBus:
         await channel.close()
 
 
+class _Pace:
+    """Lets the loop do what else there is after every MAX_BYTES_AT_ONCE written or read."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    async def keep(self, body: bytes) -> None:
+        """Count a body; now and then, let others go on."""
+        self._bytes += len(body)
+        if self._bytes >= MAX_BYTES_AT_ONCE:
+            self._bytes = 0
+            await asyncio.sleep(0)
+
+
 def _letter(service: str, message: AbstractIncomingMessage) -> DeadLetter:
     reason = str(message.headers.get("x-reason") or "no reason was given")
     return DeadLetter(service, message.type or "", message.message_id or "", reason, message.body)
@@ -409,6 +428,7 @@ class RabbitSubscription:
     async def receive(self, max_items: int) -> list[Delivery]:
         """Wait for messages; undecodable ones are dead-lettered on the way."""
         deliveries: list[Delivery] = []
+        pace = _Pace()
         while not deliveries:
             first = await self._arrived.get()
             waiting = [first]
@@ -421,6 +441,7 @@ class RabbitSubscription:
                 delivery = await self._decoded(message)
                 if delivery is not None:
                     deliveries.append(delivery)
+                await pace.keep(message.body)
         return deliveries
 
     async def _decoded(self, message: AbstractIncomingMessage) -> Delivery | None:

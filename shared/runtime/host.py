@@ -14,6 +14,8 @@ Rule 5: what is said in answer to the messages of one batch is said together whe
 Rule 6: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
         machine hears of it (``set_aside``) and tells whoever the item came from. So it does of a
         command or an answer that somebody waits for.
+Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
+        there is: a connection whose heartbeats stop has lost its place.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
 from shared.bus.fitting import SetAside, fitting
 from shared.messages.envelope import API_TRACE, Address, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import Heartbeat, Tick
-from shared.messages.sections import coalesced, merged, story_of
+from shared.messages.sections import coalesced, item_count, merged, story_of
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.ids import derived_id
 from shared.model.units import NANOS_PER_SECOND, seconds
@@ -42,6 +44,7 @@ from shared.runtime.telemetry import Tap
 
 MAX_BATCH = 200
 MAX_CRASHES = 3
+MAX_SLICE_ITEMS = 2_000
 MAX_INJECTED = 1_000
 _MOST_SHOWN = 300
 _RETRY_FIRST_SECONDS = 0.1
@@ -291,6 +294,7 @@ class Host:
         now_ns = self._clock.now_ns()
         said: list[_Said] = []
         handled: dict[str, Envelope] = {}
+        items = 0
         for delivery in deliveries:
             envelope = delivery.envelope
             if envelope.message_id in self._handled or envelope.message_id in handled:
@@ -298,6 +302,10 @@ class Host:
                 continue
             said += await self._handle(subscription, delivery, now_ns)
             handled[envelope.message_id] = envelope
+            items += item_count(envelope.message)
+            if items >= MAX_SLICE_ITEMS:
+                items = 0
+                await asyncio.sleep(0)
         for envelope in inside:
             await self._prepare(envelope)
             started = self.metrics.started()

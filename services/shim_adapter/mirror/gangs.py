@@ -1,10 +1,15 @@
 """Gangs as the mirror sees them: which placeholders there are, and which of them are bound."""
 
+from collections.abc import Iterator
+from itertools import islice
+
 from services.shim_adapter.mirror.calls import CreatePod
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import ApplicationRecord, PodRecord
+from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from services.shim_adapter.translation.placeholders import placeholder_pod
 from shared.model.ids import derived_id
+
+MAX_MADE_AT_ONCE = 5_000  # placeholders: what takes longer would hold up all that waits behind it
 
 
 class BoundPlaceholders:
@@ -43,20 +48,59 @@ class BoundPlaceholders:
         return runs or self.is_whole(application)
 
 
-def missing_placeholders(world: World, application: ApplicationRecord) -> list[CreatePod]:
-    """Return what is to be made of every group's placeholders, in the order of the groups."""
+class PlaceholdersToMake:
+    """The gangs whose placeholders are being made, MAX_MADE_AT_ONCE at a time, in turn.
+
+    A gang of which some are missing says so in its record, so that one who starts over goes on.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._left: dict[str, tuple[int, Iterator[CreatePod]]] = {}  # with the submission
+        for application in world.applications.values():
+            if application.lacks_placeholders:
+                self.add(application)
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def add(self, application: ApplicationRecord) -> None:
+        """Have a gang's placeholders made from now on."""
+        application.lacks_placeholders = True
+        self._world.touch_application(application)
+        left = missing_placeholders(self._world, application)
+        self._left[application.application_id] = (application.submission, left)
+
+    def next(self) -> list[CreatePod]:
+        """Return what is to be made now; of gangs that reserve no more, nothing."""
+        calls: list[CreatePod] = []
+        while self._left and len(calls) < MAX_MADE_AT_ONCE:
+            name = next(iter(self._left))
+            submission, left = self._left.pop(name)
+            application = self._world.applications.get(name)
+            if application is None or application.submission != submission:
+                continue
+            if application.phase is ApplicationPhase.RESERVING:
+                calls += islice(left, MAX_MADE_AT_ONCE - len(calls))
+            application.lacks_placeholders = len(calls) == MAX_MADE_AT_ONCE
+            if application.lacks_placeholders:
+                self._left[name] = (submission, left)  # behind those that wait
+            self._world.touch_application(application)
+        return calls
+
+
+def missing_placeholders(world: World, application: ApplicationRecord) -> Iterator[CreatePod]:
+    """Yield what is to be made of every group's placeholders, in the order of the groups."""
     name = application.application_id
     existing: dict[str, int] = {}
     for pod in world.pods_of(name):
         if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
             made = pod.spec.task_group_name
             existing[made] = existing.get(made, 0) + 1
-    calls: list[CreatePod] = []
     for group in application.task_groups:
         for _ in range(existing.get(group.name, 0), group.min_member):
             application.placeholders_made += 1
             number = application.placeholders_made
             cause = f"{name}/{application.submission}/{world.epoch}/{number}"
             spec = placeholder_pod(application, group, cause)
-            calls.append(CreatePod(derived_id(cause, 0), spec))
-    return calls
+            yield CreatePod(derived_id(cause, 0), spec)

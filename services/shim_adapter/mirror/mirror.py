@@ -37,7 +37,7 @@ from services.shim_adapter.mirror.calls import (
     PodGone,
     TellPod,
 )
-from services.shim_adapter.mirror.gangs import BoundPlaceholders, missing_placeholders
+from services.shim_adapter.mirror.gangs import BoundPlaceholders, PlaceholdersToMake
 from services.shim_adapter.mirror.moves import Moves, Reaction
 from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
@@ -82,6 +82,7 @@ class ClusterMirror(Moves):
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
+        self._to_make = PlaceholdersToMake(world)
         self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
         self._reports: dict[type, Callable[[Any], None]] = {
             NodeNews: self._on_node,
@@ -115,6 +116,7 @@ class ClusterMirror(Moves):
         if epoch < self.world.epoch:
             self.refused_decisions += 1
             return [], []
+        is_busy = self.has_more  # then it goes on by itself
         handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
             (response.accepted_applications, self._on_accepted),
             (response.rejected_applications, self._on_rejected),
@@ -128,6 +130,18 @@ class ClusterMirror(Moves):
         for items, handler in handlers:
             for item in items:
                 handler(item)
+        if not is_busy:
+            self._calls += self._to_make.next()
+        return self._taken()
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether there is work that was cut short: ``go_on`` does the next of it."""
+        return bool(self._to_make)
+
+    def go_on(self) -> Reaction:
+        """Make the next placeholders of gangs that are too large for one turn."""
+        self._calls += self._to_make.next()
         return self._taken()
 
     def remove_application(self, application: ApplicationRecord) -> Reaction:
@@ -279,7 +293,7 @@ class ClusterMirror(Moves):
         if reserves:
             self._tell(application, "CreatingPlaceholders", "creating the placeholders of its gang")
             self._ask_for_pods(application)
-            self._calls += missing_placeholders(self.world, application)
+            self._to_make.add(application)
         else:
             self._ask_for_pods(application)
 

@@ -13,12 +13,13 @@ from shared.messages.envelope import CORE, TIMERS, Address, Envelope, Outgoing
 from shared.messages.protocol import (
     ContinueCycle,
     Heartbeat,
+    TimerKind,
     TimerOrders,
     TimerSet,
     TimerSyncRequest,
 )
 from shared.runtime.clock import SystemClock
-from shared.runtime.host import Host, HostOptions
+from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
 
 
 class Echo:
@@ -346,3 +347,39 @@ async def test_every_dead_letter_is_counted_also_one_that_no_machine_has_seen(ho
     await answers(broker, 1 if how == "refused" else 2)
     await stop(task)
     assert dead_letters_counted() == before + 1
+
+
+async def test_what_comes_in_many_is_handled_in_slices_between_which_the_loop_goes_on():
+    turns = 0
+
+    class Counting:
+        def __init__(self):
+            self.at = []
+
+        def handle(self, envelope, now_ns):
+            if isinstance(envelope.message, TimerOrders):
+                self.at.append(turns)
+            return []
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    broker, machine = MemoryBroker(), Counting()
+    due = tuple(TimerSet(f"t{at}", TimerKind.BACKOFF, "a", "1", 1) for at in range(MAX_SLICE_ITEMS))
+    large = [
+        Envelope(f"m{at}", "TimerOrders", TimerOrders(armed=due), CORE, "t") for at in range(3)
+    ]
+    small = [Envelope(f"s{at}", "TimerOrders", TimerOrders(), CORE, "t") for at in range(3)]
+    await MemoryBus(broker).publish([*large, *small])
+    beside = asyncio.create_task(others())
+    _, task = await hosted(machine, broker)
+    async with asyncio.timeout(20):
+        while len(machine.at) < len(large) + len(small):
+            await asyncio.sleep(0)
+    await stop(task)
+    await stop(beside)
+    assert machine.at[0] < machine.at[1] < machine.at[2] < machine.at[3]
+    assert machine.at[3] == machine.at[4] == machine.at[5]

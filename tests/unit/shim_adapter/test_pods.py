@@ -124,13 +124,13 @@ def test_k_05_every_placeholder_that_is_missing_is_made_and_none_that_is_there()
     groups = tuple(TaskGroupSpec(f"test-group-{n}", n * 10, {"vcore": 500}) for n in (1, 2))
     application = ApplicationRecord("app01", 1, task_groups=groups)
     world = World()
-    made = missing_placeholders(world, application)
+    made = list(missing_placeholders(world, application))
     names = [call.spec.name for call in made]
     assert len(set(names)) == 30
     assert sum(name.startswith("tg-app01-test-group-1-") for name in names) == 10
     for call in made[:3]:
         world.add_pod(PodRecord(call.uid, call.spec, 1, 1))
-    again = missing_placeholders(world, application)
+    again = list(missing_placeholders(world, application))
     assert len(again) == 27
     assert [call.spec.task_group_name for call in again].count("test-group-1") == 7
     assert not set(names) & {call.spec.name for call in again}
