@@ -5,14 +5,15 @@ from aio_pika.abc import AbstractIncomingMessage
 
 from shared.bus import codec
 from shared.bus.errors import PoisonError
+from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties
 from shared.messages.envelope import SCHEMA_VERSION, Address, Envelope
 
 _BEAT_EXPIRES_SECONDS = 30
-_PROPERTY_BYTES = 255
 
 
 def message_of(envelope: Envelope) -> aio_pika.Message:
-    """Return an envelope as an AMQP message."""
+    """Return an envelope as an AMQP message. Raises PoisonError for one that cannot be sent."""
+    check_properties(envelope)
     is_beat = envelope.kind == "Heartbeat"
     return aio_pika.Message(
         codec.encode(envelope.message),
@@ -38,7 +39,7 @@ def message_of(envelope: Envelope) -> aio_pika.Message:
 
 def _short(text: str) -> str:
     """Return a text as far as a property of AMQP holds it; it names a story, and finds nothing."""
-    return text.encode(errors="replace")[:_PROPERTY_BYTES].decode(errors="ignore")
+    return text.encode(errors="replace")[:MAX_PROPERTY_BYTES].decode(errors="ignore")
 
 
 def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:

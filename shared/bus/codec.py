@@ -36,6 +36,7 @@ from shared.messages.columns import (
     default_of,
     names_of,
 )
+from shared.messages.envelope import MAX_INSTANCE
 from shared.messages.registry import KINDS
 from shared.messages.sections import columned_in, scalars_of, sections_of
 from shared.model.memo import once_per_class
@@ -46,8 +47,9 @@ MAX_MESSAGE_BYTES = 12 * 1024 * 1024  # below RabbitMQ 4's default of 16 MiB
 MAX_ITEMS_PER_SECTION = 100_000
 _INT64 = Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX)]
 # Names that are never empty, and how long they may be: a timer's has an application and a key in
-# it. Of others, such as a foreign pod's application, the reader judges.
-_IDENTITIES = {"allocation_key": 512, "timer_id": 1024}
+# it. An instance's goes into addresses. Of others, such as a foreign pod's application, the reader
+# judges.
+_IDENTITIES = {"allocation_key": 512, "timer_id": 1024, "instance": MAX_INSTANCE}
 
 
 _MOST_BITS_SHOWN = 256
@@ -89,9 +91,12 @@ def encode(message: object) -> bytes:
 
 def _packed(message: object) -> bytes:
     cls = type(message)
-    body: dict[str, Any] = {
-        wire_name(name): _plain(getattr(message, name)) for name in scalars_of(cls)
-    }
+    body: dict[str, Any] = {}
+    for name in scalars_of(cls):
+        value = getattr(message, name)
+        if name in _IDENTITIES:
+            _check_identities(name, [value])
+        body[wire_name(name)] = _plain(value)
     for name, item_class in sections_of(cls):
         items = getattr(message, name)
         if items:

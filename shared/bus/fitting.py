@@ -12,6 +12,7 @@ from typing import Any
 
 from shared.bus import codec
 from shared.bus.errors import PoisonError, TooLargeError
+from shared.bus.properties import check_properties
 from shared.messages.envelope import Envelope, Outgoing
 from shared.messages.registry import STREAMED
 from shared.messages.sections import item_count, items_of, sections_of, split
@@ -33,6 +34,9 @@ def fitting(envelope: Envelope) -> tuple[list[Envelope], list[SetAside]]:
     """Return a message in parts that can be sent, in order, and what cannot be."""
     parts: list[Envelope] = []
     aside: list[SetAside] = []
+    error = _unaddressable(envelope)
+    if error is not None:
+        return [], [SetAside(envelope, None, str(error))]
     error = _error(envelope.message)
     if error is None:
         return [envelope], []
@@ -59,6 +63,14 @@ def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[Set
         aside.append(SetAside(whole, item, str(error)))
         if getattr(part.message, "reset", False):  # what it starts anew starts all the same
             parts.append(replace(part, message=_without_items(part.message)))
+
+
+def _unaddressable(envelope: Envelope) -> PoisonError | None:
+    try:
+        check_properties(envelope)
+    except PoisonError as error:
+        return error
+    return None
 
 
 def _error(message: object) -> PoisonError | None:

@@ -16,6 +16,7 @@ from shared.bus import codec
 from shared.bus.base import DeadLetter, DeadLetters, Delivery
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, PoisonError
+from shared.bus.properties import check_properties
 from shared.messages.envelope import API_TRACE, Address, Envelope
 
 MAX_INBOX_MESSAGES = 10_000
@@ -231,6 +232,8 @@ class MemoryBus:
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Append every message, waiting while an inbox is full; none when one cannot be encoded."""
+        for envelope in envelopes:
+            check_properties(envelope)
         bodies = [codec.encode(envelope.message) for envelope in envelopes]
         for envelope, body in zip(envelopes, bodies, strict=True):
             if self._closed:

@@ -7,6 +7,7 @@ from shared.messages.trace import traceparent_of
 from shared.model.ids import child_traceparent, derived_id
 
 SCHEMA_VERSION = 1
+MAX_INSTANCE = 200  # characters: it goes into addresses, which have at most 255 bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.messages.envelope import MAX_INSTANCE
 from shared.model.numbers import INT64_MAX
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
 
@@ -30,7 +31,7 @@ class Settings(BaseSettings):
 
     bus_url: str = Field(default="amqp://guest:guest@127.0.0.1:5672/", pattern="^amqps?://")
     bus_prefix: str = Field(default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$")
-    instance: str = ""
+    instance: str = Field(default="", pattern=r"^[a-zA-Z0-9_.:-]*$", max_length=MAX_INSTANCE)
     commit: str = Field(default="", max_length=64)  # of the build, which the image says
     api_url: str = ""  # the command line's, known here so that it may stand beside the others
     health_host: str = "127.0.0.1"

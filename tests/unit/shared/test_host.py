@@ -383,3 +383,18 @@ async def test_what_comes_in_many_is_handled_in_slices_between_which_the_loop_go
     await stop(beside)
     assert machine.at[0] < machine.at[1] < machine.at[2] < machine.at[3]
     assert machine.at[3] == machine.at[4] == machine.at[5]
+
+
+async def test_a_question_whose_asker_cannot_be_addressed_stops_nothing():
+    class Answers(Echo):
+        def handle(self, envelope, now_ns):
+            answered = super().handle(envelope, now_ns)
+            return [*answered, *(Outgoing(item.to, item.message, reply_to="x" * 300)
+                                 for item in answered if envelope.message.cycle == 1)]  # fmt: skip
+
+    broker, machine = MemoryBroker(), Answers()
+    await MemoryBus(broker).publish([message(1), message(2)])
+    _, task = await hosted(machine, broker)
+    got = await answers(broker, 2)
+    await stop(task)
+    assert [d.envelope.message.instance for d in got] == ["echo-1", "echo-2"]

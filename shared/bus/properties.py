@@ -1,0 +1,28 @@
+"""What of an envelope goes as a property of AMQP, which holds MAX_PROPERTY_BYTES and no more."""
+
+from shared.bus.errors import PoisonError
+from shared.messages.envelope import Envelope
+
+MAX_PROPERTY_BYTES = 255
+_MOST_SHOWN = 60
+
+
+def check_properties(envelope: Envelope) -> None:
+    """Raise PoisonError for an envelope that no broker takes, whatever its message is.
+
+    A ``correlation_id`` is not judged: it is cut short, for it names a story and finds nothing.
+    """
+    properties = {
+        "address": envelope.to.routing_key,
+        "message_id": envelope.message_id,
+        "reply_to": envelope.reply_to,
+        "source": envelope.source,
+    }
+    for name, text in properties.items():
+        size = len(text.encode(errors="surrogatepass"))
+        if size > MAX_PROPERTY_BYTES:
+            said = ascii(text[:_MOST_SHOWN])
+            reason = f"its {name} has {size} bytes, at most {MAX_PROPERTY_BYTES}: {said}…"
+            raise PoisonError(f"{envelope.kind}: {reason}")
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise PoisonError(f"{envelope.kind}: its {name} cannot be written: {text!a}")
