@@ -4,7 +4,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
@@ -31,6 +31,15 @@ from shared.messages.commands import (
 from shared.messages.interface import UpdateConfiguration
 
 DEFAULT_PORT = 9080
+_SOURCE = Annotated[str, Query(max_length=500)]
+_KEY = Annotated[
+    str,
+    Header(
+        max_length=255,
+        description="A name of this request, new for each: one that is repeated with the same key "
+        "and body, for its answer was not heard, is answered as at first and done once",
+    ),
+]
 
 
 def make_app(replica: Replica) -> FastAPI:
@@ -176,9 +185,9 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
         openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
     )
     async def submit(
-        request: Request, source: Annotated[str, Query(max_length=500)] = "request"
+        request: Request, source: _SOURCE = "request", idempotency_key: _KEY = ""
     ) -> Response:
-        return await _judged(replica, request, source, SubmitManifests)
+        return await _judged(replica, request, source, SubmitManifests, idempotency_key)
 
     @router.post(
         "/manifests/delete",
@@ -186,9 +195,9 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
         openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
     )
     async def delete_manifests(
-        request: Request, source: Annotated[str, Query(max_length=500)] = "request"
+        request: Request, source: _SOURCE = "request", idempotency_key: _KEY = ""
     ) -> Response:
-        return await _judged(replica, request, source, DeleteManifests)
+        return await _judged(replica, request, source, DeleteManifests, idempotency_key)
 
 
 async def _judged(
@@ -196,13 +205,14 @@ async def _judged(
     request: Request,
     source: str,
     command: type[SubmitManifests | DeleteManifests],
+    key: str,
 ) -> Response:
     body = await read_body(request)
     try:
         documents = await asyncio.to_thread(read_documents, body, source)
     except DocumentsError as error:
         raise AnswerError(400, f"{source}: document {error.index}: {error}") from error
-    result = await replica.ask(command(documents), request)
+    result = await replica.ask(command(documents, idempotency_key=key), request)
     assert isinstance(result, SubmitResult)
     value: dict[str, Any] = {
         "accepted": [

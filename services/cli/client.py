@@ -1,7 +1,9 @@
 """The CLI's side of the API: one request, one answer, and every failure as a sentence."""
 
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
+from uuid import uuid4
 
 from services.cli.exits import Exit
 
@@ -12,6 +14,9 @@ DEFAULT_URL = "http://127.0.0.1:9080"
 MAX_NAME = 500
 _TIMEOUT_SECONDS = 30.0
 _NOT_FOUND = 404
+_NO_ANSWER_IN_TIME = 504
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 1.0
 _ANOTHER = "name another place with --url or MUSTER_API_URL"
 
 
@@ -19,6 +24,10 @@ class ApiError(RuntimeError):
     """A request without the answer that was wanted; the message is the sentence for people."""
 
     exit_status = Exit.NO_ANSWER
+
+
+class UnheardError(ApiError):
+    """A request was sent and no answer came: what was asked may have been done."""
 
 
 class RefusedError(ApiError):
@@ -73,11 +82,33 @@ class Client:
         return self._value(self._send("POST", path, body, params or {}))
 
     def judged(self, method: str, path: str, body: bytes, params: dict[str, str]) -> Any:
-        """Return the verdict on a file, also where the API refuses it (422)."""
-        response = self._send(method, path, body, params)
+        """Return the verdict on a file, also where the API refuses it (422).
+
+        One whose answer does not come is sent again under the same key: it is carried out once.
+        """
+        response = self._until_heard(method, path, body, params)
         value = self._json(response)
         is_verdict = isinstance(value, dict) and "refused" in value
         return value if is_verdict else self._value(response)
+
+    def _until_heard(
+        self, method: str, path: str, body: bytes, params: dict[str, str]
+    ) -> "httpx.Response":
+        """Return the answer to a request that may be repeated, of at most _ATTEMPTS attempts."""
+        key = uuid4().hex
+        for attempt in range(1, _ATTEMPTS):
+            try:
+                response = self._send(method, path, body, params, key=key)
+            except UnheardError:
+                pass
+            except ApiError:
+                if attempt == 1:  # it was never sent
+                    raise
+            else:
+                if response.status_code != _NO_ANSWER_IN_TIME:
+                    return response
+            time.sleep(_PAUSE_SECONDS)
+        return self._send(method, path, body, params, key=key)
 
     def text(self, path: str, accept: str) -> str:
         """Return the answer to a GET as the API writes it."""
@@ -93,10 +124,13 @@ class Client:
         body: bytes,
         params: dict[str, str],
         accept: str = "application/json",
+        key: str = "",
     ) -> "httpx.Response":
         import httpx
 
         headers = {"Accept": accept, **({"Content-Type": "application/yaml"} if body else {})}
+        if key:
+            headers["Idempotency-Key"] = key
         try:
             return httpx.request(
                 method,
@@ -114,10 +148,15 @@ class Client:
             ) from error
         except httpx.TimeoutException as error:
             said = f"no answer from {self.url} within {self._timeout_seconds:g} s"
-            raise ApiError(f"{said}; try again, or {_ANOTHER}") from error
+            raise UnheardError(f"{said}; try again, or {_ANOTHER}") from error
+        except httpx.NetworkError as error:
+            said = f"the connection to {self.url} was lost: {error or 'no answer came'}"
+            raise UnheardError(f"{said}; try again, or {_ANOTHER}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = f"{self.url} did not answer as a web server does: {error}"
-            raise ApiError(f"{said}. To ask elsewhere, {_ANOTHER}") from error
+            is_unheard = isinstance(error, httpx.RemoteProtocolError)
+            kind = UnheardError if is_unheard else ApiError
+            raise kind(f"{said}. To ask elsewhere, {_ANOTHER}") from error
 
     def _json(self, response: "httpx.Response") -> Any:
         try:

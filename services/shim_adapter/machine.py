@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from services.shim_adapter.backends.base import Backend, CommandRefusedError, Playground
 from services.shim_adapter.deletions import NOT_THERE, by_application, pods_there
+from services.shim_adapter.idempotency import repeatable
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
@@ -260,12 +261,12 @@ class ShimMachine:
         What was made is saved before the answer is sent, so a crash in between brings the message
         once more, to a world in which it has been carried out.
         """
-        answer = (
-            Answer(asker, result=message)
-            if isinstance(message, CommandResult)
-            else Answer(asker, submitted=message)
-        )
-        self.world.remember(envelope.message_id, answer)
+        wanted = envelope.message
+        if isinstance(message, CommandResult):
+            self.world.remember(envelope.message_id, Answer(asker, result=message))
+        elif isinstance(wanted, SubmitManifests | DeleteManifests):
+            answer = Answer(asker, submitted=message)
+            repeatable(wanted).remember(self.world, envelope.message_id, answer)
         return _reply(asker, message)
 
     def _submit_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
@@ -362,6 +363,9 @@ class ShimMachine:
         assert isinstance(wanted, SubmitManifests)
         if self._people is None:
             return _refuse(envelope, USE_KUBECTL)
+        known = repeatable(wanted).answered(self.world)
+        if known is not None:
+            return _reply(envelope.reply_to, known)
         run_ns = self._default_run_ns if wanted.run_ns < 0 else wanted.run_ns
         translation = translate(wanted.documents, run_ns, tuple(self.world.nodes.values()))
         for taken in translation.taken:
@@ -401,6 +405,9 @@ class ShimMachine:
         assert isinstance(wanted, DeleteManifests)
         if self._people is None:
             return _refuse(envelope, USE_KUBECTL)
+        known = repeatable(wanted).answered(self.world)
+        if known is not None:
+            return _reply(envelope.reply_to, known)
         translation = translate(wanted.documents, 0, tuple(self.world.nodes.values()))
         refused = [
             RefusedDocument(document.source, document.index, error.field_path, error.message)

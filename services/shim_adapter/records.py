@@ -66,11 +66,15 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command was answered, and whom; ``asker`` "": nobody waited for it."""
+    """What a command was answered, and whom; ``asker`` "": nobody waited for it.
+
+    ``checksum`` is that of the manifests that an idempotency key stands for.
+    """
 
     asker: str
     result: CommandResult | None = None
     submitted: SubmitResult | None = None
+    checksum: str = ""
 
     @property
     def message(self) -> CommandResult | SubmitResult | None:

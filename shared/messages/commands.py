@@ -25,10 +25,12 @@ class SubmitManifests:
     """Create what the documents describe.
 
     ``run_ns`` is how long a simulated pod runs that does not say so itself; -1: as set up.
+    The same ``idempotency_key`` ("": none) again is answered as it was at first, and makes nothing.
     """
 
     documents: tuple[ManifestDocument, ...] = ()
     run_ns: int = -1
+    idempotency_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,11 @@ class DeleteManifests:
     """Delete the pods that the documents describe, as SubmitManifests would have made them.
 
     An application all of whose pods are among them is deleted with its placeholders.
+    ``idempotency_key`` is as in SubmitManifests.
     """
 
     documents: tuple[ManifestDocument, ...] = ()
+    idempotency_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from shared.messages.commands import PodSpec
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
-MAX_ANSWERS = 2_000  # remembered: several times what a reader can have before it acknowledges
+MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
 MAX_ANSWERED = 50_000  # things that they name in all
 MAX_APPLICATIONS = 20_000  # beyond it the ended ones go, the oldest first
 

@@ -28,6 +28,8 @@ class Api(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, tuple[int, str, bytes]] = {}
         self.asked: list[str] = []
+        self.keys: list[str] = []  # each request's Idempotency-Key, "" where it has none
+        self.loses = 0  # so many requests are heard, and their connection ends unanswered
 
     @property
     def url(self) -> str:
@@ -45,6 +47,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(f"{self.command} {self.path}")
         size = int(self.headers.get("Content-Length") or 0)
         self.server.body = self.rfile.read(size)
+        self.server.keys.append(self.headers.get("Idempotency-Key", ""))
+        if self.server.loses:
+            self.server.loses -= 1
+            return
         what = f"{self.command} {urlsplit(self.path).path}"
         nothing = (404, "text/plain", b"404 page not found\n")
         status, kind, body = self.server.answers.get(what, nothing)
