@@ -1,10 +1,14 @@
 """What the API server refuses, and for how long: rights that it does not know yet, quotas, conflicts."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.kubernetes.test_backend import QUEUES, member
+from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.records import PodRecord
+from shared.messages.commands import PodSpec
+from tests.integration.kubernetes.test_backend import QUEUES, member, until_condition
 from tests.kubernetes.double import WARMING_SECONDS, a_pod
 from tests.kubernetes.harness import muster_over, until
 
@@ -143,3 +147,50 @@ async def test_a_bind_that_meets_a_failure_of_etcd_is_looked_at_and_tried_again(
     await until(runs(muster, "p"), "the pod runs")
     assert muster.cluster.shim_machine.mirror.refused_binds == 0
     assert "FailedScheduling" not in await reasons(muster)
+
+
+# --- what is told --------------------------------------------------------------------------------
+
+
+async def test_a_condition_says_since_when_it_is_so(muster):
+    await muster.kubectl.pod(a_pod("p", cpu="64", labels=LABELS))
+    await until_condition(muster.kubectl, "p", ("False", "Unschedulable"))
+    conditions = (await muster.kubectl.pods())["p"]["status"]["conditions"]
+    since = [c["lastTransitionTime"] for c in conditions if c["type"] == "PodScheduled"]
+    assert [datetime.fromisoformat(text).tzinfo for text in since] == [UTC]
+
+
+async def test_an_event_has_a_name_and_a_note_that_the_api_takes(muster):
+    """A dot as the fortieth character, and characters of several bytes."""
+    name = f"{'a' * 39}.b"
+    await muster.kubectl.pod(a_pod(name, labels=LABELS))
+    await until(runs(muster, name), "the pod runs")
+
+    for _ in range(400):
+        regarding = {event["regarding"]["name"] for event in await muster.kubectl.events()}
+        if name in regarding:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"no event about {name}")
+
+
+def test_a_note_is_cut_by_its_bytes_between_characters():
+    pod = PodRecord("u", PodSpec("p", "app", {}), 0, 0)
+    for text in ("\u20ac" * 1000, "x" * 1025, "x" + "\U0001f600" * 400):
+        note = bodies.event(pod, "r", text, instance="i", now="n")["note"]
+        assert 1020 <= len(note.encode()) <= 1024
+        assert note.endswith("...")
+        assert text.startswith(note.removesuffix("..."))
+    assert bodies.event(pod, "r", "\u20ac" * 341, instance="i", now="n")["note"] == "\u20ac" * 341
+
+
+async def test_a_pod_that_has_gone_is_not_failed_in_its_successor(muster, double):
+    """The answer to the status comes late: by then the name is another pod's."""
+    double.fault(method="PATCH", path="/gone/status$", code=0, times=1, delay=0.6)
+    await muster.kubectl.pod(a_pod("gone", labels=LABELS | {"queue": "root.nowhere.at-all"}))
+    await until(lambda: double.faults[0].times == 0, "it is being failed")
+    await muster.kubectl.delete("gone", gracePeriodSeconds=0)
+    await muster.kubectl.pod(a_pod("gone", scheduler="someone-else"))
+    await until(lambda: muster.kubernetes.session.operations.pending == 0, "it was answered")
+    pod = (await muster.kubectl.pods())["gone"]
+    assert pod["status"]["phase"] == "Pending"

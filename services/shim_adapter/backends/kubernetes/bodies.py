@@ -13,7 +13,8 @@ from services.shim_adapter.translation.task_groups import TASK_GROUPS
 from shared.messages.commands import PodSpec
 from shared.model.resources import PODS, VCORE
 
-MAX_NOTE = 1024
+MAX_NOTE = 1024  # bytes
+_NAME_PART = 40
 COMPONENT = "muster.io/scheduler"
 _FROM_GROUP = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
 
@@ -69,24 +70,33 @@ def eviction(pod: PodRecord) -> dict[str, Any]:
     }
 
 
-def failed_status(reason: str, message: str) -> dict[str, Any]:
-    """Return the status of a pod that will never be scheduled."""
-    return {"status": {"phase": "Failed", "reason": reason, "message": message}}
+def failed_status(uid: str, reason: str, message: str) -> dict[str, Any]:
+    """Return the status of a pod that will never be scheduled; its successor has another uid."""
+    status = {"phase": "Failed", "reason": reason, "message": message}
+    return {"metadata": {"uid": uid}, "status": status}
 
 
-def not_scheduled(uid: str, reason: str, message: str) -> dict[str, Any]:
+def not_scheduled(uid: str, reason: str, message: str, now: str) -> dict[str, Any]:
     """Return the condition PodScheduled=False, by which an autoscaler or a person learns why."""
-    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-    return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+    return _condition(uid, "PodScheduled", is_so=False, reason=reason, message=message, now=now)
 
 
-def preempted(uid: str, message: str) -> dict[str, Any]:
-    """Return the condition that says to a victim why it is disrupted."""
+def preempted(uid: str, message: str, now: str, *, is_so: bool = True) -> dict[str, Any]:
+    """Return the condition that says to a victim why it is disrupted, or that it is not."""
+    reason = "PreemptionByScheduler" if is_so else "EvictionRefused"
+    return _condition(uid, "DisruptionTarget", is_so=is_so, reason=reason, message=message, now=now)
+
+
+def _condition(
+    uid: str, kind: str, *, is_so: bool, reason: str, message: str, now: str
+) -> dict[str, Any]:
+    """Return a condition with its time: without one controllers take it for long past."""
     condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "PreemptionByScheduler",
+        "type": kind,
+        "status": str(is_so),
+        "reason": reason,
         "message": message,
+        "lastTransitionTime": now,
     }
     return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
 
@@ -98,7 +108,7 @@ def event(
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{pod.spec.name[:40]}-", "namespace": pod.spec.namespace},
+        "metadata": {"generateName": _start_of_name(pod), "namespace": pod.spec.namespace},
         "eventTime": now,
         "reportingController": COMPONENT,
         "reportingInstance": instance[:128],
@@ -111,9 +121,22 @@ def event(
             "namespace": pod.spec.namespace,
             "uid": pod.uid,
         },
-        "note": note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 3] + "...",
+        "note": _shortened(note),
         "type": "Warning" if is_warning else "Normal",
     }
+
+
+def _start_of_name(pod: PodRecord) -> str:
+    """Return what the name of an event about a pod begins with: no dot may stand before a dash."""
+    return pod.spec.name[:_NAME_PART].rstrip(".-") + "-"
+
+
+def _shortened(note: str) -> str:
+    """Return a note of at most MAX_NOTE bytes, cut between characters."""
+    written = note.encode(errors="replace")
+    if len(written) <= MAX_NOTE:
+        return written.decode()
+    return written[: MAX_NOTE - 3].decode(errors="ignore") + "..."
 
 
 # --- placeholders -------------------------------------------------------------------------------

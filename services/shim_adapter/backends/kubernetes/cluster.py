@@ -197,7 +197,8 @@ class KubernetesCluster:
         if pod.has_ended:
             return
         pod.phase, pod.reason, pod.message = PodPhase.FAILED, call.reason, call.message
-        self._operate(Operation("fail", pod, bodies.failed_status(call.reason, call.message)))
+        body = bodies.failed_status(pod.uid, call.reason, call.message)
+        self._operate(Operation("fail", pod, body))
 
     def _create(self, call: CreatePod, now_ns: int) -> None:
         application = self.world.applications.get(call.spec.application_id)
@@ -218,8 +219,7 @@ class KubernetesCluster:
             return
         pod.deletion_ns = now_ns or 1
         if call.release == TerminationType.PREEMPTED_BY_SCHEDULER and not pod.spec.placeholder:
-            self._operate(Operation("note", pod, bodies.preempted(pod.uid, call.reason)))
-            self._notes.tell(pod, "Preempted", call.reason, is_warning=True)
+            self._notes.preempted(pod, call.reason)
             self._operate(Operation("evict", pod, bodies.eviction(pod)))
         else:
             grace = 0 if pod.spec.placeholder else None

@@ -16,7 +16,7 @@ MAX_REFUSED = 5_000  # remembered; of those before them the same may be said aga
 
 
 class Notes:
-    """Says a thing once. ``now_text`` dates events, ``instance`` signs them."""
+    """Says a thing once. ``now_text`` dates what is said, ``instance`` signs events."""
 
     def __init__(
         self, operate: Callable[[Operation], None], now_text: Callable[[], str], instance: str
@@ -43,8 +43,14 @@ class Notes:
         """Mark a pod for autoscalers, unless it is marked: they look at the time of the first."""
         if pod.uid not in self._marked:
             self._marked[pod.uid] = None
-            body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, message)
+            body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, message, self._now_text())
             self._operate(Operation("note", pod, body))
+
+    def preempted(self, pod: PodRecord, why: str) -> None:
+        """Tell a victim that it is to go, and for what."""
+        body = bodies.preempted(pod.uid, why, self._now_text())
+        self._operate(Operation("note", pod, body))
+        self.tell(pod, "Preempted", why, is_warning=True)
 
     def refuse(self, view: PodView, error: str, now_ns: int) -> None:
         """Tell a pod of ours why it cannot be scheduled, once for every reason."""
@@ -55,7 +61,7 @@ class Notes:
             del self._refused[next(iter(self._refused))]
         spec = PodSpec(view.name, "", {}, namespace=view.namespace)
         pod = PodRecord(view.uid, spec, now_ns, 0)
-        note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error)
+        note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error, self._now_text())
         self._operate(Operation("note", pod, note))
         self.tell(pod, "FailedScheduling", error, is_warning=True)
 
