@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.api.answers import JSON, AnswerError, cors_headers, encoded
 from services.api.projection.events import EventRing
-from services.api.ws_v1 import Answer
+from services.api.ws_v1 import Answer, rfc3339
 from services.api.ws_v1_events import event_info
 
 MAX_STREAMS = 100
@@ -77,7 +77,9 @@ class EventStreams:
 
     def info(self) -> list[Answer]:
         """Return the streams as the state dump lists them."""
-        return [{"Name": stream.name, "CreatedAt": stream.created_ns} for stream in self.open]
+        return [
+            {"Name": stream.name, "CreatedAt": rfc3339(stream.created_ns)} for stream in self.open
+        ]
 
 
 class EventStreamResponse(Response):

@@ -12,6 +12,7 @@ from services.api.ws_v1 import (
     by_name,
     node_info,
     partition_info,
+    pruned,
     queue_info,
 )
 from services.api.ws_v1_config import config_info
@@ -40,16 +41,19 @@ def state_dump(machine: ApiMachine, model: Model) -> Answer:
     partition = model.partition
     name = partition.name if partition is not None else "default"
     views = [*model.applications.values(), *model.ended.values()]
-    return {
+    dump = {
         "timestamp": model.time_ns,
         "partitions": partition_info(model),
         "applications": [application_info(model, view) for view in views],
         "appHistory": application_history(history),
         "nodes": [
-            {
-                "partitionName": name,
-                "nodesInfo": [node_info(node) for node in model.nodes.values()],
-            }
+            pruned(
+                {
+                    "partitionName": name,
+                    "nodesInfo": [node_info(node) for node in model.nodes.values()],
+                },
+                always=("partitionName",),
+            )
         ],
         "clusterInfo": cluster_info(model),
         "containerHistory": container_history(history),
@@ -60,3 +64,4 @@ def state_dump(machine: ApiMachine, model: Model) -> Answer:
         "placementRules": [{"partition": name, "rules": rules_info(model)}],
         "eventStreams": machine.streams.info(),
     }
+    return pruned(dump)

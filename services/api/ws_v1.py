@@ -14,6 +14,7 @@ from shared.messages.interface import TerminationType
 from shared.messages.state import (
     AllocationState,
     AskState,
+    PartitionState,
     QueueState,
     TemplateState,
     UsedResource,
@@ -27,6 +28,7 @@ from shared.queueconfig import QueueConfigError, load_configuration
 
 Answer = dict[str, Any]
 V = TypeVar("V")
+FAIR = "fair"  # how a parent orders its queues, whatever it is told (contract section 6.2)
 NO_PRIORITY = -(2**31)
 PERCENT = 100
 _ZERO_TIME_MS = -62135596800000
@@ -64,15 +66,13 @@ def partition_info(model: Model) -> list[Answer]:
             {
                 "clusterId": partition.rm_id or "mycluster",
                 "name": partition.name,
-                "capacity": {
-                    "capacity": by_name(partition.capacity),
-                    "usedCapacity": by_name(partition.allocated),
-                    "utilization": by_name(percent_of(partition.allocated, partition.capacity)),
-                },
-                "nodeSortingPolicy": {
-                    "type": partition.node_sort_policy,
-                    "resourceWeights": _weights(partition.resource_weights),
-                },
+                "capacity": _capacity(partition),
+                "nodeSortingPolicy": pruned(
+                    {
+                        "type": partition.node_sort_policy,
+                        "resourceWeights": _weights(partition.resource_weights),
+                    }
+                ),
                 "preemptionEnabled": partition.preemption_enabled,
                 "quotaPreemptionEnabled": partition.quota_preemption_enabled,
                 "totalNodes": len(model.nodes),
@@ -87,6 +87,16 @@ def partition_info(model: Model) -> list[Answer]:
             ),
         )
     ]  # fmt: skip
+
+
+def _capacity(partition: PartitionState) -> Answer:
+    return pruned(
+        {
+            "capacity": by_name(partition.capacity),
+            "usedCapacity": by_name(partition.allocated),
+            "utilization": by_name(percent_of(partition.allocated, partition.capacity)),
+        }
+    )
 
 
 def _application_counts(model: Model) -> dict[str, int]:
@@ -128,10 +138,9 @@ def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -
         "prioritySorting": queue.priority_sorting,
         "preemptingResource": by_name(queue.preempting),
         "template": {} if queue.is_leaf else _template(queue.template),
+        "sortingPolicy": queue.sort_policy if queue.is_leaf else FAIR,
         **_policy_fields(queue),
     }
-    if queue.is_leaf:
-        answer["sortingPolicy"] = queue.sort_policy
     if subtree:
         answer["children"] = [queue_info(model, child.path, subtree=True) for child in children]
     return pruned(
@@ -192,13 +201,21 @@ def node_info(node: NodeView) -> Answer:
 
 
 def allocation_info(allocation: AllocationState) -> Answer:
-    """Return AllocationDAOInfo."""
+    """Return AllocationDAOInfo.
+
+    What took a placeholder's place was asked for when that was; else there is no delay, for both
+    times are those of the ask.
+    """
+    asked_ns = made_ns = allocation.request_time_ns
+    if allocation.placeholder_used:
+        asked_ns = allocation.placeholder_time_ns
     return pruned(
         {
             "allocationKey": allocation.allocation_key,
             "allocationTags": by_name(allocation.tags),
-            "requestTime": allocation.request_time_ns,
-            "allocationTime": allocation.request_time_ns,
+            "requestTime": asked_ns,
+            "allocationTime": made_ns,
+            "allocationDelay": made_ns - asked_ns,
             "resource": by_name(allocation.resource),
             "priority": str(allocation.priority),
             "nodeId": allocation.node_id,
@@ -229,7 +246,7 @@ def foreign_info(allocation: AllocationState) -> Answer:
     )
 
 
-def _rfc3339(time_ns: int) -> str:
+def rfc3339(time_ns: int) -> str:
     """Return a moment as text, "" for none."""
     if not time_ns:
         return ""
@@ -330,7 +347,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
             "hasReserved": bool(summary.reservations),
             "reservations": list(summary.reservations),
             "startTime": start_ms,
-            "backoffDeadline": _rfc3339(summary.backoff_until_ns),
+            "backoffDeadline": rfc3339(summary.backoff_until_ns),
             "resourceHistory": _history(summary.history),
         },
         always=("applicationID", "partition", "queueName", "resourceHistory"),

@@ -3,7 +3,7 @@
 import re
 
 from services.api.projection.events import EventRing
-from services.api.ws_v1 import Answer, pruned
+from services.api.ws_v1 import Answer, by_name, pruned
 from shared.messages.state import EventState
 
 MAX_ANSWER = 10_000
@@ -46,7 +46,9 @@ def event_info(event: EventState) -> Answer:
     message = event.message
     if len(message) > MAX_MESSAGE:
         message = message[: MAX_MESSAGE - 3] + "..."
-    amounts = {name: {"value": value} if value else {} for name, value in event.resource.items()}
+    amounts = {
+        name: {"value": value} if value else {} for name, value in by_name(event.resource).items()
+    }
     answer = {
         "type": event.type,
         "objectID": event.object_id,

@@ -17,14 +17,17 @@ def node_utilizations(model: Model) -> list[Answer] | None:
     if partition is None:
         return None
     return [
-        {
-            "clusterId": partition.rm_id,
-            "partition": partition.name,
-            "utilizations": [
-                {"type": name, "utilization": [_bucket(at, nodes) for at, nodes in enumerate(full)]}
-                for name, full in nodes_by_use(model)
-            ],
-        }
+        pruned(
+            {
+                "clusterId": partition.rm_id,
+                "partition": partition.name,
+                "utilizations": [
+                    {"type": name, "utilization": [_bucket(*step) for step in enumerate(full)]}
+                    for name, full in nodes_by_use(model)
+                ],
+            },
+            always=("clusterId", "partition"),
+        )
     ]
 
 

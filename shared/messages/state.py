@@ -242,9 +242,10 @@ class AskState:
 class AllocationState:
     """An allocation, placeholders included; ``removed`` when it ended.
 
-    That of a foreign pod has no application. ``why`` it ended, or is to end once that is confirmed
-    (``released``), is a TerminationType; the unknown one says that its node has gone (contract
-    section 7.2).
+    That of a foreign pod has no application. ``placeholder_time_ns`` is when the placeholder was
+    made that it took the place of (``placeholder_used``). ``why`` it ended, or is to end once that
+    is confirmed (``released``), is a TerminationType; the unknown one says that its node has gone
+    (contract section 7.2).
     """
 
     allocation_key: str
@@ -255,6 +256,7 @@ class AllocationState:
     task_group_name: str = ""
     placeholder: bool = False
     placeholder_used: bool = False
+    placeholder_time_ns: int = 0
     originator: bool = False
     request_time_ns: int = 0
     allocation_time_ns: int = 0

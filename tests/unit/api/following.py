@@ -23,6 +23,8 @@ from tests.builders import Core
 class System(Core):
     """A core whose state events a replica follows, and the HTTP answers of that replica."""
 
+    has_clock = False  # whether the replica hears of things when they are, not all at once
+
     def __init__(self, config: str = "", **more) -> None:
         self.machine = ApiMachine("one")
         self._app: FastAPI | None = None
@@ -37,7 +39,7 @@ class System(Core):
                 envelope = Envelope(
                     "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
                 )
-                assert not self.machine.handle(envelope, 1)
+                assert not self.machine.handle(envelope, self.now_ns if self.has_clock else 1)
         self.check_rows()
         return responses
 

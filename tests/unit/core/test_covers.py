@@ -83,7 +83,7 @@ def test_5_five_placeholders_of_a_full_node_make_way_for_one_pod_of_its_size():
     assert data(core) == {"tg": (5, 5, 0)}
     app = core.partition.applications["app"]
     assert app.allocated == {"vcore": 10, "memory": 10}
-    assert app.placeholder_used == set()
+    assert app.placeholder_used == {}
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def placeholder_gone(
     is_replaced = real is not None or why is REPLACED
     replacing.count_end(application, placeholder, is_replaced=is_replaced)
     if real is not None:
-        _swap_in(partition, application, real, had_real=had_real)
+        _swap_in(partition, application, real, placeholder, had_real=had_real)
     else:
         partition.keep_promise(application)
         partition.look_for_replacements(application)
@@ -229,10 +229,15 @@ def placeholder_gone(
 
 
 def _swap_in(
-    partition: Partition, application: Application, real: Allocation, *, had_real: bool
+    partition: Partition,
+    application: Application,
+    real: Allocation,
+    placeholder: Allocation,
+    *,
+    had_real: bool,
 ) -> None:
     """Count a real allocation in whose placeholder has gone, as the resource manager confirmed."""
-    replacing.finish(partition, application, real)
+    replacing.finish(partition, application, real, placeholder)
     partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
         application.state is ApplicationState.ACCEPTED and had_real

@@ -666,7 +666,7 @@ class Application:
     groups: dict[GroupKey, AskGroup] = field(default_factory=dict)
     group_of: dict[str, AskGroup] = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
-    placeholder_used: set[str] = field(default_factory=set)
+    placeholder_used: dict[str, int] = field(default_factory=dict)  # when the placeholder was made
     placed_ns: dict[str, int] = field(default_factory=dict)  # since when allocations run, by key
     history: History = field(default_factory=dict)  # of what it has used, when that ended
     notes: dict[tuple[str, str], None] = field(default_factory=dict)  # (reason, sentence)

@@ -97,7 +97,7 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
         return None
     application.released.pop(key, None)
     application.positions.pop(key, None)
-    application.placeholder_used.discard(key)
+    application.placeholder_used.pop(key, None)
     if allocation.placeholder:
         subtract_into(application.allocated_placeholder, allocation.resource_per_alloc)
         counts = application.counts_of(allocation)

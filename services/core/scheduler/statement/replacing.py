@@ -82,9 +82,11 @@ def move(partition: Partition, application: Application, ask_key: str, node: Nod
     _put(partition, swap.allocation, node)
 
 
-def finish(partition: Partition, application: Application, real: Allocation) -> None:
+def finish(
+    partition: Partition, application: Application, real: Allocation, placeholder: Allocation
+) -> None:
     """Count a real allocation in whose placeholder has gone."""
-    application.placeholder_used.add(real.allocation_key)
+    application.placeholder_used[real.allocation_key] = placeholder.create_time_ns
     for key in real.releases:
         partition.journal.record(SwapConfirmed(application, key))
     partition.count_in(application, real, partition.nodes.nodes[real.node_id], is_new=True)

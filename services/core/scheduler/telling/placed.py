@@ -71,6 +71,7 @@ def allocation(held: Held) -> AllocationState:
     return allocation_state(
         found,
         placeholder_used=key in application.placeholder_used,
+        placeholder_time_ns=application.placeholder_used.get(key, 0),
         released=application.released.get(key),
         allocation_time_ns=at_ns,
     )
@@ -88,6 +89,10 @@ def allocations(held: list[Held]) -> Columns[AllocationState]:
     if any(application.placeholder_used for application in everybody):
         columns["placeholder_used"] = [
             allocation.allocation_key in application.placeholder_used
+            for application, allocation, _ in held
+        ]
+        columns["placeholder_time_ns"] = [
+            application.placeholder_used.get(allocation.allocation_key, 0)
             for application, allocation, _ in held
         ]
     if any(application.released for application in everybody):
