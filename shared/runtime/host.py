@@ -293,19 +293,7 @@ class Host:
         """Handle, publish, and only then acknowledge; only then is a message handled for good."""
         now_ns = self._clock.now_ns()
         said: list[_Said] = []
-        handled: dict[str, Envelope] = {}
-        items = 0
-        for delivery in deliveries:
-            envelope = delivery.envelope
-            if envelope.message_id in self._handled or envelope.message_id in handled:
-                self.metrics.repeated()
-                continue
-            said += await self._handle(subscription, delivery, now_ns)
-            handled[envelope.message_id] = envelope
-            items += item_count(envelope.message)
-            if items >= MAX_SLICE_ITEMS:
-                items = 0
-                await asyncio.sleep(0)
+        handled = await self._handle_each(subscription, deliveries, said, now_ns)
         for envelope in inside:
             await self._prepare(envelope)
             started = self.metrics.started()
@@ -321,12 +309,36 @@ class Host:
         answers += self._tap_records(now_ns)
         await self._send(answers, now_ns)
         for message_id, envelope in handled.items():
-            if not isinstance(
-                envelope.message, TraceRecords
-            ):  # told again to a machine that is new
+            if not isinstance(envelope.message, TraceRecords):  # a new machine is told them again
                 self._handled.add(message_id)
         if deliveries:
             await subscription.ack(deliveries)
+
+    async def _handle_each(
+        self,
+        subscription: Subscription,
+        deliveries: list[Delivery],
+        said: list[_Said],
+        now_ns: int,
+    ) -> dict[str, Envelope]:
+        """Handle what has not been handled, adding to what is ``said``; return it by identity.
+
+        Whatever else the loop has to do comes in between after MAX_SLICE_ITEMS.
+        """
+        handled: dict[str, Envelope] = {}
+        items = 0
+        for delivery in deliveries:
+            envelope = delivery.envelope
+            if envelope.message_id in self._handled or envelope.message_id in handled:
+                self.metrics.repeated()
+                continue
+            said += await self._handle(subscription, delivery, now_ns)
+            handled[envelope.message_id] = envelope
+            items += item_count(envelope.message)
+            if items >= MAX_SLICE_ITEMS:
+                items = 0
+                await asyncio.sleep(0)
+        return handled
 
     async def _handle(
         self, subscription: Subscription, delivery: Delivery, now_ns: int
