@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import uvicorn
 from fastapi import FastAPI
 
-MAX_CONNECTIONS = 1_000
+from services.api.connections import Connection, sweep
+
 _BACKLOG = 2_048
 
 
@@ -49,12 +50,16 @@ async def serve(app: FastAPI, listening: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         lifespan="off",
-        limit_concurrency=MAX_CONNECTIONS,
+        http=Connection,
+        ws="none",
         timeout_graceful_shutdown=1,
     )
     server = _Server(config)
+    sweeping = asyncio.create_task(sweep(server.server_state.connections))
     try:
         await server.serve(sockets=[listening])
     except asyncio.CancelledError:
         _end(server)
         raise
+    finally:
+        sweeping.cancel()
