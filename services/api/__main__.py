@@ -26,14 +26,15 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
     return Address("api", name), lambda: ApiMachine(name)
 
 
-async def serve_http(host: Host, _: Settings) -> None:
+async def serve_http(host: Host, settings: Settings) -> None:
     """Serve the routes beside the host."""
 
     def machine() -> ApiMachine:
         assert isinstance(host.machine, ApiMachine)
         return host.machine
 
-    app = make_app(Replica(lambda: host, machine))
+    names = [name.strip() for name in settings.http_names.split(",") if name.strip()]
+    app = make_app(Replica(lambda: host, machine), names)
     assert _Http.listening is not None
     await serve(app, _Http.listening)
 

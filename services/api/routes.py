@@ -1,6 +1,7 @@
 """The HTTP routes: YuniKorn's ``/ws/v1``, Muster's own ``/v1``, health and metrics."""
 
 import asyncio
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse
 
 from services.api import progress
 from services.api.answers import AnswerError, answer, error_answer
+from services.api.browsers import OnlyOurPages
 from services.api.documents import DocumentsError, read_documents
 from services.api.metrics import all_metrics
 from services.api.openapi import documented
@@ -42,8 +44,8 @@ _KEY = Annotated[
 ]
 
 
-def make_app(replica: Replica) -> FastAPI:
-    """Return the web application of a replica."""
+def make_app(replica: Replica, names: Iterable[str] = ()) -> FastAPI:
+    """Return the web application of a replica; ``names`` are further hosts that lead to it."""
     app = FastAPI(
         title="Muster",
         summary="A gang scheduler: YuniKorn's /ws/v1, and why, trace and submission under /v1",
@@ -51,6 +53,7 @@ def make_app(replica: Replica) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.replica = replica
+    app.add_middleware(OnlyOurPages, names=names)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))

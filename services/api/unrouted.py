@@ -19,7 +19,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from services.api.answers import cors_headers
+from services.api.answers import READ, cors_headers
 
 NOT_FOUND = "404 page not found\n"
 _PARAMETER = re.compile(r"\{[^/{}]+\}")
@@ -46,7 +46,8 @@ class Unrouted:
             return PlainTextResponse(NOT_FOUND, HTTPStatus.NOT_FOUND)
         headers = {"Allow": ", ".join(allowed)}
         if method == "OPTIONS":
-            return Response(b"", HTTPStatus.OK, cors_headers(allowed) | headers)
+            told = allowed if path.startswith("/ws/") else [m for m in allowed if m in READ]
+            return Response(b"", HTTPStatus.OK, cors_headers(told) | headers)
         text = "Method Not Allowed\n"
         return PlainTextResponse(text, HTTPStatus.METHOD_NOT_ALLOWED, headers)
 

@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=9080, ge=0, le=65535)
+    http_names: str = ""  # hosts, with commas between, under which browsers reach the API
     resource_manager: str = Field(default="simulated", pattern="^(simulated|kubernetes)$")
     kubeconfig: Path | None = None  # without one: the service account of the pod we run in
     kubernetes_url: str = Field(default="", pattern="^(https?://.*)?$")  # `kubectl proxy`, say

@@ -109,3 +109,12 @@ async def test_a_cluster_says_what_was_built():
     assert all(isinstance(value, str) for value in built.values())
     assert (cluster["partition"], cluster["clusterName"]) == ("default", "kubernetes")
     assert isinstance(cluster["startTime"], int)
+
+
+async def test_nobody_is_told_that_a_page_elsewhere_may_change_things():
+    for path in ("/v1/manifests", "/v1/config", "/v1/applications/a"):
+        response = await sent("OPTIONS", path)
+        assert response.status_code == 200
+        told = response.headers["access-control-allow-methods"]
+        assert not {"POST", "DELETE"} & set(told.split(", "))
+        assert {"POST", "DELETE"} & set(response.headers["allow"].split(", "))
