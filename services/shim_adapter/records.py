@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
-from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS
+from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS, DisruptionState
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI
 
 
@@ -121,6 +121,7 @@ class PodRecord:
     message: str = ""
     gates: tuple[str, ...] = ()
     release: str = ""  # ours
+    disruption: DisruptionState = DisruptionState.FREE
 
     @property
     def has_ended(self) -> bool:

@@ -167,6 +167,27 @@ class Allocation:
     allocated_ns: int = 0
 
 
+class DisruptionState(StrEnum):
+    """Whether an allocation may be evicted, as the disruption budgets of its pods have it."""
+
+    FREE = "free"  # it is under no budget
+    BUDGETED = "budgeted"  # it is, and may go now
+    BARRED = "barred"  # it may not go now
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """Whether an allocation may be evicted now; of one that is not named it is FREE.
+
+    ``is_refused``: its eviction, which was decided, was refused; it stays for now.
+    """
+
+    allocation_key: str
+    application_id: str
+    state: DisruptionState
+    is_refused: bool = False
+
+
 @record
 class AllocationRelease:
     """An allocation ends. The side that did not start it confirms with the same type.
@@ -232,6 +253,7 @@ class UpdateRequest:
     nodes: tuple[NodeInfo, ...] = ()
     new_applications: tuple[AddApplicationRequest, ...] = ()
     allocations: Sequence[Allocation] = ()
+    disruptions: tuple[Disruption, ...] = ()
     gangs_given_up: tuple[GangGivenUp, ...] = ()
     asks: Sequence[AllocationAsk] = ()
     ask_releases: Sequence[AllocationAskRelease] = ()

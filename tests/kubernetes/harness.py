@@ -162,6 +162,19 @@ class Kubectl:
             "PATCH", f"{path}/{name}/status", status, content_type=MERGE_PATCH
         )
 
+    async def budget(self, name: str, labels: dict[str, str], *, allowed: int) -> None:
+        """Add a disruption budget, or let one allow so many disruptions from now on."""
+        path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        spec = {"selector": {"matchLabels": labels}, "minAvailable": 1}
+        with suppress(ApiServerError):
+            await self.client.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+        generation = (await self.get(f"{path}/{name}"))["metadata"].get("generation", 1)
+        status = {
+            "disruptionsAllowed": allowed, "currentHealthy": 9, "desiredHealthy": 1,
+            "expectedPods": 9, "observedGeneration": generation,
+        }  # fmt: skip
+        await self.patch(f"{path}/{name}/status", {"status": status})
+
     async def events(self, namespace: str = "default") -> list[dict[str, Any]]:
         """Return every event."""
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"

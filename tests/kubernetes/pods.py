@@ -116,14 +116,36 @@ def set_condition(obj: Object, condition: Object) -> None:
 def evict(store: Store, namespace: str, name: str, body: Object) -> Object:
     """The eviction subresource: refused with 429 while a budget allows no disruption."""
     pod = store.get(PODS, namespace, name)
-    labels = pod["metadata"].get("labels") or {}
-    for (where, _), budget in store.all(BUDGETS).items():
-        wanted = budget["spec"]["selector"].get("matchLabels", {})
-        matches = where == namespace and all(labels.get(k) == v for k, v in wanted.items())
-        if matches and budget.get("status", {}).get("disruptionsAllowed", 0) <= 0:
+    options = body.get("deleteOptions") or {}
+    _check_preconditions(pod, options.get("preconditions"), f'pods "{name}"')
+    ends = pod["status"].get("phase") != "Running" or pod["metadata"].get("deletionTimestamp")
+    over = [] if ends else _budgets_over(store, namespace, pod["metadata"].get("labels") or {})
+    if len(over) > 1:
+        text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise ApiFailureError(500, "InternalError", text)
+    for budget in over:
+        allowed = budget.get("status", {}).get("disruptionsAllowed", 0)
+        if allowed <= 0:
             text = "Cannot evict pod as it would violate the pod's disruption budget."
             raise ApiFailureError(429, "TooManyRequests", text, retry_after=1)
-    return delete(store, namespace, name, body.get("deleteOptions") or {})
+
+        def take(obj: Object, allowed: int = allowed) -> None:
+            obj["status"]["disruptionsAllowed"] = allowed - 1
+
+        store.update(BUDGETS, budget, take)
+    return delete(store, namespace, name, options)
+
+
+def _budgets_over(store: Store, namespace: str, labels: Object) -> list[Object]:
+    return [
+        budget
+        for (where, _), budget in store.all(BUDGETS).items()
+        if where == namespace
+        and all(
+            labels.get(key) == value
+            for key, value in budget["spec"]["selector"].get("matchLabels", {}).items()
+        )
+    ]
 
 
 def delete(store: Store, namespace: str, name: str, options: Object) -> Object:

@@ -92,7 +92,7 @@ class PlainVictim:
     @property
     def rank(self) -> int:
         """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator."""
-        return rank_of(self.allocation)
+        return rank_of(self.allocation, {})
 
     @property
     def order(self) -> tuple[int, int, str]:

@@ -8,24 +8,26 @@ from hypothesis import strategies as st
 from services.core.scheduler.actions.quota_preemption import HOUR_NS, victims_of
 from services.core.scheduler.nodes.victim_kinds import rank_of
 from shared.messages.constraints import Constraints
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, Disruption, DisruptionState
 from shared.model.resources import fits_room, total_of
 from tests.builders import START_NS, Core, config_of
 
 
-def plainly(leaf, wanted):
+def plainly(leaf, wanted, states):
     """Return the victims by the letter of rule 3: everybody in order, one after another."""
     candidates = [
         allocation
         for application in leaf.applications.values()
         for key, allocation in application.allocations.items()
-        if key not in application.released and not allocation.constraints.required_node
+        if key not in application.released
+        and not allocation.constraints.required_node
+        and states.get(key) is not DisruptionState.BARRED
     ]
 
     def order(allocation):
         parts = [allocation.resource_per_alloc.get(name, 0) for name in wanted]
         return (
-            rank_of(allocation),
+            rank_of(allocation, states),
             -sum(part > 0 for part in parts),
             allocation.priority,
             -(allocation.create_time_ns // HOUR_NS),
@@ -64,8 +66,9 @@ PODS = st.builds(
     wanted=st.dictionaries(
         st.sampled_from(["vcore", "memory", "gpu"]), st.integers(1, 20), min_size=1
     ),
+    disruptions=st.dictionaries(st.integers(0, 13), st.sampled_from(DisruptionState)),
 )
-def test_the_victims_are_those_of_the_plain_order(pods, wanted):
+def test_the_victims_are_those_of_the_plain_order(pods, wanted, disruptions):
     core = Core(config_of("{name: a}"))
     core.node("n1", vcore=1000, memory=1000, gpu=1000)
     for name in "xy":
@@ -76,4 +79,11 @@ def test_the_victims_are_those_of_the_plain_order(pods, wanted):
         )
     )
     leaf = core.partition.queues["root.a"]
-    assert victims_of(leaf, wanted) == plainly(leaf, wanted)
+    news = (
+        Disruption(f"k{at}", pods[at]["application_id"], state)
+        for at, state in disruptions.items()
+        if at < len(pods)
+    )
+    core.update(disruptions=tuple(news))
+    states = {f"k{at}": state for at, state in disruptions.items() if state != "free"}
+    assert victims_of(core.partition, leaf, wanted) == plainly(leaf, wanted, states)

@@ -10,6 +10,7 @@ from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     AllocationAsk,
+    Disruption,
     NodeAction,
     NodeInfo,
     UserGroupInformation,
@@ -85,6 +86,11 @@ def foreign_allocation(pod: PodRecord) -> Allocation:
         allocation_tags={**_tags(pod), FOREIGN_TAG: pod.spec.foreign},
         constraints=_constraints(pod),
     )
+
+
+def disruption_of(pod: PodRecord, *, is_refused: bool = False) -> Disruption:
+    """Return whether a pod may be evicted now."""
+    return Disruption(pod.uid, pod.spec.application_id, pod.disruption, is_refused)
 
 
 def _tags(pod: PodRecord) -> dict[str, str]:

@@ -128,6 +128,14 @@ class PlaceholderFailed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Disruptable:
+    """Whether a pod may be evicted now; ``is_refused``: its eviction was, and it stays."""
+
+    pod: PodRecord
+    is_refused: bool = False
+
+
 News = (
     PlaceholderFailed
     | NodeNews
@@ -137,4 +145,5 @@ News = (
     | PodEnded
     | PodGone
     | BindRefused
+    | Disruptable
 )

@@ -17,6 +17,7 @@ from typing import Any
 from services.shim_adapter.mirror.asks import (
     NODE_ACTIONS,
     application_request,
+    disruption_of,
     foreign_allocation,
     node_info,
 )
@@ -25,6 +26,7 @@ from services.shim_adapter.mirror.calls import (
     BindRefused,
     Call,
     DeletePod,
+    Disruptable,
     FailPod,
     MarkUnschedulable,
     News,
@@ -93,6 +95,9 @@ class ClusterMirror(Moves):
             PodGone: lambda news: self._on_pod_gone(news.pod),
             BindRefused: self._on_bind_refused,
             PlaceholderFailed: self._on_placeholder_failed,
+            Disruptable: lambda news: self._send(
+                disruptions=(disruption_of(news.pod, is_refused=news.is_refused),)
+            ),
         }
 
     # --- the way in -----------------------------------------------------------------------------

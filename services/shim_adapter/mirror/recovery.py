@@ -11,6 +11,7 @@ from services.shim_adapter.mirror.asks import (
     allocation_of,
     application_request,
     ask_of,
+    disruption_of,
     foreign_allocation,
     node_info,
 )
@@ -21,6 +22,7 @@ from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     AllocationAskRelease,
+    DisruptionState,
     NodeAction,
     NodeInfo,
     TerminationType,
@@ -67,6 +69,9 @@ def everything(
         if pod.spec.foreign and (Allocation, pod.uid) not in left_out
     )
     yield UpdateRequest(rm_id, allocations=allocations + foreign)
+    held = [pod for pod in world.all_pods() if pod.disruption is not DisruptionState.FREE]
+    if held:
+        yield UpdateRequest(rm_id, disruptions=tuple(map(disruption_of, held)))
     asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
     yield UpdateRequest(rm_id, asks=asks, ask_releases=unconfirmed)
     yield SyncEnd(len(nodes), len(allocations), len(asks))

@@ -141,7 +141,7 @@ def _check_values(operator: str, values: list[str], where: str) -> None:
         raise ManifestError(where, f"{operator} needs one whole number")
 
 
-def _selector(value: Any, where: str) -> tuple[Requirement, ...]:
+def label_selector(value: Any, where: str) -> tuple[Requirement, ...]:
     """Return a label selector; none at all matches nothing, an empty one everything."""
     if value is None:
         return _MATCHES_NOTHING
@@ -247,7 +247,7 @@ def _pod_terms(
 def _pod_term(
     item: Mapping[str, Any], where: str, labels: Mapping[str, str], weight: int
 ) -> PodTerm:
-    selector = _selector(item.get("labelSelector"), f"{where}.labelSelector")
+    selector = label_selector(item.get("labelSelector"), f"{where}.labelSelector")
     selector += _own_labels(item, "matchLabelKeys", "In", labels, where)
     selector += _own_labels(item, "mismatchLabelKeys", "NotIn", labels, where)
     return PodTerm(
@@ -272,7 +272,7 @@ def _namespaces(item: Mapping[str, Any], where: str) -> tuple[str, ...]:
         raise ManifestError(f"{where}.namespaces", "a list of texts was expected")
     if item.get("namespaceSelector") is None:
         return tuple(sorted(names))
-    requirements = _selector(item["namespaceSelector"], f"{where}.namespaceSelector")
+    requirements = label_selector(item["namespaceSelector"], f"{where}.namespaceSelector")
     if not requirements:
         return (ALL_NAMESPACES,)
     only = requirements[0]
@@ -292,7 +292,7 @@ def _spread(value: Any, where: str, labels: Mapping[str, str]) -> tuple[SpreadCo
             raise ManifestError(
                 f"{place}.whenUnsatisfiable", f"DoNotSchedule or ScheduleAnyway, found {when!r}"
             )
-        selector = _selector(item.get("labelSelector"), f"{place}.labelSelector")
+        selector = label_selector(item.get("labelSelector"), f"{place}.labelSelector")
         constraint = SpreadConstraint(
             topology_key=_topology_key(item, place),
             max_skew=_positive(item, "maxSkew", place),

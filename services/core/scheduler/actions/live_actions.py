@@ -206,6 +206,13 @@ class LiveTerms(Terms):
         held = sum(len(counts.held) for counts in application.task_groups.values())
         return held + application.pending_placeholders
 
+    def is_preemptible(self, application: Application) -> bool:
+        """Return whether anything may be taken from an application: nothing of it is barred."""
+        barred = self._partition.victims.is_barred
+        return super().is_preemptible(application) and not (
+            self._partition.victims.disruptions and any(map(barred, application.allocations))
+        )
+
     def runtime_s(self, application: Application) -> int:
         """Return for how long an application runs."""
         return (self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND

@@ -22,7 +22,6 @@ from operator import le, sub
 
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.model.rows import Queue, depth_first
-from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
@@ -148,7 +147,7 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
     victims = [
         victim
         for leaf, share in divided(queue, wanted).items()
-        for victim in victims_of(leaf, share)
+        for victim in victims_of(partition, leaf, share)
     ]
     for victim in victims:
         owner = partition.applications[victim.application_id]
@@ -159,14 +158,14 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 
 
-def victims_of(leaf: Queue, wanted: Resource) -> list[Allocation]:
+def victims_of(partition: Partition, leaf: Queue, wanted: Resource) -> list[Allocation]:
     """Return the allocations of a leaf that together stay within what it is to give back.
 
     Only those that go among the first are put in order: a class of which none fits is passed whole.
     """
     left = tuple(wanted.values())
     chosen: list[Allocation] = []
-    for _, going in sorted(_classes(leaf, wanted).items()):
+    for _, going in sorted(_classes(partition, leaf, wanted).items()):
         waiting = [entry for entries in going.values() for entry in entries]
         heapify(waiting)
         while waiting and any(_fits(part, left) for part in going):
@@ -181,12 +180,14 @@ def _fits(part: Part, left: Part) -> bool:
     return all(map(le, part, left))
 
 
-def _classes(leaf: Queue, wanted: Resource) -> dict[Order, dict[Part, list[Entry]]]:
+def _classes(
+    partition: Partition, leaf: Queue, wanted: Resource
+) -> dict[Order, dict[Part, list[Entry]]]:
     """Return who may go by what comes first in their order, and by what each has of the types."""
     names, most = tuple(wanted), tuple(wanted.values())
     sizes: dict[Part, tuple[int, Fraction]] = {}
     found: dict[Order, dict[Part, list[Entry]]] = {}
-    for at, allocation in enumerate(_candidates(leaf)):
+    for at, allocation in enumerate(_candidates(partition, leaf)):
         part = tuple(allocation.resource_per_alloc.get(name, 0) for name in names)
         if part not in sizes:
             size = max(Fraction(*one) for one in zip(part, most, strict=True))
@@ -194,14 +195,15 @@ def _classes(leaf: Queue, wanted: Resource) -> dict[Order, dict[Part, list[Entry
         types, size = sizes[part]
         if types:
             hour, created = allocation.create_time_ns // HOUR_NS, allocation.create_time_ns
-            order = (rank_of(allocation), types, allocation.priority, -hour, size)
+            order = (partition.victims.rank_of(allocation), types, allocation.priority, -hour, size)
             entry = (-created, allocation.allocation_key, at, part, allocation)
             found.setdefault(order, {}).setdefault(part, []).append(entry)
     return found
 
 
-def _candidates(leaf: Queue) -> Iterator[Allocation]:
+def _candidates(partition: Partition, leaf: Queue) -> Iterator[Allocation]:
     for application in leaf.applications.values():
         for key, allocation in application.allocations.items():
-            if key not in application.released and not allocation.constraints.required_node:
+            may_go = not (allocation.constraints.required_node or partition.victims.is_barred(key))
+            if key not in application.released and may_go:
                 yield allocation

@@ -20,7 +20,7 @@ from services.core.scheduler.actions.victims import (
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Application, Bucket, Node, Reservation
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.victim_kinds import rank_of
+from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim
@@ -117,7 +117,7 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     def is_enough() -> bool:
         return fits_room(room, wanted) and is_open_without(partition, node, ask.shape, chosen)
 
-    for candidate in sorted(_candidates(partition, node, ask), key=_order):
+    for candidate in _candidates(partition, node, ask):
         if is_enough():
             break
         chosen.append(candidate)
@@ -127,17 +127,17 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
 
 def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     preemptor = partition.applications[ask.request.application_id]
-    return [
-        victim.allocation
+    found = [
+        victim
         for victim in partition.victims.on(node).order
         if victim.allocation.priority <= ask.request.priority
         and have_type_in_common(victim.allocation.resource_per_alloc, ask.shape.resource)
         and partition.may_take(REQUIRED_NODE, victim.allocation, preemptor)
     ]
+    return [victim.allocation for victim in sorted(found, key=_order)]
 
 
-def _order(victim: Allocation) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:
+def _order(victim: Victim) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:
     """Return what orders victims: the first go first."""
-    size = tuple(sorted(victim.resource_per_alloc.items()))
-    newest = -(victim.create_time_ns)
-    return (rank_of(victim), victim.priority, newest, size, victim.allocation_key)
+    size = tuple(sorted(victim.allocation.resource_per_alloc.items()))
+    return (victim.rank, victim.allocation.priority, victim.newest, size, victim.key)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from services.core.scheduler.actions import gang, live_actions, replacement
-from services.core.scheduler.intake import allocations, arrivals, existing, foreign
+from services.core.scheduler.intake import allocations, arrivals, disruptions, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
 from services.core.scheduler.model.queue_settings import FAIR
@@ -59,6 +59,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     """Take in everything of a request but its nodes."""
     _each(partition, request.new_applications, add_application)
     update_allocations(partition, request)
+    _each(partition, request.disruptions, disruptions.take)
     _each(partition, request.gangs_given_up, gang.give_up_reserving)
     arrivals.take_all(partition, request.asks, add_ask)
     _enter_all(partition, request)

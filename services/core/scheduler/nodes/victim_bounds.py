@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.nodes.victim_kinds import RANKS
 from shared.model.numbers import saturated
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_BOUNDS = 16
 FAR = 2**61  # sums beyond it are made one by one, exactly
-NONE = 3  # the rank where there is no victim: after all others
+NONE = 2 * RANKS  # the rank where there is no victim: after all others
 NO_VICTIM = (NONE, 0, 0)
 Amounts: TypeAlias = NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """Who could be evicted: an index of the allocations, kept as they come, go, end and are resized.
 
 Rule 1: in it is every allocation of an application on a node that is there, which is not being
-        released and needs no certain node.
+        released, needs no certain node, and may be disrupted now.
 Rule 2: a node holds its own in the order in which they go: by rank, the newest first, by key. What
         is being released there is held apart.
 Rule 3: those of one leaf, priority and amount are of one kind. A node, and a leaf, count theirs by
@@ -24,7 +24,7 @@ from services.core.scheduler.nodes.victim_kinds import (
     Victim,
     rank_of,
 )
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, DisruptionState
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Node, Queue
@@ -37,6 +37,7 @@ class VictimIndex:
     def __init__(self, nodes: "NodeTable") -> None:
         self.is_kept = False
         self.by_leaf: dict[Queue, dict[Kind, None]] = {}
+        self.disruptions: dict[str, DisruptionState] = {}  # by key; whoever is not there is free
         self._nodes = nodes
         self._by_node: dict[str, NodeVictims] = {}
         self._kinds: dict[KindKey, Kind] = {}
@@ -62,7 +63,17 @@ class VictimIndex:
         needs_its_node = bool(allocation.constraints.required_node)
         if node is None or needs_its_node or allocation.allocation_key in application.released:
             return None
+        if self.is_barred(allocation.allocation_key):
+            return None
         return self._kinds.get(_key(application.queue, allocation))
+
+    def is_barred(self, key: str) -> bool:
+        """Return whether an allocation may not be disrupted now."""
+        return self.disruptions.get(key) == DisruptionState.BARRED
+
+    def rank_of(self, allocation: Allocation) -> int:
+        """Return an allocation's rank among victims: the lowest goes first."""
+        return rank_of(allocation, self.disruptions)
 
     def bounds(self, names: tuple[str, ...], kinds: tuple[Kind, ...]) -> NodeBounds:
         """Return what victims of some kinds could give of some types at most, by node."""
@@ -82,12 +93,12 @@ class VictimIndex:
             here = self._by_node[name] = NodeVictims()
         if key in application.released:
             here.releasing[key] = allocation
-        elif not allocation.constraints.required_node:
+        elif not (allocation.constraints.required_node or self.is_barred(key)):
             kind = self._kind_of(application.queue, allocation)
             kind.count += 1
             here.kinds[kind] = here.kinds.get(kind, 0) + 1
             newest = -allocation.create_time_ns
-            insort(here.order, Victim(rank_of(allocation), newest, key, allocation, kind))
+            insort(here.order, Victim(self.rank_of(allocation), newest, key, allocation, kind))
 
     def gone(self, allocation: Allocation) -> None:
         """Forget an allocation that ended, or is about to be released or resized."""
@@ -96,10 +107,10 @@ class VictimIndex:
         here = self._by_node.get(allocation.node_id)
         if here is None or here.releasing.pop(allocation.allocation_key, None) is not None:
             return
-        place = (rank_of(allocation), -allocation.create_time_ns, allocation.allocation_key)
+        place = (self.rank_of(allocation), -allocation.create_time_ns, allocation.allocation_key)
         at = bisect_left(here.order, place)
         if at == len(here.order) or here.order[at].key != allocation.allocation_key:
-            return  # it needs its node
+            return  # it needs its node, or is barred
         kind = here.order.pop(at).kind
         here.kinds[kind] -= 1
         if not here.kinds[kind]:
@@ -108,6 +119,20 @@ class VictimIndex:
 
     def released(self, application: "Application", allocation: Allocation) -> None:
         """Take in that an allocation is being released now, of which ``gone`` was said before."""
+        self.placed(application, allocation)
+        node = self._nodes.nodes.get(allocation.node_id)
+        if node is not None:
+            self._nodes.touch(node)
+
+    def disrupt(
+        self, application: "Application", allocation: Allocation, state: DisruptionState
+    ) -> None:
+        """Take in whether an allocation may be disrupted now."""
+        self.gone(allocation)
+        if state is DisruptionState.FREE:
+            self.disruptions.pop(allocation.allocation_key, None)
+        else:
+            self.disruptions[allocation.allocation_key] = state
         self.placed(application, allocation)
         node = self._nodes.nodes.get(allocation.node_id)
         if node is not None:

@@ -1,9 +1,10 @@
 """Who could be evicted, as victims are counted: by leaf, priority and amount."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, DisruptionState
 from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
@@ -12,11 +13,19 @@ if TYPE_CHECKING:
 KindKey = tuple["Queue", int, tuple[tuple[str, int], ...]]
 
 
-def rank_of(allocation: Allocation) -> int:
-    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first."""
+RANKS = 3
+Disruptions = Mapping[str, DisruptionState]  # of those that are not FREE, by key
+
+
+def rank_of(allocation: Allocation, disruptions: Disruptions) -> int:
+    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first.
+
+    Those under a disruption budget go after all others, in the same order.
+    """
+    budgeted = RANKS if allocation.allocation_key in disruptions else 0
     if allocation.originator:
-        return 2
-    return 0 if allocation.allow_preempt_self else 1
+        return budgeted + 2
+    return budgeted + (0 if allocation.allow_preempt_self else 1)
 
 
 @dataclass(slots=True, eq=False)

@@ -64,6 +64,7 @@ from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
+    DisruptionState,
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
@@ -134,6 +135,7 @@ class Partition:
 
     def __post_init__(self) -> None:
         self.victims = VictimIndex(self.nodes)
+        self.evicted_for: dict[str, tuple[str, str]] = {}  # by key: the application and its ask
 
     def pass_time(self, now_ns: int) -> None:
         """Let it be later."""
@@ -333,7 +335,9 @@ class Partition:
         if allocation is None:
             return None
         self.releasing.pop(key, None)
+        self.evicted_for.pop(key, None)
         self.victims.gone(allocation)
+        self.victims.disruptions.pop(key, None)
         amount = allocation.resource_per_alloc
         is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
         self._remember(application, allocation, is_preempted=is_preempted)
@@ -416,6 +420,44 @@ class Partition:
         self.releasing[key] = application
         self.victims.released(application, allocation)
         return allocation
+
+    def disrupt(self, application: Application, key: str, state: DisruptionState) -> None:
+        """Take in whether an allocation may be evicted now; who waits for that looks again."""
+        allocation = application.allocations[key]
+        self.victims.disrupt(application, allocation, state)
+        node = self.nodes.nodes.get(allocation.node_id)
+        if state is DisruptionState.BARRED:
+            return
+        for reservation in node.reservations.values() if node is not None else ():
+            reservation.retry()
+        self.look_for_preemption_at(self.now_ns)
+
+    def keep_evicted(self, application: Application, key: str) -> None:
+        """Take back that an allocation is evicted, which was refused; its preemptor looks again."""
+        allocation = application.allocations[key]
+        if application.moves(key):
+            self.end_successor(application, key)
+        self.victims.gone(allocation)
+        why = application.released.pop(key)
+        self.releasing.pop(key, None)
+        if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # not as a core that recovered knows it
+            application.queue.change_preempting(allocation.resource_per_alloc, {})
+        self.victims.released(application, allocation)
+        winner_id, ask_key = self.evicted_for.pop(key, ("", ""))
+        winner = self.applications.get(winner_id)
+        for reservation in list(winner.reservations.values()) if winner is not None else ():
+            if reservation.has_preempted and ask_key in ("", reservation.ask.key):
+                self._preempt_again(reservation)
+        self.look_for_preemption_at(self.now_ns)
+        self.journal.record(AllocationChanged(application, allocation))
+
+    def _preempt_again(self, reservation: Reservation) -> None:
+        """Let an ask look for victims anew; one that needs its node goes on waiting for it."""
+        if reservation.is_required:
+            self.set(reservation, has_preempted=False)
+            reservation.retry()
+        else:
+            self.unreserve(reservation)
 
     # --- nodes ----------------------------------------------------------------------------------
 

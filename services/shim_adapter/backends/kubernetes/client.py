@@ -53,6 +53,13 @@ class ApiServerError(Exception):
             return True
         return self.code == HTTPStatus.FORBIDDEN and bool(_NOT_AUTHORIZED.match(self.message))
 
+    @property
+    def is_about_budgets(self) -> bool:
+        """Return whether a disruption budget says no, or several that the API cannot heed."""
+        return self.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR) and (
+            "disruption budget" in self.message or "PodDisruptionBudget" in self.message
+        )
+
 
 class ApiClient:
     """Requests to one API server. Use it in the loop that made it, and close it."""

@@ -17,12 +17,15 @@ from typing import Any
 
 from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.backends.kubernetes import bodies, recover
+from services.shim_adapter.backends.kubernetes.budgets import Budgets
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.backends.kubernetes.notes import Notes
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
+    BudgetSeen,
     ClaimSeen,
+    EvictionRefused,
     NamespaceSeen,
     NodeSeen,
     NotBound,
@@ -42,6 +45,7 @@ from services.shim_adapter.mirror.calls import (
     CancelCreates,
     CreatePod,
     DeletePod,
+    Disruptable,
     FailPod,
     MarkUnschedulable,
     News,
@@ -88,6 +92,7 @@ class KubernetesCluster:
         self._has_room.set()
         self._binding: dict[str, None] = {}
         self._notes = Notes(operate, now_text, instance)
+        self.budgets = Budgets()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
@@ -96,6 +101,8 @@ class KubernetesCluster:
             NamespaceSeen: self._on_namespace,
             ClaimSeen: self.volumes.on_claim,
             VolumeSeen: self.volumes.on_volume,
+            BudgetSeen: self._on_budget,
+            EvictionRefused: self._on_eviction_refused,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
             NotCreated: lambda seen, _: [PlaceholderFailed(seen.application_id, seen.reason)],
@@ -268,7 +275,7 @@ class KubernetesCluster:
             self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
         if pod.spec.foreign or not pod.node:
             return [PodAdded(pod)]
-        return [PodAdded(pod), PodChanged(pod), PodBound(pod)]
+        return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> list[News]:
         """Forget a pod that has run to its end: it holds nothing."""
@@ -281,6 +288,7 @@ class KubernetesCluster:
         self._binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
         self.volumes.is_over(pod)
+        self.budgets.gone(pod)
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
         """Compare where a pod is with where it was decided to be."""
@@ -294,7 +302,7 @@ class KubernetesCluster:
             news.append(BindRefused(pod, f"it was bound to node {view.node} by another"))
         self.world.assign(pod, view.node)
         pod.bound_ns = view.bound_ns
-        return [*news, PodChanged(pod), PodBound(pod)]
+        return [*news, PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
 
     def _changes_of(self, pod: PodRecord, view: PodView) -> list[News]:
         changed = pod.gates != view.gates
@@ -329,7 +337,7 @@ class KubernetesCluster:
         self.volumes.is_over(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._notes.tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
-        return [PodBound(pod)]
+        return [PodBound(pod), *self._on_a_node(pod)]
 
     def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:
         pod = self.world.pods.get(seen.uid)
@@ -340,6 +348,41 @@ class KubernetesCluster:
             pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True
         )
         return [BindRefused(pod, seen.reason)]
+
+    # --- disruption budgets ---------------------------------------------------------------------
+
+    def _on_a_node(self, pod: PodRecord) -> list[News]:
+        """Take in that a pod of ours is where it was to be, and may be evicted or not."""
+        if pod.spec.foreign or pod.spec.placeholder:
+            return []
+        self.budgets.placed(pod)
+        return self._disruption_of([pod])
+
+    def _disruption_of(self, pods: list[PodRecord]) -> list[News]:
+        news: list[News] = []
+        for pod in pods:
+            state = self.budgets.state_of(pod)
+            if pod.disruption is not state:
+                pod.disruption = state
+                news.append(Disruptable(pod))
+        return news
+
+    def _on_budget(self, seen: BudgetSeen, _: int) -> list[News]:
+        return self._disruption_of(self.budgets.see(seen.name, seen.budget))
+
+    def _on_eviction_refused(self, seen: EvictionRefused, _: int) -> list[News]:
+        """Take back that a pod is being evicted: the core chooses anew, and knows better now."""
+        pod = self.world.pods.get(seen.uid)
+        if pod is None or not pod.node:
+            return []
+        if seen.is_over:
+            self.budgets.ask_again(pod.uid)
+            return self._disruption_of([pod])
+        self.budgets.refused(pod.uid)
+        pod.deletion_ns, pod.release, pod.reason = 0, "", ""
+        pod.disruption = self.budgets.state_of(pod)
+        self._notes.spared(pod, seen.reason)
+        return [Disruptable(pod, is_refused=True)]
 
     # --- nodes, namespaces, people -------------------------------------------------------
 

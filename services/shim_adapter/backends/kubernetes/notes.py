@@ -52,6 +52,12 @@ class Notes:
         self._operate(Operation("note", pod, body))
         self.tell(pod, "Preempted", why, is_warning=True)
 
+    def spared(self, pod: PodRecord, why: str) -> None:
+        """Tell a victim that it stays: it may not be evicted now."""
+        body = bodies.preempted(pod.uid, why, self._now_text(), is_so=False)
+        self._operate(Operation("note", pod, body))
+        self.tell(pod, "PreemptionRefused", why)
+
     def refuse(self, view: PodView, error: str, now_ns: int) -> None:
         """Tell a pod of ours why it cannot be scheduled, once for every reason."""
         if view.node or view.is_deleting or self._refused.get(view.uid) == error:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.volumes import Claim, Name
 from services.shim_adapter.records import NodeRecord
@@ -56,6 +57,23 @@ class VolumeSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetSeen:
+    """A disruption budget has changed; None: it has gone."""
+
+    name: Name
+    budget: Budget | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRefused:
+    """A pod may not be evicted now; with ``is_over`` it may be asked again."""
+
+    uid: str
+    reason: str
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """A pod was bound to the node that was decided."""
 
@@ -85,6 +103,8 @@ Observed = (
     | NamespaceSeen
     | ClaimSeen
     | VolumeSeen
+    | BudgetSeen
+    | EvictionRefused
     | Bound
     | NotBound
     | NotCreated

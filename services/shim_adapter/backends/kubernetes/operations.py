@@ -31,7 +31,13 @@ from services.shim_adapter.backends.kubernetes.client import (
     ApiServerError,
     jittered,
 )
-from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound, NotCreated, Observed
+from services.shim_adapter.backends.kubernetes.observed import (
+    Bound,
+    EvictionRefused,
+    NotBound,
+    NotCreated,
+    Observed,
+)
 from services.shim_adapter.backends.kubernetes.volumes import SELECTED_NODE
 from services.shim_adapter.records import PodRecord
 
@@ -41,6 +47,7 @@ BIND_CONFLICTS = 8  # about half a minute in all: what keeps the bind is not see
 VOLUME_SECONDS = 600.0  # a volume that is not made by then: the pod is given another place
 _PAUSE_SECONDS = (0.1, 10.0)
 _REFUSED_PAUSE_SECONDS = (0.5, 60.0)
+_BUDGET_PAUSE_SECONDS = 10.0  # unless the budget changes before
 _PATIENT_ATTEMPTS = 6  # so long a restarted API server may not know our rights
 _ALREADY_EXISTS, _CONFLICT = "AlreadyExists", "Conflict"
 _DONE = Counter(
@@ -262,8 +269,22 @@ class Operations:
         await self._unless_gone("DELETE", pod_path(operation.pod), operation)
 
     async def _evict(self, operation: Operation) -> None:
-        """Evict; a disruption budget that says no is asked again, and never overruled."""
-        await self._unless_gone("POST", pod_path(operation.pod, "eviction"), operation)
+        """Evict; where a disruption budget says no that is told, and it is never overruled.
+
+        Whether the pod is asked again is not for us to say: who needed its room may be gone, or
+        have found others.
+        """
+        try:
+            await self._unless_gone("POST", pod_path(operation.pod, "eviction"), operation)
+        except ApiServerError as error:
+            if not error.is_about_budgets:
+                raise
+            _DONE.labels("evict", "refused").inc()
+            uid = operation.pod.uid
+            self._report(EvictionRefused(uid, error.message))
+            later = EvictionRefused(uid, "", is_over=True)
+            pause = jittered(_BUDGET_PAUSE_SECONDS)
+            asyncio.get_running_loop().call_later(pause, self._report, later)
 
     async def _fail(self, operation: Operation) -> None:
         path = pod_path(operation.pod, "status")

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from services.shim_adapter.backends.kubernetes.budgets import budget_of
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
 from services.shim_adapter.backends.kubernetes.configuration import MAPS
@@ -22,6 +23,7 @@ from services.shim_adapter.backends.kubernetes.objects import (
     pod_view,
 )
 from services.shim_adapter.backends.kubernetes.observed import (
+    BudgetSeen,
     ClaimSeen,
     NamespaceSeen,
     NodeSeen,
@@ -91,6 +93,9 @@ class Session:
             ),
             Reflector(client, Source("volumes", "/api/v1/persistentvolumes"), self._on_volume),
             Reflector(client, Source("claims", "/api/v1/persistentvolumeclaims"), self._on_claim),
+            Reflector(
+                client, Source("budgets", "/apis/policy/v1/poddisruptionbudgets"), self._on_budget
+            ),
             Reflector(client, Source("nodes", "/api/v1/nodes"), self._on_node),
             Reflector(client, Source("pods", "/api/v1/pods"), self._on_pod),
         ]
@@ -224,6 +229,12 @@ class Session:
         claim = None if change == DELETED else claim_of(item)
         name = (metadata.get("namespace") or "default", metadata["name"])
         await self.cluster.see(ClaimSeen(name, claim))
+
+    async def _on_budget(self, change: str, item: dict[str, Any]) -> None:
+        metadata = item["metadata"]
+        budget = None if change == DELETED else budget_of(item)
+        name = (metadata.get("namespace") or "default", metadata["name"])
+        await self.cluster.see(BudgetSeen(name, budget))
 
     async def _on_node(self, change: str, item: dict[str, Any]) -> None:
         await self.cluster.see(NodeSeen(node_record(item), is_gone=change == DELETED))

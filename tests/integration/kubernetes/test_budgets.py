@@ -1,0 +1,184 @@
+"""Preemption and disruption budgets: whoever may not go is not asked, and nobody goes for nobody."""
+
+import asyncio
+
+import pytest
+
+from services.shim_adapter.backends.kubernetes.budgets import Budgets, budget_of
+from services.shim_adapter.records import PodRecord
+from shared.messages.commands import PodSpec
+from shared.messages.interface import DisruptionState
+from tests.kubernetes.double import a_pod
+from tests.kubernetes.harness import muster_over, until
+
+QUEUES = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: '*'
+        queues:
+          - {name: low}
+          - {name: high, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 1}}}
+"""
+VICTIMS = [f"v{at}" for at in range(5)]
+EVICTION = "/eviction$"
+REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+@pytest.fixture
+async def muster(server):
+    """Five victims that fill the cluster; the newest, which goes first, is under a budget."""
+    await server.kubectl.config(QUEUES)
+    for at in range(5):
+        await server.kubectl.node(f"n{at}", cpu="1", memory="8Gi", pods="20")
+    async with muster_over(server.access, server.kubectl) as running:
+        for name in VICTIMS:
+            labels = {"applicationId": "low", "queue": "root.low", "victim": name}
+            body = a_pod(name, labels=labels, terminationGracePeriodSeconds=1)
+            await running.kubectl.pod(body)
+            await until(lambda name=name: name in running.kubelets.ran, "a victim runs")
+        yield running
+
+
+def wants():
+    return a_pod("wants", labels={"applicationId": "high", "queue": "root.high"})
+
+
+def held(muster):
+    """Return the victims by what the core knows of their budgets."""
+    names = {pod.uid: pod.spec.name for pod in muster.world.all_pods()}
+    found = muster.cluster.core.partition.victims.disruptions
+    return {names[key]: state.value for key, state in found.items() if key in names}
+
+
+async def left(muster):
+    pods = await muster.kubectl.pods()
+    return {name for name in VICTIMS if name in pods}
+
+
+async def test_a_protected_victim_is_passed_over(muster):
+    protected = VICTIMS[1:]
+    for name in protected:
+        await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
+    await until(lambda: held(muster) == dict.fromkeys(protected, "barred"), "it is known")
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one", 60)
+    assert await left(muster) == set(protected)
+
+
+async def test_a_victim_without_a_budget_goes_before_one_that_may_go(muster):
+    for name in VICTIMS[1:]:
+        await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=1)
+    await until(lambda: set(held(muster).values()) == {"budgeted"}, "it is known")
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one", 60)
+    assert await left(muster) == set(VICTIMS[1:])
+
+
+async def test_a_refused_eviction_is_taken_back_and_another_victim_is_chosen(muster, double):
+    """As when two take the last disruption of a budget at the same moment."""
+    double.fault(method="POST", path=EVICTION, code=429, times=1, message=REFUSED, retry_after=1)
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of another", 60)
+    assert double.requests["POST pods/eviction"] == 1  # beside the one that was refused
+    assert len(await left(muster)) == 4
+    reasons = [event["reason"] for event in await muster.kubectl.events()]
+    assert reasons.count("PreemptionRefused") == 1
+
+
+async def test_an_eviction_that_nobody_needs_any_more_does_not_happen(muster, double):
+    """Its preemptor is deleted while its budget says no; then the budget is relaxed."""
+    double.fault(method="POST", path=EVICTION, code=429, times=99, message=REFUSED)
+    for name in VICTIMS[1:]:
+        await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
+    await until(lambda: len(held(muster)) == 4, "it is known")
+    await muster.kubectl.pod(wants())
+    await until(lambda: held(muster).get("v0") == "barred", "the eviction is refused", 60)
+    await muster.kubectl.delete("wants", gracePeriodSeconds=0)
+    await until(lambda: "high" not in held_asks(muster), "the core knows")
+    double.faults.clear()
+    await muster.kubectl.budget("of-v0", {"victim": "v0"}, allowed=1)
+    await until(lambda: held(muster).get("v0") == "budgeted", "the budget is relaxed")
+    await asyncio.sleep(1.5)
+    assert await left(muster) == set(VICTIMS)
+    assert double.requests.get("POST pods/eviction", 0) == 0  # none was carried out
+
+
+def held_asks(muster):
+    return {
+        application.id
+        for application in muster.cluster.core.partition.applications.values()
+        if application.ask_priorities
+    }
+
+
+async def test_budgets_are_known_after_a_restart_of_either_side(muster):
+    await muster.kubectl.budget("all", {"app": "x"}, allowed=0)
+    await until(lambda: len(held(muster)) == 5, "it is known")
+    await muster.kill_core()
+    await until(lambda: muster.is_ready() and len(held(muster)) == 5, "a new core knows it")
+    await muster.kill_shim()
+    await until(muster.is_ready, "the next turn")
+    await until(lambda: len(held(muster)) == 5, "a new shim adapter knows it")
+
+
+# --- what a budget is for -------------------------------------------------------------------------
+
+
+def a_budget(name, allowed=None, **selector):
+    raw = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"selector": selector or None}}
+    return (("ns", name), budget_of(raw | {"status": {"disruptionsAllowed": allowed}}))
+
+
+def placed(labels=None, uid="u"):
+    spec = PodSpec("p", "app", {}, namespace="ns", labels=labels or {"app": "x"})
+    return PodRecord(uid, spec, 0, 0, node="n")
+
+
+FREE, BUDGETED, BARRED = DisruptionState
+
+
+@pytest.mark.parametrize(
+    ("budgets", "expected"),
+    [
+        ([a_budget("b", 1)], FREE),  # without a selector it is for nobody
+        ([a_budget("b", 1, matchLabels={"app": "y"})], FREE),
+        ([a_budget("b", 1, matchLabels={"app": "x"})], BUDGETED),
+        ([a_budget("b", 0, matchLabels={"app": "x"})], BARRED),
+        ([a_budget("b", None, matchLabels={"app": "x"})], BARRED),  # no status yet
+        ([a_budget("b", 1, matchExpressions=[{"key": "app", "operator": "Exists"}])], BUDGETED),
+        ([a_budget("b", 1, matchExpressions=[{"key": "app", "operator": "odd"}])], BARRED),
+        ([a_budget(n, 1, matchLabels={"app": "x"}) for n in "bc"], BARRED),
+    ],
+)
+def test_what_budgets_come_to_whatever_is_seen_first(budgets, expected):
+    for is_pod_first in (True, False):
+        known, pod = Budgets(), placed()
+        if is_pod_first:
+            known.placed(pod)
+        for name, budget in budgets:
+            known.see(name, budget)
+        if not is_pod_first:
+            known.placed(pod)
+        assert known.state_of(pod) is expected
+        for name, _ in budgets:
+            known.see(name, None)
+        assert known.state_of(pod) is FREE
+
+
+def test_a_refusal_lasts_until_the_budget_changes_or_the_pause_is_over():
+    known, pod = Budgets(), placed()
+    known.placed(pod)
+    known.see(*a_budget("b", 1, matchLabels={"app": "x"}))
+    known.refused("u")
+    assert known.state_of(pod) is BARRED
+    known.ask_again("u")
+    assert known.state_of(pod) is BUDGETED
+    known.refused("u")
+    known.see(*a_budget("other", 1, matchLabels={"app": "y"}))
+    assert known.state_of(pod) is BARRED
+    assert known.see(*a_budget("b", 2, matchLabels={"app": "x"})) == [pod]
+    assert known.state_of(pod) is BUDGETED
+    known.gone(pod)
+    assert known.see(*a_budget("b", 0, matchLabels={"app": "x"})) == []

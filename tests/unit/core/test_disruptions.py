@@ -1,0 +1,119 @@
+"""Disruption budgets as the core knows them: who is spared, who goes last, and what is refused."""
+
+import pytest
+
+from services.core.scheduler.actions.quota_preemption import victims_of
+from shared.messages.constraints import Constraints
+from shared.messages.interface import (
+    AllocationAskRelease,
+    Disruption,
+    DisruptionState,
+    TerminationType,
+)
+from tests.unit.core.test_preemption import PREEMPTED, Cluster, guaranteed
+
+FREE, BUDGETED, BARRED = DisruptionState
+
+
+def four_and_one(**states: DisruptionState) -> Cluster:
+    """Four victims, the last of them the newest; ``wants`` may have the room of one."""
+    leaf2 = guaranteed("leaf2", 5, "properties: {preemption.delay: 1ms},")
+    core = Cluster("{name: leaf1}", leaf2, nodes={f"n{at}": 5 for at in range(1, 5)})
+    for at in range(1, 5):
+        core.place("leaf1", f"v{at}", 5, f"n{at}")
+    core.update(disruptions=tuple(Disruption(key, "leaf1", s) for key, s in states.items()))
+    core.run("leaf2", "wants", 5, priority=1)
+    return core
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ({}, ["v4"]),
+        ({"v4": BARRED}, ["v3"]),
+        ({"v4": BUDGETED, "v3": BUDGETED}, ["v2"]),
+        ({"v1": BUDGETED, "v2": BARRED, "v3": BARRED, "v4": BARRED}, ["v1"]),
+        ({"v1": BARRED, "v2": BARRED, "v3": BARRED, "v4": BARRED}, []),
+    ],
+)
+def test_victims_without_a_budget_go_first_and_barred_ones_never(states, expected):
+    core = four_and_one(**states)
+    assert core.look() == expected
+
+
+def test_what_is_barred_is_taken_once_it_may_go():
+    core = four_and_one(**dict.fromkeys(("v1", "v2", "v3", "v4"), BARRED))
+    assert core.look() == []
+    core.update(disruptions=(Disruption("v2", "leaf1", BUDGETED),))
+    assert core.look() == ["v2"]
+
+
+def test_a_refused_eviction_is_taken_back_and_another_is_chosen():
+    core = four_and_one()
+    assert core.look() == ["v4"]
+    leaf1 = core.partition.queues["root.parent.leaf1"]
+    assert leaf1.preempting == {"vcore": 5}
+    core.update(disruptions=(Disruption("v4", "leaf1", BARRED, is_refused=True),))
+    core.check()
+    assert leaf1.preempting == {}
+    assert core.partition.applications["leaf1"].released == {}
+    assert core.look() == ["v3"]
+    assert core.confirm("leaf1", "v3") == ["wants"]
+    core.update(disruptions=(Disruption("v4", "leaf1", FREE),))
+    core.check()
+    assert core.look() == []
+
+
+def test_nobody_goes_for_a_preemptor_that_has_gone_when_its_budget_allows_it_again():
+    core = four_and_one(**dict.fromkeys(("v1", "v2", "v3"), BARRED))
+    assert core.look() == ["v4"]
+    core.update(disruptions=(Disruption("v4", "leaf1", BARRED, is_refused=True),))
+    core.update(
+        ask_releases=(AllocationAskRelease("leaf2", "wants", TerminationType.STOPPED_BY_RM),)
+    )
+    core.update(disruptions=(Disruption("v4", "leaf1", FREE),))
+    assert core.look() == []
+    core.check()
+
+
+def test_news_that_come_again_or_of_nothing_change_nothing():
+    core = four_and_one()
+    assert core.look() == ["v4"]
+    refused = Disruption("v4", "leaf1", BARRED, is_refused=True)
+    unknown = Disruption("no", "leaf1", BARRED, is_refused=True)
+    core.update(disruptions=(refused, refused, unknown, Disruption("v1", "none", BARRED)))
+    core.check()
+    assert core.partition.victims.disruptions == {"v4": BARRED}
+    core.confirm("leaf1", "v4")
+    assert core.partition.victims.disruptions == {}
+
+
+def test_a_daemons_pod_takes_whom_it_may_and_waits_for_the_rest():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 10, "n2": 10})
+    core.place("leaf1", "old", 5, "n1")
+    core.place("leaf1", "new", 5, "n1")
+    core.update(disruptions=(Disruption("new", "leaf1", BARRED),))
+    needs = Constraints(required_node="n1")
+    released = core.run("leaf2", "daemon", 5, priority=1, constraints=needs)
+    keys = [r.allocation_key for answer in released for r in answer.released_allocations]
+    assert keys == ["old"]
+    core.update(disruptions=(Disruption("old", "leaf1", BARRED, is_refused=True),))
+    core.check()
+    assert core.partition.applications["leaf1"].released == {}
+    answers = core.update(disruptions=(Disruption("new", "leaf1", FREE),))
+    keys = [r.allocation_key for answer in answers for r in answer.released_allocations]
+    assert keys == ["new"]
+    assert core.confirm("leaf1", "new") == ["daemon"]
+
+
+def test_a_quota_that_shrinks_spares_what_is_barred():
+    core = four_and_one(v4=BARRED, v3=BUDGETED)
+    leaf = core.partition.queues["root.parent.leaf1"]
+    found = victims_of(core.partition, leaf, {"vcore": 15})
+    assert [allocation.allocation_key for allocation in found] == ["v2", "v1", "v3"]
+
+
+def test_the_type_of_a_refused_eviction_is_what_was_decided():
+    core = four_and_one()
+    core.look()
+    assert core.partition.applications["leaf1"].released == {"v4": PREEMPTED}
