@@ -27,10 +27,6 @@ _REFUSED = Gauge(
 _RESULTS = Counter(
     "muster_queue_configurations", "Queue configurations by what became of them", ["result"]
 )
-_BINDS_REFUSED = Counter(
-    "muster_binds_refused",
-    "Decisions that could not be bound: the room was gone, or the cluster refused; they wait again",
-)
 log = structlog.get_logger("muster.shim_adapter")
 
 
@@ -41,7 +37,7 @@ async def watch(host_of: Callable[[], Host | None], path: Path | None) -> None:
     """
     proposed: str | None = None
     before: str | None = None
-    told = (0, 0, 0)
+    told = (0, 0)
     while True:
         host = host_of()
         if path is not None and host is not None:
@@ -75,12 +71,11 @@ async def _propose(host: Host, text: str) -> bool:
     return True
 
 
-def _tell(machine: ShimMachine, told: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Log and count what became of proposals, and of binds; a new machine starts counting anew."""
+def _tell(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
+    """Log and count what became of proposals; a new machine starts counting anew."""
     proposals = machine.proposals
-    now = (proposals.accepted, proposals.refused, machine.mirror.refused_binds)
-    accepted, refused, unbound = (max(0, new - old) for new, old in zip(now, told, strict=True))
-    _BINDS_REFUSED.inc(unbound)
+    now = (proposals.accepted, proposals.refused)
+    accepted, refused = (max(0, new - old) for new, old in zip(now, told, strict=True))
     _RESULTS.labels("accepted").inc(accepted)
     _RESULTS.labels("refused").inc(refused)
     if accepted or refused:
