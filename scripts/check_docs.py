@@ -5,26 +5,34 @@ Rule 1: a path is from the root, or the end of one path that exists. In a table 
 Rule 2: ARCHITECTURE names every room of the scheduler, and none that is not there.
 Rule 3: `make x` is a target of the Makefile. What is drawn or typed in the first three is within 80
         columns. Decisions (docs/adr) name what there was, and are not checked.
+Rule 4: a link leads to a file, and with ``#`` to one of its headings.
 """
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 NARROW = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 SCHEDULER = ROOT / "services/core/scheduler"
-PAGES = (*NARROW, *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+PAGES = (
+    *NARROW,
+    "deploy/README.md",
+    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+)
 FOLDERS = ("services", "shared", "tests", "scripts", "docs", "deploy")
 COLUMNS = 80
 _QUOTED = re.compile(r"`([^`\s]+)`")
-_LINKED = re.compile(r"\]\(([^)#:]+)\)")
+_LINKED = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_OF_A_DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*\.(io|org|com)/.+")  # a label or annotation
 _NAMED = re.compile(r"`([\w/]+\.py)` \(((?:`\w+`(?:, | and )?)+)\)")
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 _PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|yaml|toml)")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
 _ROOM = re.compile(r"^ {4}(\w+)/ ", re.MULTILINE)
-MADE_BY_USERS = {"job.yaml", "queues.yaml", "gpu_nodes.py"}
+MADE_BY_USERS = {"job.yaml", "queues.yaml", "gpu_nodes.py", ".github/workflows/policy.yaml"}
 
 
 def main() -> int:
@@ -47,18 +55,17 @@ def _check(page: str, there_are: set[str]) -> list[str]:
     text = (ROOT / page).read_text()
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     prose = _BLOCK.sub("", text)
-    paths = {quoted for quoted in _QUOTED.findall(prose) if _PATH.fullmatch(quoted)}
+    paths = {
+        quoted
+        for quoted in _QUOTED.findall(prose)
+        if _PATH.fullmatch(quoted) and not _OF_A_DOMAIN.fullmatch(quoted)
+    }
     found = [
         f"{page}: there is no {path}"
         for path in sorted(paths - MADE_BY_USERS)
         if not _ends_of(path, there_are)
     ]
-    folder = (ROOT / page).parent
-    found += [
-        f"{page}: there is no {path}"
-        for path in _LINKED.findall(prose)
-        if not (folder / path).exists()
-    ]
+    found += _check_links(page, prose)
     for path, names in _NAMED.findall(prose):
         files = [ROOT / end for end in _ends_of(path, there_are)]
         for name in _QUOTED.findall(names):
@@ -75,6 +82,21 @@ def _check(page: str, there_are: set[str]) -> list[str]:
             if len(line) > COLUMNS
         ]
     return found
+
+
+def _check_links(page: str, prose: str) -> Iterator[str]:
+    for path, heading in _LINKED.findall(prose):
+        target = (ROOT / page).parent / path if path else ROOT / page
+        if not target.exists():
+            yield f"{page}: there is no {path}"
+        elif heading and heading not in _headings(target.read_text()):
+            yield f"{page}: {path or 'it'} has no heading {heading}"
+
+
+def _headings(text: str) -> set[str]:
+    """Return the names by which a page's headings are linked."""
+    titles = _HEADING.findall(_BLOCK.sub("", text))
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def _ends_of(path: str, there_are: set[str]) -> list[str]:

@@ -17,6 +17,7 @@ from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
 
 _PREFIX = "MUSTER_"
 _MAX_SECONDS = MAX_DURATION_NS // NANOS_PER_SECOND
+_HEALTH = "where `/health/live`, `/health/ready` and `/metrics` are, of a service but the API"
 _CREDENTIALS = re.compile(r"//[^@/]*@")
 
 
@@ -29,31 +30,76 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
-    bus_url: str = Field(default="amqp://guest:guest@127.0.0.1:5672/", pattern="^amqps?://")
-    bus_prefix: str = Field(default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$")
-    instance: str = Field(default="", pattern=r"^[a-zA-Z0-9_.:-]*$", max_length=MAX_INSTANCE)
-    commit: str = Field(default="", max_length=64)  # of the build, which the image says
-    api_url: str = ""  # the command line's, known here so that it may stand beside the others
-    health_host: str = "127.0.0.1"
-    health_port: int = Field(default=0, ge=0, le=65535)  # 0: no health server
-    log_format: str = Field(default="auto", pattern="^(auto|json|text)$")
-    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
-    http_host: str = "127.0.0.1"
-    http_port: int = Field(default=9080, ge=0, le=65535)
-    http_names: str = ""  # hosts, with commas between, under which browsers reach the API
-    resource_manager: str = Field(default="simulated", pattern="^(simulated|kubernetes)$")
-    kubeconfig: Path | None = None  # without one: the service account of the pod we run in
-    kubernetes_url: str = Field(default="", pattern="^(https?://.*)?$")  # `kubectl proxy`, say
-    kubernetes_namespace: str = ""  # of the ConfigMaps and the Lease; empty: our own
-    cluster_id: str = "mycluster"
-    state_dir: Path | None = None
-    queues_file: Path | None = None
-    simulated_nodes: int = Field(default=0, ge=0, le=100_000)
-    simulated_node_vcore_milli: int = Field(default=16_000, ge=1, le=INT64_MAX)
-    simulated_node_memory_bytes: int = Field(default=64 * 2**30, ge=1, le=INT64_MAX)
-    pod_run_seconds: int = Field(default=30, ge=0, le=_MAX_SECONDS)
-    pod_start_delay_ms: int = Field(default=0, ge=0, le=_MAX_SECONDS * 1000)
-    release_delay_ms: int = Field(default=0, ge=0, le=_MAX_SECONDS * 1000)
+    bus_url: str = Field(
+        default="amqp://guest:guest@127.0.0.1:5672/", pattern="^amqps?://", description="the broker"
+    )
+    bus_prefix: str = Field(
+        default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$",
+        description="names on the broker start with it",
+    )  # fmt: skip
+    instance: str = Field(
+        default="", pattern=r"^[a-zA-Z0-9_.:-]*$", max_length=MAX_INSTANCE,
+        description="the instance's name; empty: the host's name and the process's id",
+    )  # fmt: skip
+    commit: str = Field(default="", max_length=64, description="of the build; the image says it")
+    api_url: str = Field(
+        default="", description="where the command line finds the API; no service reads it"
+    )
+    health_host: str = Field(default="127.0.0.1", description=_HEALTH)
+    health_port: int = Field(default=0, ge=0, le=65535, description="its port; 0: none")
+    log_format: str = Field(
+        default="auto", pattern="^(auto|json|text)$", description="auto: text on a terminal"
+    )
+    log_level: str = Field(
+        default="info", pattern="^(debug|info|warning|error)$", description="the least that is said"
+    )
+    http_host: str = Field(default="127.0.0.1", description="where the API listens")
+    http_port: int = Field(default=9080, ge=0, le=65535, description="its port; 0: a free one")
+    http_names: str = Field(
+        default="", description="hosts, with commas between, under which browsers reach the API"
+    )
+    resource_manager: str = Field(
+        default="simulated", pattern="^(simulated|kubernetes)$",
+        description="whose pods the shim adapter looks after",
+    )  # fmt: skip
+    kubeconfig: Path | None = Field(
+        default=None, description="the cluster; without one: the service account of our own pod"
+    )
+    kubernetes_url: str = Field(
+        default="", pattern="^(https?://.*)?$",
+        description="an API server that asks for no password, `kubectl proxy` say",
+    )  # fmt: skip
+    kubernetes_namespace: str = Field(
+        default="", description="of the ConfigMaps and the Lease; empty: our own"
+    )
+    cluster_id: str = Field(
+        default="mycluster", description="YuniKorn's `service.clusterId`, shown in its answers"
+    )
+    state_dir: Path | None = Field(
+        default=None, description="where the simulated cluster keeps its state; else in memory"
+    )
+    queues_file: Path | None = Field(
+        default=None, description="the queues.yaml, which is watched; else `root.default`"
+    )
+    simulated_nodes: int = Field(
+        default=0, ge=0, le=100_000, description="nodes of the simulated cluster at its first start"
+    )
+    simulated_node_vcore_milli: int = Field(
+        default=16_000, ge=1, le=INT64_MAX, description="what each has, in thousandths of a core"
+    )
+    simulated_node_memory_bytes: int = Field(
+        default=64 * 2**30, ge=1, le=INT64_MAX, description="what each has"
+    )
+    pod_run_seconds: int = Field(
+        default=30, ge=0, le=_MAX_SECONDS, description="how long a simulated pod runs that says no "
+        "time; 0: for ever",
+    )  # fmt: skip
+    pod_start_delay_ms: int = Field(
+        default=0, ge=0, le=_MAX_SECONDS * 1000, description="from its binding to its start"
+    )
+    release_delay_ms: int = Field(
+        default=0, ge=0, le=_MAX_SECONDS * 1000, description="from its deletion to its end"
+    )
 
 
 def load_settings() -> Settings:

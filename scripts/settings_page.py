@@ -1,0 +1,170 @@
+"""The page of settings: each with its default and what it means.
+
+Which settings there are is read from the code that reads them; what they mean stands there where
+it can (``shared.runtime.settings``), else in words/settings.yaml. A setting without a line fails
+the check, as does a line whose setting has gone.
+"""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from services.core.scheduler.model import queue_settings
+from services.core.scheduler.model.queue_settings import settings_of
+from services.core.scheduler.model.settings import Settings as SchedulerSettings
+from services.core.scheduler.model.settings import settings_from
+from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.translation import namespaces, pods, task_groups
+from shared.model.duration import go_duration
+from shared.queueconfig import schema
+from shared.runtime.settings import Settings
+
+WORDS = Path(__file__).parent / "words" / "settings.yaml"
+_PLAIN = SchedulerSettings()
+_DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
+    "gang_admission": _PLAIN.gang_admission,
+    "gang_patience": go_duration(_PLAIN.gang_patience_ns),
+    "reservation_delay": go_duration(_PLAIN.reservation_delay_ns),
+    "reserved_nodes_least": _PLAIN.reserved_nodes_least,
+    "reserved_nodes_percent": _PLAIN.reserved_nodes_percent,
+    "policy": _PLAIN.policy,
+    "staleness_grace": go_duration(_PLAIN.staleness_grace_ns),
+    "preemption_delay": go_duration(queue_settings.DEFAULT_PREEMPTION_DELAY_NS),
+    "backoff_delay": go_duration(queue_settings.DEFAULT_BACKOFF_NS),
+}
+_DEFAULT = re.compile(r"<(\w+)>")
+_NAME = re.compile(r"[\w.]+/[\w.-]+")
+_GIVEN = r'values\.get\("(\w+)"'
+_PROPERTY = r'"([a-z]+\.[\w.]+)"'
+_KEY = r"""["']((?:service|admission\w*)\.[\w.]+)["']"""
+_INTRODUCTION = """\
+# Settings
+
+Generated from the code by `scripts/make_docs.py`. What cannot be set stands on the page of
+[limits](limits.md); the options of `muster up` on that of [the command line](cli.md).
+
+| where | what | takes effect |
+|---|---|---|
+| [environment](#environment) | how one service runs | when it starts |
+| [scheduler settings](#scheduler-settings) | how Muster decides, beside queues.yaml | with the \
+next change of the queues, or the next start of the shim adapter |
+| [queues.yaml](#queuesyaml), [properties of queues](#properties-of-queues) | the queues | at once |
+| [ConfigMaps](#configmaps) | YuniKorn's own keys, on Kubernetes | at once |
+| [labels and annotations](#labels-and-annotations) | one application, or the queue of a namespace \
+| when the pod is made |
+
+## Environment
+Of every service. A variable that starts with `MUSTER_` and is none of these stops the service with
+exit status 78, so that a misspelt one is not silently a default.
+
+| variable | default | meaning |
+|---|---|---|
+"""
+_OTHER_VARIABLES = """\
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | | spans of every message go there (`muster[otel]`, in the image) |
+"""
+_SCHEDULER = """\
+
+## Scheduler settings
+Below `scheduler` in a scenario file, and on Kubernetes `muster.scheduler.NAME` in the ConfigMap
+`yunikorn-configs`. `muster up` has `--plugins`, and with `--demo` `gangAdmission: cluster`. The
+default is named first; a value that does not hold is the default.
+
+| name | values | means |
+|---|---|---|"""
+_QUEUES = """\
+## queues.yaml
+YuniKorn's own format, every key of it, judged in its words: `muster config check FILE`."""
+_TABLES = {
+    "properties": """\
+## Properties of queues
+A value that does not hold is the default.
+""",
+    "config_maps": """\
+## ConfigMaps
+`yunikorn-defaults` and `yunikorn-configs`, in the namespace that Muster runs in; the second wins,
+key by key. `queues.yaml` is a key of theirs.
+""",
+    "on_pods": """\
+## Labels and annotations
+YuniKorn's; of those that mean the same, the first that is there counts.
+""",
+}
+_TITLES = {
+    "SchedulerConfig": "the file", "PartitionSpec": "partitions", "PreemptionSpec": "preemption",
+    "NodeSortSpec": "nodesortpolicy", "ResolverSpec": "usergroupresolver", "QueueSpec": "queues",
+    "ResourcesSpec": "resources", "ChildTemplateSpec": "childtemplate", "LimitSpec": "limits",
+    "PlacementRuleSpec": "placementrules", "FilterSpec": "filter",
+}  # fmt: skip
+
+
+def settings_page() -> tuple[str, list[str]]:
+    """Return the page as Markdown, and what does not hold."""
+    words = yaml.safe_load(_DEFAULT.sub(lambda found: str(_DEFAULTS[found[1]]), WORDS.read_text()))
+    wrong = [
+        *_differ("scheduler", words["scheduler"], _read_in(settings_from, _GIVEN)),
+        *_differ("properties", words["properties"], _read_in(settings_of, _PROPERTY)),
+        *_differ("config_maps", words["config_maps"], _read_in(Configuration, _KEY)),
+        *_differ("on_pods", words["on_pods"], _on_pods()),
+    ]
+    parts = [_INTRODUCTION + _environment() + _OTHER_VARIABLES, _SCHEDULER]
+    parts += [
+        f"| `{name}` | {values} | {means} |" for name, (values, means) in words["scheduler"].items()
+    ]
+    parts += ["", _QUEUES]
+    for name, title in _TITLES.items():
+        own = words["queues"][name]
+        fields = [item.name for item in dataclasses.fields(getattr(schema, name))]
+        keys = [key for key in fields if key not in ("line", "checksum")]
+        wrong += _differ(f"queues: {name}", own, keys)
+        parts += [f"\n### {title}", "| key | means |\n|---|---|"]
+        parts += [f"| `{key}` | {own.get(key, '')} |" for key in keys]
+    for table, before in _TABLES.items():
+        parts += ["", before, "| name | means |\n|---|---|"]
+        parts += [f"| `{name}` | {means} |" for name, means in words[table].items()]
+    return "\n".join(parts) + "\n", wrong
+
+
+def _environment() -> str:
+    rows = []
+    for name, item in Settings.model_fields.items():
+        default = "" if item.default in (None, "") else f"`{item.default}`"
+        patterns = [meta.pattern for meta in item.metadata if hasattr(meta, "pattern")]
+        values = re.fullmatch(r"\^\(([a-z|]+)\)\$", patterns[0]) if patterns else None
+        if values:
+            others = [value for value in values[1].split("|") if value != item.default]
+            default = ", ".join([default, *(f"`{value}`" for value in others)])
+        rows.append(f"| `MUSTER_{name.upper()}` | {default} | {item.description or ''} |\n")
+    return "".join(rows)
+
+
+def _read_in(code: object, pattern: str) -> list[str]:
+    return re.findall(pattern, inspect.getsource(code))  # type: ignore[arg-type]
+
+
+def _on_pods() -> set[str]:
+    """Return the labels and annotations that manifests are read for."""
+    named = [value for module in (pods, task_groups, namespaces) for value in vars(module).values()]
+    texts = {text for text in named if isinstance(text, str) and _NAME.fullmatch(text)}
+    return {
+        *texts, *(name for _, name in (*pods._APP_ID_SOURCES, *pods._QUEUE_SOURCES)),
+        *namespaces._OLD_QUOTA,
+    }  # fmt: skip
+
+
+def _differ(table: str, lines: Mapping[str, object], there_are: Iterable[str]) -> list[str]:
+    """Return a sentence for each setting without a line, and each line without a setting."""
+    names = set(there_are)
+    where = f"scripts/words/settings.yaml: {table}"
+    return [
+        *(
+            f"{where} has no line for {name}: say what it means"
+            for name in sorted(names - {*lines})
+        ),
+        *(f"{where}: there is no {name} any more" for name in sorted({*lines} - names)),
+    ]
