@@ -1,0 +1,70 @@
+"""deploy/ci: the commands of both examples run as they stand, and fail when a policy does not hold."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CI = ROOT / "deploy" / "ci"
+
+
+def commands():
+    github = yaml.safe_load((CI / "github-actions.yaml").read_text())
+    gitlab = yaml.safe_load((CI / "gitlab-ci.yml").read_text())
+    steps = github["jobs"]["policy"]["steps"]
+    return {
+        "github": steps[-1]["run"],
+        "gitlab": "\n".join(gitlab["policy"]["script"]),
+    }
+
+
+def run(script, folder, tmp_path):
+    """Run a script as both runners do: each line must hold; `muster` is the one of this tree."""
+    muster = tmp_path / "bin" / "muster"
+    muster.parent.mkdir()
+    muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli.main "$@"\n')
+    muster.chmod(0o755)
+    (tmp_path / "policy").symlink_to(folder)
+    path = f"{muster.parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script],
+        cwd=tmp_path, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["github", "gitlab"])
+def test_the_example_holds(where, tmp_path):
+    result = run(commands()[where], CI / "policy", tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "a-gang-waits-for-its-quota" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [("max: {vcore: 8}", "max: {vcore: 80}", 1), ("max: {vcore: 8}", "max: {vcore: -8}", 1)],
+)
+def test_a_policy_that_does_not_hold_fails_the_job(before, after, status, tmp_path):
+    folder = tmp_path / "changed"
+    shutil.copytree(CI / "policy", folder)
+    queues = folder / "queues.yaml"
+    queues.write_text(queues.read_text().replace(before, after))
+    assert run(commands()["gitlab"], folder, tmp_path).returncode == status
+
+
+def test_both_install_what_the_lock_says():
+    for name in ("github-actions.yaml", "gitlab-ci.yml"):
+        assert "--require-hashes -r muster/requirements.lock" in (CI / name).read_text()
+    assert (ROOT / "requirements.lock").exists()
+
+
+def test_the_page_shows_the_scenario_that_is_there():
+    page = (ROOT / "docs" / "ci.md").read_text()
+    shown = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert shown == [(CI / "policy" / "scenarios" / "a-gang-waits-for-its-quota.yaml").read_text()]
