@@ -2,8 +2,8 @@
 
 Rule 1: the first line names the replica; after it come at most ``count`` events of the past, then
         every one that is new, in the order of their numbers.
-Rule 2: MAX_STREAMS at once, and MAX_STREAMS_PER_HOST of those that asked for the same ``Host``; one
-        more is refused with 503.
+Rule 2: so many at once, and so many of those that asked for the same ``Host``, as is configured
+        (``EventSettings``); one more is refused with 503.
 Rule 3: whoever has taken nothing for STALL_SECONDS, and is more than MAX_BEHIND events behind, or
         so far that they are not held any more, is told so on a last line, and is dropped. A stream
         keeps nothing but its place in the ring of events.
@@ -20,16 +20,16 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from services.api.answers import JSON, AnswerError, cors_headers, encoded
+from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
 from services.api.ws_v1 import Answer, rfc3339
 from services.api.ws_v1_events import event_info
 
-MAX_STREAMS = 100
-MAX_STREAMS_PER_HOST = 15
 MAX_BEHIND = 1_000
 MAX_AT_ONCE = 500  # events in one piece of the answer
 STALL_SECONDS = 1.0
 DROPPED = "Event stream was closed by the producer"
+UNSET = EventSettings()
 TOO_MANY = "Too many streaming connections"
 
 
@@ -61,10 +61,12 @@ class EventStreams:
         """Wait until there may be events."""
         await self._news.wait()
 
-    def join(self, host: str, ring: EventRing, past: int, now_ns: int) -> Stream:
+    def join(
+        self, host: str, ring: EventRing, past: int, now_ns: int, settings: EventSettings = UNSET
+    ) -> Stream:
         """Return a new stream that begins with so many events of the past. Raises AnswerError."""
         hosts = Counter(stream.host for stream in self.open)
-        if len(self.open) >= MAX_STREAMS or hosts[host] >= MAX_STREAMS_PER_HOST:
+        if len(self.open) >= settings.streams or hosts[host] >= settings.streams_per_host:
             raise AnswerError(503, TOO_MANY)
         first = max(ring.lowest, ring.next_id - past)
         stream = Stream(f"{host}-{next(self._numbers)}", host, now_ns, first)

@@ -145,31 +145,39 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
 def _events(router: APIRouter, replica: Replica) -> None:
     @router.get("/events/batch", summary="Events from a number on")
     async def batch(request: Request, count: str = "", start: str = "") -> Response:
+        model = _tracking(replica)
         try:
-            most = ws_v1_events.number_of("count", count, ws_v1_events.MAX_ANSWER)
+            most = ws_v1_events.number_of("count", count, model.event_settings.answer)
             first = ws_v1_events.number_of("start", start, 0) if start else None
         except ws_v1_events.CountError as error:
             raise AnswerError(400, str(error)) from error
-        ring = replica.machine.projection.model.events
-        uuid = replica.machine.uuid
-        return answer(request, ws_v1_events.batch(ring, uuid, first, most))
+        told = (model.events, replica.machine.uuid, first, most, model.event_settings.answer)
+        return answer(request, ws_v1_events.batch(*told))
 
     @router.get("/events/stream", summary="Events as they come, a line each")
     async def stream(request: Request, count: str = "") -> Response:
+        model = _tracking(replica)
         try:
             past = ws_v1_events.number_of("", count, 0)
         except ws_v1_events.CountError as error:
             raise AnswerError(400, str(error)) from error
         machine = replica.machine
-        ring = machine.projection.model.events
         host = request.headers.get("host", "")
         streams = machine.streams
-        joined = streams.join(host, ring, past, time.time_ns())
+        joined = streams.join(host, model.events, past, time.time_ns(), model.event_settings)
 
         def events() -> EventRing | None:
             return machine.projection.model.events if replica.machine is machine else None
 
         return EventStreamResponse(streams, joined, machine.uuid, events)
+
+
+def _tracking(replica: Replica) -> Model:
+    """Return the model. Raises AnswerError 500 where the events are switched off."""
+    model = replica.machine.projection.model
+    if not model.event_settings.is_tracking:
+        raise AnswerError(500, "Event tracking is disabled")
+    return model
 
 
 def _configuration(router: APIRouter, replica: Replica) -> None:

@@ -2,11 +2,11 @@
 
 import re
 
+from services.api.projection.event_settings import MAX_ANSWER
 from services.api.projection.events import EventRing
 from services.api.ws_v1 import Answer, by_name, pruned
 from shared.messages.state import EventState
 
-MAX_ANSWER = 10_000
 MAX_MESSAGE = 1_024
 _UINT64 = 2**64
 
@@ -29,10 +29,12 @@ def number_of(name: str, text: str, default: int) -> int:
     return value
 
 
-def batch(ring: EventRing, instance: str, start: int | None, count: int) -> Answer:
-    """Return EventRecordDAO; without a start the oldest events held."""
+def batch(
+    ring: EventRing, instance: str, start: int | None, count: int, most: int = MAX_ANSWER
+) -> Answer:
+    """Return EventRecordDAO; without a start the oldest events held, of each at most ``most``."""
     first = ring.lowest if start is None else start
-    events = ring.read(first, min(count, MAX_ANSWER))
+    events = ring.read(first, min(count, most))
     return {
         "InstanceUUID": instance,
         "LowestID": ring.lowest,

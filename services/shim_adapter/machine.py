@@ -5,7 +5,7 @@ saves the world before anything that follows from it is said (``flush``).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from services.shim_adapter.backends.base import Backend, CommandRefusedError, Playground
@@ -199,8 +199,9 @@ class ShimMachine:
         assert isinstance(response, UpdateResponse)
         return self._react(self.mirror.on_response(response, envelope.epoch), now_ns)
 
-    def _propose(self, config: str) -> None:
-        self._proposed.append(Outgoing(CORE, UpdateConfiguration(config), epoch=self.world.epoch))
+    def _propose(self, config: str, settings: Mapping[str, str]) -> None:
+        update = UpdateConfiguration(config, settings)
+        self._proposed.append(Outgoing(CORE, update, epoch=self.world.epoch))
 
     def _take_proposed(self) -> list[Outgoing]:
         proposed, self._proposed = self._proposed, []

@@ -27,9 +27,9 @@ TOO_MANY = (
 
 
 class Proposals:
-    """The proposals of one world. ``send`` puts a text on its way to the core."""
+    """The proposals of one world. ``send`` puts a text, and settings, on their way to the core."""
 
-    def __init__(self, world: World, send: Callable[[str], None]) -> None:
+    def __init__(self, world: World, send: Callable[[str, Mapping[str, str]], None]) -> None:
         self.error = ""  # what is wrong with the configuration that was judged last
         self.accepted = 0
         self.refused = 0
@@ -44,7 +44,7 @@ class Proposals:
         proposal = Proposal(message_id, config, dict(settings), asker)
         if len(world.proposals) < MAX_PROPOSALS:
             world.proposals.append(proposal)
-            self._send(config)
+            self._send(config, proposal.settings)
         elif asker:
             return TOO_MANY
         else:
@@ -55,7 +55,7 @@ class Proposals:
     def again(self) -> None:
         """Propose everything that is not judged once more: the core has recovered since."""
         for proposal in self._world.proposals:
-            self._send(proposal.config)
+            self._send(proposal.config, proposal.settings)
 
     def judge(self, result: ConfigurationResult) -> Proposal | None:
         """Take a verdict in; return the proposal that it judges, None: it is of no open one."""
@@ -74,7 +74,7 @@ class Proposals:
         if world.held_back is not None:
             world.proposals.append(world.held_back)
             world.held_back = None
-            self._send(world.proposals[-1].config)
+            self._send(world.proposals[-1].config, world.proposals[-1].settings)
         return proposal
 
     def _judge_recovered(self, result: ConfigurationResult) -> None:

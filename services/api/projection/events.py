@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Protocol
 
+from services.api.projection.event_settings import MAX_EVENTS
 from shared.messages.state import EventState
-
-MAX_EVENTS = 100_000
 
 
 class Told(Protocol):
@@ -31,7 +30,9 @@ class EventRing:
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
         self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
         self._capacity = capacity
+        self.is_open = True  # whether what comes is taken in
         self._next = 0
+        self._first = 0  # below it all was forgotten while fewer were held
         self.read_total = 0  # how many were read, by whomever
 
     def add(self, event: EventState) -> None:
@@ -43,9 +44,20 @@ class EventRing:
         if told.count:
             self._put(told, told.count)
 
+    def hold(self, capacity: int) -> None:
+        """Hold so many from now on; what was forgotten does not come back."""
+        self._first = self.lowest
+        self._capacity = capacity
+        self._forget()
+
     def _put(self, entry: EventState | Told, count: int) -> None:
+        if not self.is_open:
+            return
         self._entries.append((self._next, entry))
         self._next += count
+        self._forget()
+
+    def _forget(self) -> None:
         while len(self._entries) > 1 and self._entries[1][0] <= self.lowest:
             self._entries.popleft()
 
@@ -57,7 +69,7 @@ class EventRing:
     @property
     def lowest(self) -> int:
         """Return the number of the oldest event that is held; 0 while there is none."""
-        return max(0, self._next - self._capacity)
+        return max(self._first, self._next - self._capacity)
 
     @property
     def next(self) -> int:

@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
+from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
 from shared.messages.state import (
     AllocationState,
@@ -56,6 +57,7 @@ class Model:
 
     partition: PartitionState | None = None
     configuration: ConfigurationState | None = None
+    event_settings: EventSettings = field(default_factory=EventSettings)
     queues: dict[str, QueueState] = field(default_factory=dict)
     nodes: dict[str, NodeView] = field(default_factory=dict)
     applications: dict[str, ApplicationView] = field(default_factory=dict)

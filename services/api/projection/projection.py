@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.api.projection.event_settings import event_settings
 from services.api.projection.history import History
 from services.api.projection.live import Changes
 from services.api.projection.model import ApplicationView, Model, NodeView
@@ -130,6 +131,7 @@ class Projection:
         self.model = Model(
             ended=last.ended,
             events=last.events,
+            event_settings=last.event_settings,
             evictions=last.evictions,
             evicted=last.evicted,
             nodes_gone=last.nodes_gone,
@@ -194,7 +196,12 @@ class Projection:
         self.changes.partition = True
 
     def _on_configuration(self, configuration: ConfigurationState) -> None:
-        self.model.configuration = configuration
+        settings = event_settings(configuration.extra)
+        ring = self.model.events
+        ring.is_open = settings.is_tracking
+        if settings.capacity != self.model.event_settings.capacity:
+            ring.hold(settings.capacity)
+        self.model.configuration, self.model.event_settings = configuration, settings
 
     def _on_eviction(self, eviction: EvictionState) -> None:
         self.model.evictions.append(eviction)

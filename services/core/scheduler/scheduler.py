@@ -7,7 +7,7 @@ Recovery (architecture section 4): until a SyncEnd the machine only listens. A S
 epoch that is not lower starts a new partition; lower epochs are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -81,6 +81,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
+OF_THE_API = "event."  # settings that the core only passes on
 MAX_QUESTIONS = 1  # that are answered in one batch: a what-if may take as long as a cycle
 BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
 RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
@@ -344,7 +345,16 @@ class Scheduler:
         assert isinstance(update, UpdateConfiguration)
         if not self.is_synced:
             return
-        self._judged(update.config, self._configure(update.config))
+        error = self._configure(update.config)
+        if update.scheduler and not error:
+            self._take_up(update.scheduler)
+        self._judged(update.config, error)
+
+    def _take_up(self, settings: Mapping[str, str]) -> None:
+        """Tell what was configured beside the queues for the API; our own waits for a new start."""
+        own = [pair for pair in self.partition.config_extra if not pair[0].startswith(OF_THE_API)]
+        told = [pair for pair in settings.items() if pair[0].startswith(OF_THE_API)]
+        self.partition.configure(config_extra=tuple(sorted(own + told)))
 
     def _configure_anew(self, begin: SyncBegin) -> None:
         """Apply the configuration that a recovery brings, or the last good one where it is bad.

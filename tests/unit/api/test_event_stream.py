@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from services.api import event_stream
-from services.api.event_stream import DROPPED, MAX_BEHIND, MAX_STREAMS, MAX_STREAMS_PER_HOST
+from services.api.event_stream import DROPPED, MAX_BEHIND
 from services.api.machine import ApiMachine
+from services.api.projection.event_settings import MAX_STREAMS, MAX_STREAMS_PER_HOST
 from services.api.projection.events import MAX_EVENTS
 from services.api.replica import Replica
 from services.api.routes import make_app

@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 
 from services.api import ws_v1_events
+from services.api.projection.event_settings import MOST_EVENTS, EventSettings, event_settings
 from services.api.projection.events import EventRing
 from services.api.ws_v1 import application_info
-from shared.messages.interface import Allocation, UserGroupInformation
+from shared.messages.interface import Allocation, UpdateConfiguration, UserGroupInformation
 from shared.messages.state import EventState
 from tests.builders import config_of
 from tests.unit.api.following import System
@@ -232,7 +233,7 @@ async def ids(system, query):
     return None if events is None else [event["objectID"] for event in events]
 
 
-async def test_w_11_events_from_a_number_on(monkeypatch):
+async def test_w_11_events_from_a_number_on():
     system = with_events(3)
     assert await ids(system, "") == ["app-0", "app-1", "app-2"]
     assert await ids(system, "?count=1") == ["app-0"]
@@ -242,8 +243,54 @@ async def test_w_11_events_from_a_number_on(monkeypatch):
     answer = await answered(system, "/ws/v1/events/batch?start=3")
     assert (answer["LowestID"], answer["HighestID"], answer["EventRecords"]) == (0, 2, None)
     assert str(UUID(answer["InstanceUUID"])) == answer["InstanceUUID"]
-    monkeypatch.setattr(ws_v1_events, "MAX_ANSWER", 1)
-    assert await ids(system, "?count=3") == ["app-0"]
+    system.model.event_settings = event_settings({"event.RESTResponseSize": "1"})
+    assert await ids(system, "?count=3") == await ids(system, "") == ["app-0"]
+
+
+async def test_w_11_without_events_there_is_no_answer_and_they_can_be_switched_on_again():
+    config = config_of("{name: a}")
+    system = System(config, settings=(("event.trackingEnabled", "false"),))
+    system.application("app-1", "root.a")
+    for path in ("batch", "batch?count=0", "stream"):
+        told = await refused(system, f"/ws/v1/events/{path}")
+        assert told == (500, "Event tracking is disabled")
+    assert system.model.events.next_id == 0
+    system.send(UpdateConfiguration(config, {"event.trackingEnabled": "true"}))
+    system.application("app-2", "root.a")
+    assert "app-2" in await ids(system, "")
+    assert "app-1" not in await ids(system, "")
+
+
+async def test_w_11_how_many_events_are_held_and_told_is_configured():
+    settings = (("event.ringBufferCapacity", "20"), ("event.RESTResponseSize", "3"))
+    system = System(config_of("{name: a}"), settings=settings)
+    for at in range(30):
+        system.application(f"app-{at}", "root.a")
+    ring = system.model.events
+    assert ring.next_id - ring.lowest == 20
+    assert len(await ids(system, "?count=9")) == len(await ids(system, "")) == 3
+    lowest, highest = ring.lowest, ring.highest
+    system.send(UpdateConfiguration(config_of("{name: a}"), {"event.ringBufferCapacity": "30"}))
+    assert (ring.lowest, ring.highest, ring.read(lowest - 1, 1)) == (lowest, highest, [])
+    assert len(ring.read(lowest, 100)) == 20
+
+
+async def test_the_streams_are_as_many_as_is_configured():
+    settings = (("event.maxStreams", "2"), ("event.maxStreamsPerHost", "0"))
+    system = System(config_of("{name: a}"), settings=settings)
+    too_many = (503, "Too many streaming connections")
+    assert await refused(system, "/ws/v1/events/stream") == too_many
+    more = {"event.maxStreams": "1", "event.maxStreamsPerHost": "5"}
+    system.send(UpdateConfiguration(config_of("{name: a}"), more))
+    system.machine.streams.join("other", system.model.events, 0, 0)
+    assert await refused(system, "/ws/v1/events/stream") == too_many
+
+
+@pytest.mark.parametrize("bad", ["", "-1", "many", "1.5", str(2**64)])
+def test_a_number_of_the_events_that_does_not_hold_is_the_default(bad):
+    keys = ("ringBufferCapacity", "RESTResponseSize", "maxStreams", "maxStreamsPerHost")
+    assert event_settings({f"event.{key}": bad for key in keys}) == EventSettings()
+    assert event_settings({"event.ringBufferCapacity": str(10**12)}).capacity == MOST_EVENTS
 
 
 @pytest.mark.parametrize(

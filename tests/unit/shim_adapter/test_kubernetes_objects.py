@@ -211,6 +211,16 @@ def test_the_second_config_map_wins_key_by_key():
     assert configuration.take_changed()
     assert not configuration.take_changed()
     assert configuration.scheduler_settings == {"policy": "kai"}
+    tracking = {"event.trackingEnabled": "false", "event.maxStreams": "3"}
+    configuration.take("yunikorn-defaults", tracking)
+    configuration.take("yunikorn-configs", {"queues.yaml": "b", "event.maxStreams": "4"})
+    assert configuration.scheduler_settings == {**tracking, "event.maxStreams": "4"}
+    assert configuration.take_changed()
+    configuration.take(
+        "yunikorn-defaults", {**tracking, "queues.yaml": "a", "service.placeholderImage": "mine",
+        "service.placeholderRunAsUser": "7"},
+    )  # fmt: skip
+    assert not configuration.take_changed()
     assert (configuration.placeholders.image, configuration.placeholders.run_as_user) == ("mine", 7)
     configuration.take("yunikorn-configs", {"service.policyGroup": "other", "other.yaml": "c"})
     assert configuration.queues == "c"

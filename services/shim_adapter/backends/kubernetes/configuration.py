@@ -8,6 +8,7 @@ from shared.model.numbers import parse_int64
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
 MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
 SETTING = "muster.scheduler."  # Muster's own scheduler settings, as in scenario files
+EVENTS = "event."
 BUILT_IN = """\
 partitions:
   - name: default
@@ -30,12 +31,12 @@ class Configuration:
 
     def take(self, name: str, data: Mapping[str, str] | None) -> None:
         """Take a ConfigMap in, or that there is none."""
-        before = self.queues
+        before = (self.queues, self._events)
         self._maps[name] = data or {}
-        self.is_changed = self.is_changed or self.queues != before
+        self.is_changed = self.is_changed or (self.queues, self._events) != before
 
     def take_changed(self) -> bool:
-        """Return whether the queues have changed since this was asked last."""
+        """Return whether the queues, or the events' keys, have changed since this was asked."""
         changed, self.is_changed = self.is_changed, False
         return changed and self._get("service.enableConfigHotRefresh", "true") == "true"
 
@@ -54,9 +55,17 @@ class Configuration:
 
     @property
     def scheduler_settings(self) -> dict[str, str]:
-        """Return Muster's own scheduler settings."""
-        keys = {key for name in MAPS for key in self._maps.get(name, {}) if key.startswith(SETTING)}
-        return {key.removeprefix(SETTING): self._get(key, "") for key in sorted(keys)}
+        """Return Muster's own scheduler settings, and the events' keys for the API."""
+        return self._with(SETTING, SETTING) | self._events
+
+    @property
+    def _events(self) -> dict[str, str]:
+        return self._with(EVENTS, "")
+
+    def _with(self, prefix: str, dropped: str) -> dict[str, str]:
+        """Return the keys with a prefix, which loses a part."""
+        keys = {key for name in MAPS for key in self._maps.get(name, {}) if key.startswith(prefix)}
+        return {key.removeprefix(dropped): self._get(key, "") for key in sorted(keys)}
 
     @property
     def has_gangs(self) -> bool:

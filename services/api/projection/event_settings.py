@@ -1,0 +1,48 @@
+"""The keys ``event.*`` of the ConfigMap, as far as the API goes by them (contract section 2.11).
+
+A value that does not hold is as if it were not there. ``event.requestCapacity`` is not among them:
+how many events a pod is told is bounded where they are told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.model.numbers import parse_uint64
+
+MAX_EVENTS = 100_000
+MOST_EVENTS = 1_000_000  # that a ring holds, whatever is configured
+MAX_ANSWER = 10_000
+MAX_STREAMS = 100
+MAX_STREAMS_PER_HOST = 15
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """Whether there are events, how many are held, and how many are told at once and to whom."""
+
+    is_tracking: bool = True
+    capacity: int = MAX_EVENTS
+    answer: int = MAX_ANSWER
+    streams: int = MAX_STREAMS
+    streams_per_host: int = MAX_STREAMS_PER_HOST
+
+
+def event_settings(configured: Mapping[str, str]) -> EventSettings:
+    """Return what is configured."""
+
+    def number(key: str, default: int, least: int) -> int:
+        value = parse_uint64(configured.get(f"event.{key}", ""))
+        return value if value is not None and value >= least else default
+
+    return EventSettings(
+        is_tracking=_truth(configured.get("event.trackingEnabled", "")),
+        capacity=min(MOST_EVENTS, number("ringBufferCapacity", MAX_EVENTS, 1)),
+        answer=number("RESTResponseSize", MAX_ANSWER, 1),
+        streams=number("maxStreams", MAX_STREAMS, 0),
+        streams_per_host=number("maxStreamsPerHost", MAX_STREAMS_PER_HOST, 0),
+    )
+
+
+def _truth(text: str) -> bool:
+    """Return a truth value as Go reads it; true where it is none."""
+    return text not in ("0", "f", "F", "false", "FALSE", "False")
