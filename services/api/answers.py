@@ -3,7 +3,6 @@
 Source: contract section 5.1.
 """
 
-import asyncio
 import gzip
 import json
 import re
@@ -16,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 GZIP_FROM_BYTES = 1400
-ASIDE_FROM_BYTES = 65_536
 _WEIGHT = re.compile(r"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 _ESCAPES = {
     b"<": b"\\u003c",
@@ -71,16 +69,13 @@ def written(
     headers = cors_headers(methods)
     if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers):
         body = gzip.compress(body, compresslevel=1)
-        headers["Content-Encoding"] = "gzip"
-        headers["Vary"] = "Accept-Encoding"
+        headers |= gzip_headers()
     return Response(body, status, headers, media_type=media_type)
 
 
-async def written_aside(request: Request, body: bytes) -> Response:
-    """Return a body that may be large: it is compressed where it holds nobody up."""
-    if len(body) < ASIDE_FROM_BYTES:
-        return written(request, body)
-    return await asyncio.to_thread(written, request, body)
+def gzip_headers() -> dict[str, str]:
+    """Return what is said of a body that is compressed."""
+    return {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
 def encoded(value: Any, *, indent: int | None = None) -> bytes:

@@ -1,13 +1,16 @@
 """Case W-16 and the form of answers: what is compressed, and for whom."""
 
+import asyncio
 import gzip
 import json
+from itertools import pairwise
 
 import httpx
 import pytest
 from starlette.requests import Request
 
-from services.api.answers import GZIP_FROM_BYTES, answer
+from services.api import rows
+from services.api.answers import GZIP_FROM_BYTES, JSON, answer
 from tests.builders import config_of
 from tests.unit.api.following import System
 
@@ -95,6 +98,51 @@ async def test_w_16_over_http_the_same_answer_comes_smaller():
     assert packed.content == plain.content  # as the client unpacked it
     assert int(packed.headers["content-length"]) < len(plain.content)
     assert len(json.loads(packed.content)) == 50
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 500, 3000])
+async def test_w_16_a_list_of_many_pieces_is_the_same_list(monkeypatch, piece_bytes):
+    system = System(config_of("{name: a}"))
+    for at in range(30):
+        system.node(f"n{at}", vcore=1000, memory=1)
+    path = "/ws/v1/partition/default/nodes"
+    whole = await system.get(path, **{"Accept-Encoding": "identity"})
+    assert int(whole.headers["content-length"]) == len(whole.content)
+    monkeypatch.setattr(rows, "PIECE_BYTES", piece_bytes)
+    plain = await system.get(path, **{"Accept-Encoding": "identity"})
+    packed = await system.get(path, **{"Accept-Encoding": "gzip"})
+    assert plain.content == packed.content == whole.content
+    assert "content-length" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert plain.headers["content-type"] == whole.headers["content-type"] == JSON
+    cors = "access-control-allow-origin"
+    assert plain.headers[cors] == packed.headers[cors] == whole.headers[cors] == "*"
+
+
+@pytest.mark.parametrize("accepted", ["identity", "gzip"])
+async def test_while_a_list_is_sent_others_have_their_turn_after_every_piece(accepted):
+    request = Request(
+        {"type": "http", "method": "GET", "headers": [(b"accept-encoding", accepted.encode())]}
+    )
+    turns, written = [0], []
+
+    async def others():
+        while True:
+            await asyncio.sleep(0)
+            turns[0] += 1
+
+    def write(row):
+        written.append(turns[0])
+        return b"x" * rows.PIECE_BYTES
+
+    task = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    response = await rows.listed(request, range(20), write)
+    pieces = [piece async for piece in response.body_iterator]
+    task.cancel()
+    assert all(before < after for before, after in pairwise(written))
+    if accepted == "identity":
+        assert max(map(len, pieces)) <= rows.PIECE_BYTES + len("],\n")
 
 
 async def test_w_16_an_error_is_short_and_plain():
