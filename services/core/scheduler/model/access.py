@@ -26,12 +26,13 @@ NOBODY = Access()
 def parse_access(text: str) -> Access:
     """Return the ACL in a text: ``user1,user2 group1,group2``; names that do not hold are dropped.
 
-    A ``*`` anywhere is everybody; a text that starts with a space names groups only.
+    A list of nothing but ``*`` is everybody, among other names it is none; a text that starts with
+    a space names groups only.
     """
     users, _, groups = text.rstrip().partition(" ")
     user_names = [name for name in users.split(",") if name]
     group_names = [name for name in groups.strip().split(",") if name]
-    if _EVERYBODY in (*user_names, *group_names):
+    if [_EVERYBODY] in (user_names, group_names):
         return Access(everybody=True)
     return Access(
         users=frozenset(name for name in user_names if ACL_USER.match(name)),
