@@ -98,7 +98,10 @@ def may_submit(queue: Queue, user: str, groups: tuple[str, ...]) -> bool:
 
 
 def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequest) -> str:
-    """Return the queue that a rule names, "" for no match. Raises PlacementError."""
+    """Return the queue that a rule names, "" for no match. Raises PlacementError.
+
+    A name that starts with ``root.`` is a whole path; a fixed rule's may be ``root`` itself.
+    """
     if rule.name == RECOVERY:
         return RECOVERY_QUEUE if is_forced(request) else ""
     ugi = request.ugi
@@ -107,8 +110,8 @@ def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationReques
     name = _name(rule, request)
     if not name:
         return ""
-    is_qualified = name == ROOT or name.startswith(f"{ROOT}.")
-    if is_qualified and rule.name != USER:
+    is_root = name == ROOT and rule.name == FIXED
+    if (is_root or name.startswith(f"{ROOT}.")) and rule.name != USER:
         path = name
     else:
         above = _parent(rule, queues, request)
