@@ -56,3 +56,10 @@ def test_a_name_is_a_whole_path_when_it_starts_with_root_and_a_dot(name, path):
 def test_a_fixed_rule_may_name_root_itself():
     core = placing("{name: fixed, value: root, create: true, parent: {name: user, create: true}}")
     assert "fixed queue rule with qualified queue" in core.partition.config_error
+
+
+def test_no_queue_is_made_below_a_leaf():
+    core = placing("{name: provided, create: true}", "{name: leaf}")
+    reason = "creation of queue root.leaf.a.b failed parent is already a leaf: root.leaf"
+    assert placed(core, "root.leaf.a.b").endswith(f"\n{reason}")
+    assert set(core.partition.queues) == {"root", "root.leaf"}

@@ -11,7 +11,7 @@ from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.queue_settings import Template, settings_of
 from services.core.scheduler.model.rows import Queue, depth_first
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.queues.placement import RECOVERY_QUEUE
+from services.core.scheduler.queues.placement import RECOVERY_QUEUE, nearest_queue
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
@@ -33,6 +33,11 @@ def get_or_create(partition: Partition, path: str) -> Queue:
     queue = partition.queues.get(path)
     if queue is not None:
         return queue
+    nearest = nearest_queue(path, partition.queues)
+    if nearest.is_leaf:
+        raise QueueCreationError(
+            f"creation of queue {path} failed parent is already a leaf: {nearest.path}"
+        )
     *above, name = path.split(".")
     parent = partition.root
     for part in above[1:]:
@@ -41,8 +46,6 @@ def get_or_create(partition: Partition, path: str) -> Queue:
 
 
 def _create(partition: Partition, name: str, parent: Queue, *, is_leaf: bool) -> Queue:
-    if parent.is_leaf:
-        raise QueueCreationError(f"cannot add a child queue to a leaf queue: {parent.path}")
     if parent.status == DRAINING:
         raise QueueCreationError(
             f"cannot add a child queue when queue is marked for deletion: {parent.path}"
