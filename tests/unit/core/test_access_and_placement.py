@@ -63,3 +63,14 @@ def test_no_queue_is_made_below_a_leaf():
     reason = "creation of queue root.leaf.a.b failed parent is already a leaf: root.leaf"
     assert placed(core, "root.leaf.a.b").endswith(f"\n{reason}")
     assert set(core.partition.queues) == {"root", "root.leaf"}
+
+
+def test_an_application_without_a_user_is_nobodys_where_it_must_be_taken_in():
+    core = placing("{name: provided}", "{name: a}")
+    assert placed(core, "root.a", user="") == "empty user cannot resolve"
+    assert placed(core, "root.none", "", tags={"application.create.force": "true"}) == (
+        "root.@recovery@"
+    )
+    (application,) = core.partition.applications.values()
+    assert application.request.ugi == UserGroupInformation("nobody", ("nogroup",))
+    core.check()

@@ -42,6 +42,7 @@ from shared.messages.interface import (
     RemoveApplicationRequest,
     TerminationType,
     UpdateRequest,
+    UserGroupInformation,
 )
 from shared.messages.protocol import TimerKind
 from shared.model.names import MAX_APPLICATION_ID_BYTES, USER
@@ -103,7 +104,12 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
 
 
 def add_application(partition: Partition, request: AddApplicationRequest) -> None:
-    """Accept an application into its queue, or reject it with the reason."""
+    """Accept an application into its queue, or reject it with the reason.
+
+    One that must be taken in and has no user is nobody's (contract section 6.11).
+    """
+    if is_forced(request) and not request.ugi.user:
+        request = replace(request, ugi=UserGroupInformation("nobody", ("nogroup",)))
     queue, reason = _place(partition, request)
     is_known = request.application_id in partition.applications
     if queue is None or reason:
