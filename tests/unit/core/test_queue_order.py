@@ -395,6 +395,7 @@ def test_q_17_what_a_child_inherits():
     }
     assert inheritable({"preemption.policy": "disabled"}) == {"preemption.policy": "disabled"}
     assert inheritable({"application.sort.priority": "enabled"}) == {}
+    assert inheritable({"preemption.policy": "Disabled"}) == {"preemption.policy": "Disabled"}
 
 
 def test_q_17_what_a_child_says_itself_wins():

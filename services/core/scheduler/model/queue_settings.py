@@ -82,7 +82,7 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
     for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
         if name in child:
             child[name] = reset
-    if child.get("preemption.policy", DISABLED) != DISABLED:
+    if child.get("preemption.policy", DISABLED).lower() != DISABLED:
         child["preemption.policy"] = "default"
     return child
 
