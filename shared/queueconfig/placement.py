@@ -125,10 +125,13 @@ def _check_path(number: int, rule: PlacementRuleSpec, root: QueueSpec) -> None:
 
 
 def _static_path(chain: list[PlacementRuleSpec]) -> list[str]:
-    """Return what the fixed rules at the top of a chain name. Raises QueueConfigError."""
+    """Return what the fixed rules at the top of a chain name. Raises QueueConfigError.
+
+    One without a value names nothing: it is refused when the rules are loaded.
+    """
     static: list[str] = []
     for item in chain:
-        if item.name.lower() != _FIXED:
+        if item.name.lower() != _FIXED or not item.value:
             break
         if static and _is_qualified(item.value):
             raise QueueConfigError(

@@ -74,3 +74,9 @@ def test_an_application_without_a_user_is_nobodys_where_it_must_be_taken_in():
     (application,) = core.partition.applications.values()
     assert application.request.ugi == UserGroupInformation("nobody", ("nogroup",))
     core.check()
+
+
+@pytest.mark.parametrize("more", ["", ", create: true", ", parent: {name: user}"])
+def test_a_fixed_rule_without_a_value_says_so(more):
+    error = placing("{name: fixed%s}" % more).partition.config_error
+    assert error.endswith("a fixed queue rule must have a queue name set")
