@@ -37,6 +37,7 @@ SCHEDULER_NAMES = ("yunikorn", "muster")
 RUN_SECONDS = "muster.io/run-seconds"
 USER_INFO = "yunikorn.apache.org/user.info"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
+NOBODY = "nobody"
 MAX_NAME = 253
 MAX_LABEL = 63
 MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
@@ -193,13 +194,19 @@ def _application_id(
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return who a pod is of: nobody, in no group, where its information does not hold as a whole.
+
+    The keys are read as Go reads JSON, whatever their case (contract sections 2.4, 2.5).
+    """
     try:
-        info = load_json(annotations.get(USER_INFO, "{}"))
-        user = info.get("user") or "nobody"
-        groups = tuple(str(group) for group in info.get("groups") or ())
-    except (ValueError, AttributeError, TypeError):
-        return "nobody", ()
-    return (str(user), groups) if user != "nobody" else ("nobody", ())
+        info = {key.lower(): value for key, value in load_json(annotations[USER_INFO]).items()}
+    except (ValueError, AttributeError, KeyError):
+        return NOBODY, ()
+    user, groups = info.get("user"), info.get("groups") or []
+    is_list = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
+    if not (isinstance(user, str) and user and is_list):
+        return NOBODY, ()
+    return user, tuple(groups)
 
 
 def _priority(spec: dict[str, Any], where: str, default: int) -> int:

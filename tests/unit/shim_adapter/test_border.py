@@ -225,6 +225,26 @@ def test_user_information_that_does_not_hold_is_nobody_s(info):
 
 
 @pytest.mark.parametrize(
+    ("info", "user", "groups"),
+    [
+        ('{"user": "u", "groups": ["g", "h"]}', "u", ("g", "h")),
+        ('{"User": "u", "GROUPS": ["g"]}', "u", ("g",)),
+        ('{"user": "u", "groups": null}', "u", ()),
+        ('{"user": "nobody", "groups": ["g"]}', "nobody", ("g",)),
+        ('{"user": "u", "groups": "abc"}', "nobody", ()),
+        ('{"user": "u", "groups": ["g", 1]}', "nobody", ()),
+        ('{"user": 5, "groups": ["g"]}', "nobody", ()),
+        ('{"user": "", "groups": ["g"]}', "nobody", ()),
+        ('{"groups": ["g"]}', "nobody", ()),
+        ("[]", "nobody", ()),
+    ],
+)
+def test_user_information_holds_as_a_whole_or_is_nobody_s(info, user, groups):
+    pod = read(pod_body({"yunikorn.apache.org/user.info": info}))
+    assert (pod.user, pod.groups) == (user, groups)
+
+
+@pytest.mark.parametrize(
     "group",
     [
         {"name": "\ud800"},
