@@ -1,6 +1,7 @@
 """The first node in order: whatever has happened, the index's answer is that of a look at all."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -20,6 +21,7 @@ from services.core.scheduler.nodes.node_view import leaves_enough
 from shared.messages.constraints import (
     NO_CONSTRAINTS,
     Constraints,
+    HostPort,
     NodeTerm,
     PodTerm,
     Requirement,
@@ -35,6 +37,7 @@ from shared.model.resources import fits_room
 ZONE = (Requirement("zone", "In", ("a",)),)
 APP = (Requirement("app", "In", ("x",)),)
 LABEL = {"kubernetes.io/label/app": "x", "kubernetes.io/meta/namespace": "ns"}
+IS_X = (("", "ns"), ("app", "x"))
 HARD, SOFT = Taint("t", "v", "NoSchedule"), Taint("t", "v", "PreferNoSchedule")
 SHAPES = [
     ({"vcore": 1}, NO_CONSTRAINTS, ()),
@@ -53,7 +56,17 @@ SHAPES = [
         ),
         (),
     ),
-    ({"vcore": 1}, NO_CONSTRAINTS, (("", "ns"), ("app", "x"))),
+    ({"vcore": 1}, NO_CONSTRAINTS, IS_X),
+    ({"vcore": 3, "gpu": 1}, NO_CONSTRAINTS, IS_X),
+    ({"memory": 2}, Constraints(pod_anti_affinity=(PodTerm("zone", APP),), namespace="ns"), IS_X),
+    ({"vcore": 1}, Constraints(pod_affinity=(PodTerm("zone", APP),), namespace="ns"), IS_X),
+    ({"vcore": 2}, Constraints(pod_affinity=(PodTerm("zone", APP),), namespace="ns"), ()),
+    ({"vcore": 1}, Constraints(host_ports=(HostPort(80),), namespace="ns"), ()),
+    (
+        {"vcore": 1},
+        Constraints(spread=(SpreadConstraint("zone", 1, selector=APP),), namespace="ns"),
+        IS_X,
+    ),
 ]
 PLAIN = 8  # shapes before this one do not look at pods
 CAPACITIES = st.fixed_dictionaries(
@@ -349,3 +362,43 @@ def test_shapes_that_differ_in_amounts_find_what_each_would_by_itself(policy, li
                     table.free(gone, key)
             elif step == "+" and found is not None:
                 table.place(found, Allocation(f"k{number}", "app", found.node_id, resource))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    policy=st.sampled_from([FAIR, BINPACKING]),
+    limits=st.sampled_from([{}, {"FAR": 2}, {"WASTED": 0, "TRY_AGAIN": 2}]),
+    zones=st.lists(st.sampled_from("abc"), min_size=3, max_size=9),
+    steps=st.lists(
+        st.tuples(st.integers(PLAIN, len(SHAPES) - 1), st.sampled_from("?+++-"), st.integers(0, 8)),
+        max_size=30,
+    ),
+)
+def test_the_first_node_that_pods_leave_open_is_found_without_a_look_at_all(
+    policy, limits, zones, steps
+):
+    table = NodeTable()
+    table.set_policy(policy, {})
+    shapes = [Shape(f"s{at}", dict(item[0]), *item[1:]) for at, item in enumerate(SHAPES)]
+    for shape in shapes[PLAIN:]:
+        table.pods.learn(shape.constraints)
+    for at, zone in enumerate(zones):
+        capacity = {"vcore": 4 + at % 3, "memory": 8, "gpu": 1}
+        table.add(Node(f"n{at}", 0, capacity, {}, {"zone": zone}, (), schedulable=True))
+    with ExitStack() as patches:
+        for name, value in limits.items():
+            patches.enter_context(patch.object(node_index, name, value))
+        for number, (kind, step, at) in enumerate(steps):
+            shape = shapes[kind]
+            found, expected = table.best(shape), table._scan(shape, backfill=False)
+            assert found is expected
+            gone = table.nodes[f"n{at % len(zones)}"]
+            if step == "-":
+                for key in list(gone.allocations)[:1]:
+                    table.free(gone, key)
+            elif step == "+" and found is not None:
+                pod = Allocation(f"k{number}", "app", found.node_id, shape.resource)
+                tags = LABEL if shape.labels else {}
+                table.place(
+                    found, replace(pod, constraints=shape.constraints, allocation_tags=tags)
+                )

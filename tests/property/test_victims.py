@@ -123,7 +123,7 @@ def _same_answer(partition: Partition, leaf: Queue, ask: Ask) -> object:
     found = eligible(partition, leaf, ask)
     keys = sorted(victim.allocation.allocation_key for victim in victims)
     assert sorted(eligible_keys(partition, ask)) == keys
-    assert preemption._guarantees_hold(partition, leaf, ask, found) == plain.guarantees_hold(
+    assert preemption.guarantees_hold(partition, leaf, ask, found) == plain.guarantees_hold(
         leaf, ask, victims
     )
     wanted = plain.choose_victims(partition, leaf, ask, victims)

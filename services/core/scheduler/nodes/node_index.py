@@ -11,6 +11,8 @@ Rule 3: when no entry is left, or what changed is too much to follow, the heap i
 Rule 4: shapes that differ in amounts only share an index: that of the least of each type that any
         of them asks for. Of what takes that, a shape is given the first that takes it. One for
         which that is none of the first FAR, or not known, has an index of its own.
+Rule 5: what other pods say is in no index. Of the first FAR that take a shape otherwise the first
+        that they leave open is the first of all; where there is none, all nodes are looked at.
 
 It holds only where the order of two nodes does not depend on the others: no preferences, which are
 normalised over the candidates. Limits: MAX_INDEXES shapes, beyond which the one that was not asked
@@ -76,6 +78,13 @@ class Nodes(Protocol):
         """Return the first of some rows by score and node id, in any order; there are more."""
 
 
+class Limits(Protocol):
+    """Where other pods let a shape go."""
+
+    def leaves_open(self, row: int) -> bool:
+        """Return whether one row is left open."""
+
+
 @dataclass(slots=True, eq=False)
 class Candidates:
     """The first nodes in order that take what shapes of one ``key`` ask of nodes."""
@@ -89,6 +98,7 @@ class Candidates:
     filled: int = 0  # where the log was when the heap was filled
     answers: int = 0  # given since then
     wasted: int = 0  # fills in a row that gave one answer each
+    missed: int = 0  # times in a row that pods left none open that was looked at
 
 
 class NodeIndex:
@@ -117,24 +127,48 @@ class NodeIndex:
 
     def first(self, shape: "Shape") -> "Node | None":
         """Return the first node in order that takes a shape and is not reserved, or None."""
+        found = self._asked_for(shape)
+        node = self._first_of(found)
+        if found.key[0] is not None or node is None or self._nodes.has_room(node, shape):
+            return node
+        for node in islice(_in_order(found), FAR):
+            if self._nodes.has_room(node, shape):
+                return node
+        shape.candidates = self._candidates_of(shape, is_shared=False)
+        return self.first(shape)
+
+    def first_open(self, shape: "Shape", limits: Limits) -> "Node | None":
+        """Return the first node in order that takes a shape and that pods leave open to it.
+
+        None: it is none of the first FAR that take it, or not known; where it was so several times
+        in a row, most are not looked at.
+        """
+        found = self._asked_for(shape)
+        if found.missed > WASTED and found.missed % TRY_AGAIN:
+            found.missed += 1
+            return None
+        has_room = self._first_of(found) is None
+        for node in islice(_in_order(found), FAR):
+            if self._nodes.has_room(node, shape):
+                has_room = True
+                if limits.leaves_open(node.row):
+                    found.missed = 0
+                    return node
+        if has_room or found.key[0] is not None:
+            found.missed += 1
+            return None
+        shape.candidates = self._candidates_of(shape, is_shared=False)
+        return self.first_open(shape, limits)
+
+    def _asked_for(self, shape: "Shape") -> Candidates:
+        """Return the candidates of a shape, which it is asked for now."""
         found: Candidates | None = shape.candidates
         if found is None or found not in self._recent:
             found = shape.candidates = self._candidates_of(shape)
         if found is not self._last:
             self._recent[found] = self._recent.pop(found, None)
             self._last = found
-        if found.key[0] is not None:
-            return self._first_of(found)
-        node = self._first_of(found)
-        if node is None or self._nodes.has_room(node, shape):
-            return node
-        in_order: Iterator[Entry] = in_heap_order(found.heap)
-        valid = (entry[3] for entry in in_order if entry[3].changed == entry[2])
-        for node in islice(valid, FAR):
-            if self._nodes.has_room(node, shape):
-                return node
-        shape.candidates = self._candidates_of(shape, is_shared=False)
-        return self.first(shape)
+        return found
 
     def led_by(self, node: "Node", shape: "Shape") -> Candidates | None:
         """Return the index in which a shape was looked up last, if a node is the first there."""
@@ -160,10 +194,11 @@ class NodeIndex:
     def _candidates_of(self, shape: "Shape", *, is_shared: bool = True) -> Candidates:
         """Return a shape's own index where it has one, or is not to share one; or the shared."""
         wanted = {name: value for name, value in shape.resource.items() if value > 0}
-        own: Key = (tuple(sorted(wanted.items())), shape.constraints)
+        constraints = shape.constraints.of_nodes
+        own: Key = (tuple(sorted(wanted.items())), constraints)
         if own in self._by_key or not is_shared or self._nodes.judges_amounts:
             return self._index(own, wanted)
-        found = self._index((None, shape.constraints), wanted)
+        found = self._index((None, constraints), wanted)
         least = found.least.resource
         if any(wanted.get(name, 0) < value for name, value in least.items()):
             less = {name: min(value, wanted.get(name, 0)) for name, value in least.items()}
@@ -259,6 +294,12 @@ class NodeIndex:
         found.seen = self.logged
         found.filled, found.answers = self.logged, 1
         return found.heap[0][3] if found.heap else None
+
+
+def _in_order(found: Candidates) -> "Iterator[Node]":
+    """Yield the nodes of a heap that have not changed, the first first."""
+    entries: Iterator[Entry] = in_heap_order(found.heap)
+    return (entry[3] for entry in entries if entry[3].changed == entry[2])
 
 
 class Ranks:

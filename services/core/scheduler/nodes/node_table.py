@@ -331,7 +331,7 @@ class NodeTable:
         lack what the shape takes, if no other node will do.
         """
         if not self._has_own_order(shape):
-            return self._scan(shape, backfill=backfill)
+            return self._first_open(shape) or self._scan(shape, backfill=backfill)
         node = self._index.first(shape)
         if node is None and backfill and self._reserved[: len(self.rows)].any():
             return self._scan(shape, backfill=True)
@@ -345,6 +345,23 @@ class NodeTable:
             or self.pods.concern(shape)
             or (self.hooks is not None and self.hooks.needs_scan)
         )
+
+    def _first_open(self, shape: Shape) -> Node | None:
+        """Return the first node, in order, that pods leave open to a shape; None: not found.
+
+        The first few that take it otherwise are asked one by one: it is mostly one of them.
+        """
+        constraints = shape.constraints
+        if (
+            self.hooks is not None
+            or self._soft_taints
+            or constraints.preferred_nodes
+            or self.pods.are_preferred(constraints)
+        ):
+            return None
+        view = self._view(shape)
+        limits = self.pods.limits(shape, view.eligible, view.selected)
+        return self._index.first_open(shape, limits)
 
     def _scan(self, shape: Shape, *, backfill: bool) -> Node | None:
         """Find the first node by a look at all of them."""

@@ -77,6 +77,14 @@ class DomainCount:
         if self._by_row is not None:
             self._by_row[self._domains.members(domain)] = after
 
+    def has_any(self, row: int) -> bool:
+        """Return whether a row's domain has any."""
+        return self._domains.of[row] in self._sums
+
+    def is_in_a_domain(self, row: int) -> bool:
+        """Return whether a row is in a domain."""
+        return self._domains.of[row] >= 0
+
     def taken(self) -> Mask:
         """Return the rows whose domain has any; the caller must not write to them."""
         if self._taken is None:

@@ -70,6 +70,44 @@ class PodPlan:
         self.crowds: list[DomainCount] = []
 
 
+class PodLimits:
+    """Where other pods let pods of one shape go, until one of them comes or goes."""
+
+    __slots__ = ("_closed", "_is_first", "_plan", "_taken")
+
+    def __init__(self, plan: PodPlan, kept_away: list[DomainCount], closed: list[Mask]) -> None:
+        self._plan = plan
+        self._taken = plan.apart + kept_away  # domains where none may be
+        self._closed = closed
+        self._is_first = plan.is_first and not any(count.total for count, _ in plan.near)
+
+    def leaves_open(self, row: int) -> bool:
+        """Return whether one row is left open."""
+        plan = self._plan
+        for count in self._taken:
+            if count.has_any(row):
+                return False
+        for _, near in plan.near:
+            if not (near.is_in_a_domain(row) if self._is_first else near.has_any(row)):
+                return False
+        return all(spread.open[row] for spread in plan.spreads) and not any(
+            closed[row] for closed in self._closed
+        )
+
+    def open_rows(self, how_many: int) -> Mask:
+        """Return which of all rows are left open."""
+        result = np.ones(how_many, dtype=np.bool_)
+        for count in self._taken:
+            np.greater(result, count.taken(), out=result)
+        for _, near in self._plan.near:
+            result &= near.has_key if self._is_first else near.taken()
+        for spread in self._plan.spreads:
+            result &= spread.open
+        for closed in self._closed:
+            np.greater(result, closed, out=result)
+        return result
+
+
 class PodIndex:
     """The counts of every term, by the rows of the node table."""
 
@@ -328,22 +366,15 @@ class PodIndex:
         ``eligible`` are the rows that match in every other respect but room, ``selected`` those
         that match but for taints.
         """
-        constraints = shape.constraints
         if not self.concern(shape):
             return None
+        return self.limits(shape, eligible, selected).open_rows(len(self._rows))
+
+    def limits(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodLimits:
+        """Return where pods let a shape go; the rows are those of ``mask``."""
         plan = self._plan(shape, eligible, selected)
-        result = np.ones(len(self._rows), dtype=np.bool_)
-        for apart in plan.apart:
-            np.greater(result, apart.taken(), out=result)
-        self._keep_away(plan.kind, result)
-        is_first = plan.is_first and not any(count.total for count, _ in plan.near)
-        for _, near in plan.near:
-            result &= near.has_key if is_first else near.taken()
-        for spread in plan.spreads:
-            result &= spread.open
-        for port in constraints.host_ports:
-            np.greater(result, self._closed_to(port), out=result)
-        return result
+        closed = [self._closed_to(port) for port in shape.constraints.host_ports]
+        return PodLimits(plan, self._kept_away(plan.kind), closed)
 
     def mask_when_empty(self, shape: "Shape") -> Mask:
         """Return the rows that would be open to a shape if no pod ran."""
@@ -365,11 +396,13 @@ class PodIndex:
     def _may_be_kept_away(self, shape: "Shape") -> bool:
         return bool(shape.labels) and (self._is_stale or bool(self._owners))
 
-    def _keep_away(self, kind: PodKind, result: Mask) -> None:
-        for selection in self._owned.matching(kind):
-            for topology_key, owner in self._owners[selection].items():
-                taken = owner.by(topology_key, self._domain(topology_key)).taken()
-                np.greater(result, taken, out=result)
+    def _kept_away(self, kind: PodKind) -> list[DomainCount]:
+        """Return the counts of those that keep a kind of pod away from their domains."""
+        return [
+            owner.by(topology_key, self._domain(topology_key))
+            for selection in self._owned.matching(kind)
+            for topology_key, owner in self._owners[selection].items()
+        ]
 
     def _plan(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
         if self._is_stale or self._are_domains_stale:
@@ -448,6 +481,12 @@ class PodIndex:
             for node, taken in self._ports.get(place, {}).items():
                 found[node.row] = _collides(wanted.ip, taken)
         return found
+
+    def are_preferred(self, constraints: Constraints) -> bool:
+        """Return whether an ask would rather have some nodes than others, for their pods."""
+        return bool(constraints.preferred_pods or constraints.avoided_pods) or any(
+            not item.hard for item in constraints.spread
+        )
 
     def preference(
         self, shape: "Shape", eligible: Mask, selected: Mask
