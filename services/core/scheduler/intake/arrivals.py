@@ -37,6 +37,7 @@ class _Kind:
 def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: TakeOne) -> None:
     """Take asks in, in order; ``take_one`` takes in what is not like one that came before."""
     kinds: dict[_KindKey, _Kind] = {}
+    pods = partition.nodes.pods
     for request in map(with_group, requests):
         key = (
             request.application_id,
@@ -49,7 +50,7 @@ def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: 
         if kind is not None and _is_like(partition, kind, request):
             _join(partition, kind, request)
             continue
-        if request.constraints.asks_about_pods or _is_known(partition, request):
+        if pods.would_learn(request.constraints) or _is_known(partition, request):
             _count_all(partition, kinds)
         take_one(partition, request)
         application = partition.applications.get(request.application_id)
