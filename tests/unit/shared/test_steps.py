@@ -193,3 +193,15 @@ def test_what_if_is_nobody_s_story():
     asked = asks("m1", "app").message
     records = closed(Steps("api"), came("w", WhatIf(asks=tuple(asked.asks)), CORE, "api"))
     assert records == {}
+
+
+def test_an_answer_to_one_message_of_a_batch_was_led_to_by_that_one_alone():
+    steps = Steps("core")
+    first, second = asks("m1", "a"), asks("m2", "b")
+    for envelope in (first, second):
+        steps.handled(envelope, 1)
+    said = allocation("a")
+    assert steps.said(said, [(said, first)], second) == "m1"
+    records = {done.record.message_id: done.record for done in steps.close(10)}
+    assert records["m1"].decisions == ("to shim_adapter: 1 new allocations",)
+    assert records["m2"].decisions == ("",)
