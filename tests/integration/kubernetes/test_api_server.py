@@ -1,17 +1,21 @@
 """What we rely on of an API server: the same of the double and of a real one."""
 
 import asyncio
+import socket
 from functools import partial
 
 import pytest
 
+from services.shim_adapter.backends.kubernetes import client as client_module
+from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import (
     MERGE_PATCH,
     STRATEGIC_PATCH,
+    ApiClient,
     ApiServerError,
 )
 from services.shim_adapter.backends.kubernetes.reflector import Reflector, Source
-from tests.kubernetes.double import a_pod
+from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -222,3 +226,26 @@ async def test_a_watch_that_is_cut_again_and_again_loses_nothing_and_repeats_not
         assert sorted(heard.events) == [("ADDED", f"p{at:02d}") for at in range(30)]
     finally:
         await heard.stop()
+
+
+async def test_a_watch_of_which_nothing_is_heard_is_no_broken_one(monkeypatch):
+    """It may be silent for as long as it was asked for; what is gone is seen by keep-alives."""
+    double = Double(bookmark_seconds=100)
+    await double.start()
+    client = ApiClient(Access(double.url), "tests")
+
+    async def watched():
+        query = {"timeoutSeconds": "1", "resourceVersion": str(double.store.version)}
+        return [event async for event in client.watch("/api/v1/nodes", query)]
+
+    monkeypatch.setattr(client_module, "LATE_SECONDS", -0.5)
+    with pytest.raises(ApiServerError, match="broke"):
+        await watched()
+    monkeypatch.setattr(client_module, "LATE_SECONDS", 5.0)
+    assert await watched() == []
+    async with client._open().get(f"{double.url}/api/v1/nodes", params={"watch": "1"}) as response:
+        made = response.connection.transport.get_extra_info("socket")
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+    await client.close()
+    await double.stop()

@@ -365,6 +365,46 @@ async def test_a_changed_config_map_takes_effect(muster):
     await until(lambda: "root.fresh" in muster.model.queues, "the new queue")
 
 
+async def test_scheduler_settings_take_effect_by_themselves_and_can_be_cleared(muster):
+    """Pods that run stay; a value that does not hold is said where the queues' errors are."""
+    await muster.kubectl.pod(a_pod("p", labels={"applicationId": "app", "queue": "root.a"}))
+    await until(lambda: "p" in muster.kubelets.ran, "the pod runs")
+
+    def settings():
+        return muster.cluster.core.partition.settings if muster.is_ready() else None
+
+    key = "muster.scheduler.policy"
+    odd = {"muster.scheduler.gangPatience": "soon", "muster.scheduler.gangPatiense": "5m"}
+    await muster.kubectl.config(QUEUES, **{key: "kai"}, **odd)
+    await until(lambda: settings() and settings().policy == "kai", "the policy")
+    told = await until(lambda: muster.model.partition.config_warnings, "what does not hold")
+    assert [text.split(";")[0] for text in sorted(told)] == [
+        "gangPatience: a duration like 90s, found 'soon'",
+        "there is no setting 'gangPatiense'",
+    ]
+    await muster.kubectl.config(QUEUES)
+    await until(lambda: settings() and settings().policy == "yunikorn", "the default again")
+    await until(lambda: not muster.model.partition.config_warnings, "nothing is wrong")
+    await until(lambda: len(held(muster)) == 1, "it is counted")
+    assert len(muster.kubelets.nodes_of) == 1
+
+
+def held(muster):
+    application = muster.cluster.core.partition.applications.get("app")
+    return list(application.allocations) if application is not None else []
+
+
+async def test_what_is_edited_while_hot_refresh_is_off_holds_once_it_is_on(muster):
+    off, on = ({"service.enableConfigHotRefresh": text} for text in ("false", "true"))
+    fresh = QUEUES.replace("{name: a}", "{name: a}, {name: fresh}")
+    await muster.kubectl.config(QUEUES, **off)
+    await muster.kubectl.config(fresh, **off)
+    await asyncio.sleep(0.5)
+    assert "root.fresh" not in muster.model.queues
+    await muster.kubectl.config(fresh, **on)
+    await until(lambda: "root.fresh" in muster.model.queues, "the new queue")
+
+
 async def test_a_namespace_says_what_its_queue_may_have(server, muster):
     rules = "placementrules: [{name: tag, value: namespace, create: true}]"
     await muster.kubectl.config(

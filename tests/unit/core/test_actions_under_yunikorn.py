@@ -29,6 +29,31 @@ def test_which_actions_may_be_named(pairs, actions, refused):
     assert len(settings.refused) == refused
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("gangAdmission", ("queue", "whole", "cluster", "partial"), "all"),
+        ("gangPatience", ("5m", "0s"), "soon"),
+        ("reservations", ("enabled", "disabled"), "on"),
+        ("reservationDelay", ("2s",), "2"),
+        ("maxReservedNodes", ("12", "5%", "100%"), "101%"),
+        ("backfill", ("enabled", "disabled"), "yes"),
+        ("stateAware", ("fifo", "filtered"), "fair"),
+        ("policy", ("kai", "yunikorn"), "volcano"),
+        ("stalenessGracePeriod", ("60s", "-1"), "never"),
+        ("plugins", ("a, b",), None),
+    ],
+)
+def test_a_setting_that_does_not_hold_is_said(name, good, bad):
+    assert [settings_from([(name, text)]).refused for text in (*good, "")] == [()] * (len(good) + 1)
+    if bad is not None:
+        (said,) = settings_from([(name, bad)]).refused
+        assert said.startswith(f"{name}: ")
+        assert f"found '{bad}'; the default holds" in said
+    (unknown,) = settings_from([(name.upper(), "1")]).refused
+    assert f"there is no setting '{name.upper()}'; there are actions, backfill" in unknown
+
+
 def test_a_refused_action_is_a_sentence_that_the_api_shows():
     core = Core(config_of("{name: a}"), settings=(("actions", "preempt,reclaim,defragment"),))
     told = [p for a in core.answers for p in getattr(a.message, "partitions", ())]
@@ -152,3 +177,8 @@ def test_a_stale_gang_goes_where_that_is_named(settings, evicted):
         assert core.now_ns == begun + seconds(5)
     assert look(core) == evicted
     assert core.now_ns == begun + seconds(30 if evicted else 0)
+
+
+def test_the_keys_of_the_events_are_handed_on_and_no_setting_of_the_scheduler():
+    assert settings_from([("event.trackingEnabled", "false"), ("event.nosuch", "1")]).refused == ()
+    assert settings_from([("events", "1")]).refused != ()

@@ -1,7 +1,7 @@
 """Muster's own scheduler settings, beside queues.yaml."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from shared.model.duration import parse_go_duration
@@ -29,6 +29,39 @@ _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 STALENESS_GRACE_NS = seconds(60)
 
 
+def _is_duration(text: str) -> bool:
+    return parse_go_duration(text) is not None
+
+
+def _one_of(*names: str) -> tuple[Callable[[str], bool], str]:
+    return names.__contains__, f"one of {', '.join(names)}"
+
+
+_A_DURATION = (_is_duration, "a duration like 90s")
+_A_LIST = (lambda _: True, "names with commas")  # each is judged by itself
+_RULES: dict[str, tuple[Callable[[str], bool], str]] = {
+    "gangAdmission": _one_of(*_GANG_ADMISSIONS),
+    "gangPatience": _A_DURATION,
+    "reservations": _one_of("enabled", "disabled"),
+    "reservationDelay": _A_DURATION,
+    "maxReservedNodes": (
+        lambda text: _count_or_share(text) is not None,
+        "a number of nodes, or a share like 5%",
+    ),
+    "backfill": _one_of("enabled", "disabled"),
+    "stateAware": _one_of("fifo", "filtered"),
+    "policy": _one_of(*MAY_BE_NAMED),
+    "actions": _A_LIST,
+    "plugins": _A_LIST,
+    "stalenessGracePeriod": (
+        lambda text: text.startswith("-") or _is_duration(text),
+        "a duration like 90s, or -1 for ever",
+    ),
+}
+
+_OF_THE_API = "event."  # YuniKorn's own, which the core hands on: no setting of a scheduler
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings; their defaults are YuniKorn's ways, but for ``gang_admission``.
@@ -49,7 +82,7 @@ class Settings:
     nothing from a queue and may be named under either; reclaim is ``kai``'s. ``plugins`` are asked
     under either, in their order; one that is installed and not named does nothing.
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
-    ``refused`` says which values do not hold, a sentence each.
+    ``refused`` says which names and values do not hold, a sentence each.
     """
 
     gang_admission: str = QUEUE_GANG
@@ -93,8 +126,22 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         actions=_actions(policy, named),
         plugins=tuple(dict.fromkeys(_names(values.get("plugins", "")))),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
-        refused=refused_actions(policy, named),
+        refused=(*_refused_values(values), *refused_actions(policy, named)),
     )
+
+
+def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for each setting that there is not, or that has no such value."""
+    found: list[str] = []
+    for name, text in values.items():
+        rule = _RULES.get(name)
+        if name.startswith(_OF_THE_API):
+            continue
+        if rule is None:
+            found.append(f"there is no setting {name!r}; there are {', '.join(sorted(_RULES))}")
+        elif text and not rule[0](text):
+            found.append(f"{name}: {rule[1]}, found {text!r}; the default holds")
+    return tuple(found)
 
 
 def _names(text: str) -> list[str]:
@@ -102,13 +149,21 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _count_or_share(text: str) -> tuple[int, bool] | None:
+    """Return the number of ``12`` or ``5%``, and whether it is a share; None: it is neither."""
+    found = _COUNT_OR_SHARE.fullmatch(text)
+    if found is None or (found[2] and int(found[1]) > 100):  # noqa: PLR2004 - per cent
+        return None
+    return int(found[1]), bool(found[2])
+
+
 def _reserved_nodes(text: str) -> tuple[int, int]:
     """Return the count and the share of ``12`` or ``5%``; a share of any is one node at least."""
-    found = _COUNT_OR_SHARE.fullmatch(text)
-    amount = int(found[1]) if found else -1
-    if not found or (found[2] and amount > 100):  # noqa: PLR2004 - per cent
+    found = _count_or_share(text)
+    if found is None:
         return RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT
-    return (min(amount, 1), amount) if found[2] else (amount, 0)
+    amount, is_share = found
+    return (min(amount, 1), amount) if is_share else (amount, 0)
 
 
 def _grace(text: str) -> int:

@@ -1,13 +1,15 @@
 """A thin client of the API server: JSON requests, watches line by line, errors as values.
 
-Limits: IN_FLIGHT requests at a time beside the watches; REQUEST_SECONDS a request, WATCH_SECONDS
-without a line of a watch (bookmarks come about every minute), MAX_LINE a line. A 429 or 503 with
-Retry-After holds every request back for as long as it says.
+Limits: IN_FLIGHT requests at a time beside the watches; REQUEST_SECONDS a request, LATE_SECONDS
+beyond the time that a watch was asked for, MAX_LINE a line. A watch of which nothing is heard is no
+broken one, for quiet kinds have no bookmarks: whether the server is there is seen by keep-alives.
+A 429 or 503 with Retry-After holds every request back for as long as it says.
 """
 
 import asyncio
 import random
 import re
+import socket
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +21,8 @@ from services.shim_adapter.backends.kubernetes.access import Access
 
 IN_FLIGHT = 16
 REQUEST_SECONDS = 15.0
-WATCH_SECONDS = 90.0
+LATE_SECONDS = 30.0
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4}  # dead within 70 s
 MAX_LINE = 8 * 1024 * 1024
 LONGEST_HOLD_SECONDS = 30.0
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
@@ -108,8 +111,12 @@ class ApiClient:
         return _parsed(answer)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Any]:
-        """Yield the events of a watch until it ends. Raises ApiServerError, also for an ERROR."""
-        timeout = aiohttp.ClientTimeout(sock_read=WATCH_SECONDS, connect=REQUEST_SECONDS)
+        """Yield the events of a watch until it ends. Raises ApiServerError, also for an ERROR.
+
+        The query's ``timeoutSeconds`` is when the server ends it.
+        """
+        silence = int(query["timeoutSeconds"]) + LATE_SECONDS
+        timeout = aiohttp.ClientTimeout(sock_read=silence, connect=REQUEST_SECONDS)
         await self._hold()
         try:
             async with self._open().get(
@@ -134,7 +141,9 @@ class ApiClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self.access.tls or True)
+            connector = aiohttp.TCPConnector(
+                limit=0, ssl=self.access.tls or True, socket_factory=_kept_alive
+            )
             self._session = aiohttp.ClientSession(connector=connector, read_bufsize=MAX_LINE)
         return self._session
 
@@ -164,6 +173,16 @@ class ApiClient:
             until = asyncio.get_running_loop().time() + min(int(after), LONGEST_HOLD_SECONDS)
             self._held_until = max(self._held_until, until)
         return ApiServerError(response.status, reason, message)
+
+
+def _kept_alive(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket of which the system finds out by itself when the other side is gone."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not on every system
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
 
 
 def _written(body: Any) -> bytes:

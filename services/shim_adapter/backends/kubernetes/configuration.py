@@ -27,18 +27,30 @@ class Configuration:
 
     def __init__(self) -> None:
         self._maps: dict[str, Mapping[str, str]] = {}
-        self.is_changed = False
+        self._taken: tuple[str, dict[str, str]] | None = None
 
     def take(self, name: str, data: Mapping[str, str] | None) -> None:
         """Take a ConfigMap in, or that there is none."""
-        before = (self.queues, self._events)
         self._maps[name] = data or {}
-        self.is_changed = self.is_changed or (self.queues, self._events) != before
+
+    def begin(self) -> None:
+        """Take in that what it says now holds from the start."""
+        self._taken = (self.queues, self.scheduler_settings)
 
     def take_changed(self) -> bool:
-        """Return whether the queues, or the events' keys, have changed since this was asked."""
-        changed, self.is_changed = self.is_changed, False
-        return changed and self._get("service.enableConfigHotRefresh", "true") == "true"
+        """Return whether what it says has changed since this was asked last.
+
+        While hot refresh is off nothing is taken; once it is on again, all that has changed since.
+        """
+        if self._get("service.enableConfigHotRefresh", "true") != "true":
+            return False
+        before = self._taken
+        self.begin()
+        return before != self._taken
+
+    def put_back(self) -> None:
+        """Take in that what was taken could not be said: it has changed still."""
+        self._taken = None
 
     def _get(self, key: str, default: str) -> str:
         for name in reversed(MAPS):
@@ -56,11 +68,7 @@ class Configuration:
     @property
     def scheduler_settings(self) -> dict[str, str]:
         """Return Muster's own scheduler settings, and the events' keys for the API."""
-        return self._with(SETTING, SETTING) | self._events
-
-    @property
-    def _events(self) -> dict[str, str]:
-        return self._with(EVENTS, "")
+        return self._with(SETTING, SETTING) | self._with(EVENTS, "")
 
     def _with(self, prefix: str, dropped: str) -> dict[str, str]:
         """Return the keys with a prefix, which loses a part."""

@@ -49,7 +49,7 @@ from services.shim_adapter.translation.namespaces import namespace_tags
 from services.shim_adapter.translation.pods import SCHEDULER_NAMES, PriorityClass, Reading
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.interface import UpdateConfiguration
-from shared.messages.protocol import Tick
+from shared.messages.protocol import SyncRequest, Tick
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host
 
@@ -130,7 +130,7 @@ class Session:
         await self._take_turn()
         while not cluster.is_quiet:
             await self._absorb()
-        cluster.configuration.take_changed()
+        cluster.configuration.begin()
         cluster.begin(self.turn.number, _CLOCK.now_ns(), self.turn.last_good)
         log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:
@@ -152,14 +152,20 @@ class Session:
             await asyncio.sleep(0)
 
     async def _propose(self, host: Host) -> None:
-        configuration = self.cluster.configuration
-        if configuration.take_changed():
-            try:
-                await host.send_to_inbox(
-                    UpdateConfiguration(configuration.queues, configuration.scheduler_settings)
-                )
-            except (BusUnavailableError, BusClosedError):
-                configuration.is_changed = True
+        """Propose the queues that have changed; new scheduler settings begin with a recovery."""
+        configuration, world = self.cluster.configuration, self.cluster.world
+        if not configuration.take_changed():
+            return
+        before, settings = world.scheduler_settings, configuration.scheduler_settings
+        world.scheduler_settings = settings
+        try:
+            if settings != before:
+                log.info("the scheduler settings have changed: the core begins anew", **settings)
+                await host.send_to_inbox(SyncRequest(self.instance))
+            await host.send_to_inbox(UpdateConfiguration(configuration.queues, settings))
+        except (BusUnavailableError, BusClosedError):
+            world.scheduler_settings = before
+            configuration.put_back()
 
     # --- the turn -------------------------------------------------------------------------------
 
