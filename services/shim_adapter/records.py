@@ -164,6 +164,7 @@ class ApplicationRecord:
     is_gang_over: bool = False
     message: str = ""
     placeholders_made: int = 0
+    placeholders_lost: int = 0  # while its gang reserved
     lacks_placeholders: bool = False  # more of them are to be made
 
     @property

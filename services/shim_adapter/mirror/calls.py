@@ -8,10 +8,14 @@ from shared.messages.commands import PodSpec
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a placeholder pod; its uid is derived, so that a repeat creates nothing."""
+    """Create a placeholder pod; its uid is derived, so that a repeat creates nothing.
+
+    ``losses`` is how often each of its gang's has been lost, about: the more, the later it is made.
+    """
 
     uid: str
     spec: PodSpec
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,21 @@
 """Gangs as the mirror sees them: which placeholders there are, and which of them are bound."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from services.shim_adapter.mirror.calls import CreatePod
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from services.shim_adapter.translation.placeholders import placeholder_pod
+from shared.messages.commands import TaskGroupSpec
+from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
 
 MAX_MADE_AT_ONCE = 5_000  # placeholders: what takes longer would hold up all that waits behind it
+
+
+_NOT_LOST = (TerminationType.TIMEOUT, TerminationType.PLACEHOLDER_REPLACED)
 
 
 class BoundPlaceholders:
@@ -90,17 +96,41 @@ class PlaceholdersToMake:
 
 
 def missing_placeholders(world: World, application: ApplicationRecord) -> Iterator[CreatePod]:
-    """Yield what is to be made of every group's placeholders, in the order of the groups."""
-    name = application.application_id
+    """Return what is to be made of every group's placeholders, in the order of the groups.
+
+    What there is is counted now: what is lost from now on is made again by itself.
+    """
     existing: dict[str, int] = {}
-    for pod in world.pods_of(name):
+    for pod in world.pods_of(application.application_id):
         if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
             made = pod.spec.task_group_name
             existing[made] = existing.get(made, 0) + 1
-    for group in application.task_groups:
-        for _ in range(existing.get(group.name, 0), group.min_member):
-            application.placeholders_made += 1
-            number = application.placeholders_made
-            cause = f"{name}/{application.submission}/{world.epoch}/{number}"
-            spec = placeholder_pod(application, group, cause)
-            yield CreatePod(derived_id(cause, 0), spec)
+    return (
+        _placeholder(world, application, group)
+        for group in application.task_groups
+        for _ in range(existing.get(group.name, 0), group.min_member)
+    )
+
+
+def in_place_of(world: World, application: ApplicationRecord, lost: PodRecord) -> list[CreatePod]:
+    """Return what is to be made for a placeholder that was lost while its gang reserves.
+
+    Nothing, if the core let it go because its time was up, or for a real pod.
+    """
+    groups = {group.name: group for group in application.task_groups}
+    group = groups.get(lost.spec.task_group_name)
+    is_over = application.phase is not ApplicationPhase.RESERVING
+    if group is None or is_over or lost.release in _NOT_LOST:
+        return []
+    members = sum(group.min_member for group in application.task_groups)
+    losses = application.placeholders_lost // members
+    application.placeholders_lost += 1
+    world.touch_application(application)
+    return [replace(_placeholder(world, application, group), losses=losses)]
+
+
+def _placeholder(world: World, application: ApplicationRecord, group: TaskGroupSpec) -> CreatePod:
+    application.placeholders_made += 1
+    number = application.placeholders_made
+    cause = f"{application.application_id}/{application.submission}/{world.epoch}/{number}"
+    return CreatePod(derived_id(cause, 0), placeholder_pod(application, group, cause))

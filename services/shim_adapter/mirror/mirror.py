@@ -39,7 +39,7 @@ from services.shim_adapter.mirror.calls import (
     PodGone,
     TellPod,
 )
-from services.shim_adapter.mirror.gangs import BoundPlaceholders, PlaceholdersToMake
+from services.shim_adapter.mirror.gangs import BoundPlaceholders, PlaceholdersToMake, in_place_of
 from services.shim_adapter.mirror.moves import Moves, Reaction
 from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
 from services.shim_adapter.mirror.world import World
@@ -461,6 +461,8 @@ class ClusterMirror(Moves):
             self._end(application)
         elif application.phase is ApplicationPhase.ENDING:
             self._finish(application)
+        elif pod.spec.placeholder:
+            self._calls += in_place_of(self.world, application, pod)
 
     def _end(self, application: ApplicationRecord) -> None:
         """Have done with an application whose pods have gone, and with what was made for it."""

@@ -194,3 +194,50 @@ async def test_a_pod_that_has_gone_is_not_failed_in_its_successor(muster, double
     await until(lambda: muster.kubernetes.session.operations.pending == 0, "it was answered")
     pod = (await muster.kubectl.pods())["gone"]
     assert pod["status"]["phase"] == "Pending"
+
+
+# --- placeholders that are lost --------------------------------------------------------------------
+
+
+async def test_a_placeholder_that_is_lost_while_its_gang_reserves_is_made_again(muster):
+    """At once, so that the gang is whole as soon as there is room for it."""
+    names = [f"m{at}" for at in range(6)]
+    for name in names:
+        await muster.kubectl.pod(member(name, "gang", members=6, policy=HARD))
+    await until(lambda: sum(bool(pod.node) for pod in placeholders(muster)) == 4, "four reserve")
+    lost = [pod for pod in placeholders(muster) if pod.node][:2]
+    lost += [pod for pod in placeholders(muster) if not pod.node][:1]
+    for pod in lost:
+        await muster.kubectl.delete(pod.spec.name, gracePeriodSeconds=0)
+    gone = {pod.uid for pod in lost}
+    await until(
+        lambda: (
+            len(placeholders(muster)) == 6 and not gone & {pod.uid for pod in placeholders(muster)}
+        ),
+        "as many others",
+    )
+    await until(lambda: sum(bool(pod.node) for pod in placeholders(muster)) == 4, "four reserve")
+    assert not set(names) & set(muster.kubelets.ran)
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="100")
+    await until(runs(muster, *names), "the whole gang")
+    await no_placeholder_is_left(muster, names)
+
+
+async def test_a_placeholder_that_is_lost_again_and_again_is_made_ever_later(muster):
+    """Who deletes them all the time does not keep the API server busy: 0, 0, 1, 1, 3 seconds."""
+    await muster.kubectl.pod(member("m0", "gang", members=2, cpu="3", policy=HARD))
+    made: dict[str, None] = {}
+
+    async def delete_all_new() -> None:
+        for pod in placeholders(muster):
+            if pod.uid not in made:
+                made[pod.uid] = None
+                await muster.kubectl.delete(pod.spec.name, gracePeriodSeconds=0)
+        await asyncio.sleep(0.01)
+
+    while len(made) < 4:  # two, and two more at once
+        await delete_all_new()
+    deadline = asyncio.get_running_loop().time() + 2.0
+    while asyncio.get_running_loop().time() < deadline:
+        await delete_all_new()
+    assert len(made) <= 8

@@ -66,6 +66,8 @@ from shared.messages.interface import TerminationType
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
 EPOCHS_A_TURN = 1_000_000
+LOST_PAUSE_SECONDS = 1.0  # 0, 1, 3, 7 ...: a placeholder is made again at once, then ever later
+MAX_LOST_PAUSE_SECONDS = 60.0
 
 
 class KubernetesCluster:
@@ -217,7 +219,9 @@ class KubernetesCluster:
             tuple(filter(None, secrets.split(","))),
             self.configuration.placeholders,
         )
-        self._operate(Operation("create", PodRecord(call.uid, call.spec, now_ns, 0), body))
+        pod = PodRecord(call.uid, call.spec, now_ns, 0)
+        pause = min(LOST_PAUSE_SECONDS * (2 ** min(call.losses, 10) - 1), MAX_LOST_PAUSE_SECONDS)
+        self._operate(Operation("create", pod, body, pause=pause))
 
     def _delete(self, pod: PodRecord, call: DeletePod, now_ns: int) -> None:
         pod.release = pod.release or call.release

@@ -69,6 +69,7 @@ class Operation:
     attempts: int = 0
     started: float = 0.0
     is_cancelled: bool = False
+    pause: float = 0.0  # before it is begun, in seconds
 
 
 def pod_path(pod: PodRecord, subresource: str = "") -> str:
@@ -113,6 +114,14 @@ class Operations:
         if operation.what == "create":
             application = operation.pod.spec.application_id
             self._creates.setdefault(application, {})[uid] = operation
+        if operation.pause:
+            pause, operation.pause = jittered(operation.pause), 0.0
+            asyncio.get_running_loop().call_later(pause, self._enter, operation)
+        else:
+            self._enter(operation)
+
+    def _enter(self, operation: Operation) -> None:
+        uid = operation.pod.uid
         line = self._waiting.setdefault(uid, deque())
         line.append(operation)
         if len(line) == 1:
