@@ -86,7 +86,7 @@ class ShimMachine:
         self._has_announced = False
         self._proposed: list[Outgoing] = []
         self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
-            SyncRequest: lambda _, __: self._sync(),
+            SyncRequest: lambda asked, _: self._sync(asked.epoch),
             UpdateResponse: self._on_response,
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
@@ -189,8 +189,8 @@ class ShimMachine:
 
     # --- the core -------------------------------------------------------------------------------
 
-    def _sync(self) -> list[Outgoing]:
-        outgoing = self.mirror.sync()
+    def _sync(self, known_epoch: int = 0) -> list[Outgoing]:
+        outgoing = self.mirror.sync(known_epoch)
         self.proposals.again()
         return outgoing + self._take_proposed()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.shim_adapter.backends.simulated import SimulatedCluster
-from services.shim_adapter.backends.simulated.store import ClusterStore
+from services.shim_adapter.backends.simulated.store import ClusterStore, FolderLock
 from services.shim_adapter.machine import DEFAULT_RUN_NS, ShimMachine
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord
@@ -41,7 +41,9 @@ class ShimService:
     """
 
     def __init__(self, options: ShimOptions) -> None:
+        """Take the state folder, if there is to be one. Raises FolderInUseError, OSError."""
         self.options = options
+        self._lock = FolderLock(options.state_dir) if options.state_dir is not None else None
         self._world: World | None = None
         self._cluster: SimulatedCluster | None = None
         self._store: ClusterStore | None = None
@@ -78,10 +80,13 @@ class ShimService:
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and leave its folder to others."""
         if self._store is not None:
             self._store.close()
             self._store = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
 
 def _add_nodes(world: World, options: ShimOptions) -> None:

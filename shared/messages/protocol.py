@@ -7,6 +7,8 @@ broker restart and a re-registration.
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_EPOCH = 2**62  # of a recovery that does not follow the one before: beyond it none could follow
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:

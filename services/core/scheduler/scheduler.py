@@ -4,7 +4,9 @@
 answers. A host calls flush after each batch, so that a burst is scheduled, and told, once.
 
 Recovery (architecture section 4): until a SyncEnd the machine only listens. A SyncBegin of an
-epoch that is not lower starts a new partition; lower epochs are refused.
+epoch that is not lower starts a new partition; lower epochs are refused. A recovery that does not
+go on, or a resource manager that lives and is of a lower epoch, is asked for anew: it answers above
+the epoch of the question. An epoch above which no more could come is nobody's.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,6 +64,7 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.messages.protocol import (
+    MAX_EPOCH,
     PARTITION_TIMER,
     ContinueCycle,
     Heartbeat,
@@ -127,6 +130,7 @@ class Scheduler:
         self._is_syncing = False
         self._heard: tuple[int, ...] = (0, 0, 0)  # nodes, allocations, asks since SyncBegin
         self._asked_sync_ns = 0
+        self._heard_ns = 0  # when something of the recovery was heard last
         self._seq = 0
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
@@ -171,11 +175,16 @@ class Scheduler:
         self._pass_time(now_ns)
         patience.look(self.partition)
         handler = self._handlers.get(type(envelope.message))
+        if envelope.epoch > max(MAX_EPOCH, self._epoch + 1):
+            return []
         if envelope.epoch > self._epoch and not isinstance(envelope.message, SyncBegin):
             self.is_synced = self._is_syncing = False  # another core has been at work since
         if handler is not None and not (envelope.epoch and envelope.epoch < self._epoch):
             handler(envelope)
-        if not (self.is_synced or self._is_syncing):
+        elif isinstance(envelope.message, UpdateRequest | SyncBegin):
+            self._ask_for_everything(now_ns)  # whoever it is that lives is not whom we followed
+        is_stuck = self._is_syncing and now_ns - self._heard_ns > ASK_AGAIN_NS
+        if is_stuck or not (self.is_synced or self._is_syncing):
             self._ask_for_everything(now_ns)
         return []
 
@@ -185,14 +194,20 @@ class Scheduler:
             self.partition.pass_time(now_ns)
 
     def _ask_for_everything(self, now_ns: int) -> None:
-        """Ask to recover, and again when no answer has come for long."""
+        """Ask to recover, and again when no answer has come for long.
+
+        The question is of our epoch: the answer is of a later one, whatever made us take ours.
+        """
         if self._asked_sync_ns and now_ns - self._asked_sync_ns < ASK_AGAIN_NS:
             return
         self._asked_sync_ns = max(now_ns, 1)
         request = SyncRequest(self.core_id)
         self._answers.append(
-            Outgoing(SHIM_ADAPTER, request, correlation_id="recovery", asked_by=self.core_id)
-        )
+            Outgoing(
+                SHIM_ADAPTER, request, self._epoch,
+                correlation_id="recovery", asked_by=self.core_id,
+            )
+        )  # fmt: skip
 
     def flush(self, now_ns: int) -> list[Outgoing]:
         """Schedule what can be scheduled and hand over everything there is to say."""
@@ -270,6 +285,7 @@ class Scheduler:
         self._epoch = envelope.epoch
         self._is_syncing = True
         self._heard = (0, 0, 0)
+        self._heard_ns = self.partition.now_ns
         self.is_synced = False
         now_ns = self.partition.now_ns
         self.partition = Partition(epoch=envelope.epoch, now_ns=now_ns, timings=self._timings)
@@ -328,6 +344,7 @@ class Scheduler:
         if not (self.is_synced or self._is_syncing) or envelope.epoch != self._epoch:
             return
         if self._is_syncing:
+            self._heard_ns = self.partition.now_ns
             own = sum(1 for item in request.allocations if item.application_id)
             heard = (len(request.nodes), own, len(request.asks))
             self._heard = tuple(map(sum, zip(self._heard, heard, strict=True)))

@@ -156,10 +156,10 @@ class ClusterMirror(Moves):
         self._send(remove_applications=(RemoveApplicationRequest(application.application_id),))
         return self._taken()
 
-    def sync(self) -> list[Outgoing]:
+    def sync(self, known_epoch: int = 0) -> list[Outgoing]:
         """Say everything that exists, under the next epoch (architecture section 4, step 2)."""
         world = self.world
-        world.next_epoch()
+        world.next_epoch(known_epoch)
         self._asked.clear()
         self._bound = BoundPlaceholders(world)
         waiting = waiting_pods(world)

@@ -12,11 +12,13 @@ from services.shim_adapter.records import (
 )
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
+from shared.messages.protocol import MAX_EPOCH
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
 MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
 MAX_ANSWERED = 50_000  # things that they name in all
+_MOST_ABOVE = 2**32  # epochs beyond MAX_EPOCH that recoveries may come to, one by one
 MAX_APPLICATIONS = 20_000  # beyond it the ended ones go, the oldest first
 
 
@@ -104,8 +106,13 @@ class World:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def next_epoch(self) -> None:
-        """Begin the next epoch; decisions of any earlier one are refused from now on."""
+    def next_epoch(self, known: int = 0) -> None:
+        """Begin the next epoch; decisions of any earlier one are refused from now on.
+
+        It is above the one that a core ``known`` to ask is in, be it as high as a core may believe.
+        """
+        if known <= MAX_EPOCH + _MOST_ABOVE:
+            self.epoch = max(self.epoch, known)
         self.epoch += 1
         self.is_meta_changed = True
 

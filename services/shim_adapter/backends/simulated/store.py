@@ -7,6 +7,7 @@ One that cannot be read, or written, is left out by itself: it stays in the file
 log says which and why. A number that is larger than is taken today is brought to what is.
 """
 
+import fcntl
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from shared.bus.errors import PoisonError
 from shared.model.numbers import saturated
 
 T = TypeVar("T")
+LOCK_FILE = "lock"
 _BEYOND_INT64 = re.compile(rb"\xcf[\x80-\xff]")  # as msgpack writes such a number
 log = structlog.get_logger("muster.shim_adapter")
 
@@ -41,8 +43,35 @@ CREATE TABLE IF NOT EXISTS meta (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 """
 
 
+class FolderInUseError(OSError):
+    """Another shim adapter keeps its state there; the message says where, and what to do."""
+
+
+class StaleWorldError(RuntimeError):
+    """The file is of a later epoch than the world that was to be written into it."""
+
+
+class FolderLock:
+    """A folder that is ours until this is closed, or the process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder, made where there is none. Raises FolderInUseError, OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = (folder / LOCK_FILE).open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            said = f"{folder} is in use by another shim adapter"
+            raise FolderInUseError(f"{said}: stop it first, or name another folder") from error
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self._file.close()
+
+
 class ClusterStore:
-    """The file. Only one process may use it at a time; a second one is refused by its lock."""
+    """The file. Who uses it has its folder's lock (``FolderLock``)."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,6 +124,7 @@ class ClusterStore:
         ):
             return
         self._db.execute("BEGIN IMMEDIATE")
+        self._check_epoch(world)
         self._write("nodes", world.changed_nodes, world.nodes)
         self._write("pods", world.changed_pods, world.pods)
         self._write("applications", world.changed_applications, world.applications)
@@ -117,6 +147,14 @@ class ClusterStore:
         self._db.execute("COMMIT")
         self._meta = packed
         world.forget_changes()
+
+    def _check_epoch(self, world: World) -> None:
+        """Raise StaleWorldError where somebody else has begun a later epoch."""
+        found = self._db.execute("SELECT record FROM meta WHERE id = 'epoch'").fetchone()
+        epoch = int(msgpack.unpackb(found[0])) if found else 0
+        if epoch > world.epoch:
+            self._db.execute("ROLLBACK")
+            raise StaleWorldError(f"the file is of epoch {epoch}, we are of {world.epoch}")
 
     def close(self) -> None:
         """Close the file."""
