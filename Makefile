@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs bench bench-gang bench-core bench-bus bench-actions bench-api bench-kubernetes bench-page ui-shots soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs site bench bench-gang bench-core bench-bus bench-actions bench-api bench-kubernetes bench-page ui-shots soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ sizes: setup
 docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
 	@$(PYTHON) scripts/check_docs.py
+	@$(PYTHON) scripts/stage_docs.py
+
+site: setup ## The documentation as a site, into build/site
+	@$(PYTHON) scripts/stage_docs.py
+	@.venv/bin/zensical build --clean --strict -f mkdocs.yml
 
 bench: bench-gang bench-core bench-actions bench-bus bench-api ## Every figure of docs/performance.md (a quarter of an hour)
 
