@@ -15,9 +15,9 @@ from shared.model.reasons import Reason, Refusal
 
 
 def begin(partition: Partition, bucket: Bucket) -> None:
-    """Back off the applications of a bucket, just refused by the nodes, that have had enough."""
+    """Back off the applications of a bucket, refused by the nodes, that have had enough."""
     settings = bucket.leaf.settings
-    if not settings.backoff_asks:
+    if not settings.backoff_asks or not bucket.is_blocked_by_nodes:
         return
     applications = dict.fromkeys(group.application for group in bucket.groups)
     for application in applications:

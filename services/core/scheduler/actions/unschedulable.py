@@ -11,6 +11,7 @@ Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others ha
 
 from itertools import islice
 
+from services.core.scheduler.actions import backoff
 from services.core.scheduler.model.rows import AskGroup, Bucket
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
@@ -31,6 +32,7 @@ def mark(partition: Partition) -> None:
             if room <= 0:
                 break
             room -= _mark_group(partition, bucket, group, room)
+        backoff.begin(partition, bucket)  # what came since waits with those that were refused
 
 
 def mark_group(
