@@ -111,3 +111,11 @@ def test_the_pages_are_as_the_code_is():
         command, cwd=ROOT, env={"PYTHONPATH": "."}, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_operations_says_what_to_do_at_every_alert():
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    page = (ROOT / "docs" / "operations.md").read_text().partition("## Alerts")[2]
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| Muster")]
+    assert {name.strip() for row in rows for name in row.split(",")} == alerts
