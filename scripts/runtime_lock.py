@@ -17,15 +17,17 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 def runtime_lock(lock: str, project: dict[str, object]) -> str:
     """Return the entries that the project's dependencies reach, in their order."""
-    entries = {_name(text): text for text in re.split(r"\n(?=\S)", lock) if _NAME.match(text)}
+    texts = [text for text in re.split(r"\n(?=\S)", lock) if _NAME.match(text)]
+    asked_by: dict[str, set[str]] = {}  # a name may have an entry for each of several Pythons
+    for text in texts:
+        asked_by.setdefault(_name(text), set()).update(_asked_by(text))
     wanted = {_name(item) for item in _asked(project)}
-    missing = wanted - entries.keys()
+    missing = wanted - asked_by.keys()
     if missing:
         raise SystemExit(f"requirements.lock lacks {', '.join(sorted(missing))}: make it anew")
-    asked_by = {name: _asked_by(text) for name, text in entries.items()}
     while more := {name for name, by in asked_by.items() if name not in wanted and by & wanted}:
         wanted |= more
-    return "\n".join(text.rstrip() for name, text in entries.items() if name in wanted) + "\n"
+    return "\n".join(text.rstrip() for text in texts if _name(text) in wanted) + "\n"
 
 
 def _asked(project: dict[str, object]) -> list[str]:

@@ -66,6 +66,8 @@ def test_both_install_what_the_lock_says_and_no_test_tool(tmp_path):
         script = ROOT / line[1].removeprefix("muster/")
         lock = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
         assert "typer==" in lock.stdout
+        whole = (ROOT / "requirements.lock").read_text()
+        assert lock.stdout.count("numpy==") == whole.count("\nnumpy==")  # one for each Python
         assert "setuptools==" in lock.stdout  # --no-build-isolation builds with it
         assert "zensical==" not in lock.stdout
 
