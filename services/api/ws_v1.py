@@ -29,7 +29,6 @@ from shared.queueconfig import QueueConfigError, load_configuration
 Answer = dict[str, Any]
 V = TypeVar("V")
 FAIR = "fair"  # how a parent orders its queues, whatever it is told (contract section 6.2)
-NO_PRIORITY = -(2**31)
 PERCENT = 100
 _ZERO_TIME_MS = -62135596800000
 
@@ -341,9 +340,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
                 )
                 for group in summary.placeholders
             ],
-            "maxRequestPriority": 0
-            if summary.max_request_priority == NO_PRIORITY
-            else summary.max_request_priority,
+            "maxRequestPriority": summary.max_request_priority,
             "hasReserved": bool(summary.reservations),
             "reservations": list(summary.reservations),
             "startTime": start_ms,
