@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import tracemalloc
 from copy import deepcopy
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from services.shim_adapter.backends.kubernetes import bodies
 from services.shim_adapter.backends.kubernetes.configuration import BUILT_IN, Configuration
 from services.shim_adapter.backends.kubernetes.objects import (
+    MAX_CONFIG_BYTES,
     config_data,
     node_record,
     pod_view,
@@ -193,6 +195,23 @@ def test_a_config_map_is_unpacked_where_it_is_packed():
         {"data": {"a": "b"}, "binaryData": {"queues.yaml.gz": packed, "bad.gz": "!"}}
     )
     assert data == {"a": "b", "queues.yaml": "partitions: []"}
+
+
+def test_a_packed_key_is_read_as_far_as_its_limit_and_no_further():
+    whole = gzip.compress(b"x" * (20 * MAX_CONFIG_BYTES))
+    tracemalloc.start()
+    data = config_data(
+        {
+            "binaryData": {
+                "queues.yaml.gz": base64.b64encode(whole).decode(),
+                "cut.gz": base64.b64encode(gzip.compress(b"short")[:-4]).decode(),
+            }
+        }
+    )
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {key: len(text) for key, text in data.items()} == {"queues.yaml": MAX_CONFIG_BYTES}
+    assert most < 4 * MAX_CONFIG_BYTES
 
 
 def test_the_second_config_map_wins_key_by_key():

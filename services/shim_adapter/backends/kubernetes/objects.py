@@ -5,7 +5,7 @@ Pure: no I/O. Of a pod that is known already only what may change is read. Sourc
 """
 
 import base64
-import gzip
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,6 +43,7 @@ _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDE
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _NAMESPACE_PART = 26
 MAX_CONFIG_BYTES = 3 * 1024 * 1024
+_GZIP = 31  # zlib's window bits for gzip alone
 
 
 @dataclass(slots=True)
@@ -235,14 +236,25 @@ def config_data(raw: Mapping[str, Any]) -> dict[str, str]:
     """Return a ConfigMap's texts; keys of binaryData that end in .gz are unpacked."""
     data = {str(key): str(value) for key, value in (raw.get("data") or {}).items()}
     for key, value in (raw.get("binaryData") or {}).items():
-        if key.endswith(".gz"):
-            try:
-                packed = base64.b64decode(value, validate=True)
-                text = gzip.decompress(packed)[:MAX_CONFIG_BYTES].decode()
-            except (OSError, ValueError, EOFError):
-                continue
+        text = _unpacked(value) if key.endswith(".gz") else None
+        if text is not None:
             data[key.removesuffix(".gz")] = text
     return data
+
+
+def _unpacked(value: str) -> str | None:
+    """Return a gzipped text, as far as MAX_CONFIG_BYTES; None: it is none, or was cut short.
+
+    What unpacks to more is read that far and no further, and refused for its length by its reader.
+    """
+    try:
+        unpack = zlib.decompressobj(wbits=_GZIP)
+        text = unpack.decompress(base64.b64decode(value, validate=True), MAX_CONFIG_BYTES)
+        if unpack.eof:
+            return text.decode()
+    except (ValueError, zlib.error):
+        return None
+    return text.decode(errors="ignore") if unpack.unconsumed_tail else None
 
 
 def time_ns(text: str | None) -> int:
