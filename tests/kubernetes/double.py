@@ -175,7 +175,7 @@ class Double:
         if verb == "get" and not name:
             verb = "watch" if request.query.get("watch") else "list"
             name = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
-        if resource.startswith(("pods", "persistentvolumeclaims")) or verb == "create":
+        if resource.startswith(("pods", "persistentvolume")) or verb == "create":
             name = ""
         if not self._may(request, (verb, group, resource, name)):
             text = (
@@ -245,6 +245,9 @@ class Double:
         wanted = (body.get("metadata") or {}).get("uid")
         if wanted and wanted != obj["metadata"]["uid"]:
             raise ApiFailureError(409, "Conflict", f"uid mismatch: {wanted}")
+        version = (body.get("metadata") or {}).get("resourceVersion")
+        if version and version != obj["metadata"]["resourceVersion"]:
+            raise ApiFailureError(409, "Conflict", "the object has been modified")
 
         def change(copy: Object) -> None:
             if sub == "status":

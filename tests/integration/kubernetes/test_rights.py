@@ -3,10 +3,20 @@
 import pytest
 
 from tests.integration.kubernetes.test_backend import QUEUES, member
-from tests.integration.kubernetes.test_volumes import CLAIMS, CLASSES, claim, with_claim
+from tests.integration.kubernetes.test_volumes import (
+    CLAIMS,
+    CLASSES,
+    VOLUMES,
+    claim,
+    local_claim,
+    local_volume,
+    with_claim,
+)
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over, until
 from tests.kubernetes.rights import granted
+
+STATIC = "kubernetes.io/no-provisioner"
 
 
 @pytest.fixture
@@ -17,7 +27,7 @@ async def used():
     client = ApiClient(Access(double.url), "tests")
     kubectl = Kubectl(client)
     await kubectl.config(QUEUES)
-    await kubectl.node("n1", cpu="8", memory="8Gi", pods="20")
+    await kubectl.node("n1", {"zone": ""}, cpu="8", memory="8Gi", pods="20")
     async with muster_over(Access(double.url), kubectl) as muster:
         double.fault(method="POST", path="/binding$", code=500, times=1, after=True)
         for at in range(3):
@@ -30,6 +40,12 @@ async def used():
         await client.request("POST", CLAIMS, claim("data", storage_class="late"))
         await kubectl.pod(with_claim("with-a-volume", "data"))
         await until(lambda: double.requests.get("PATCH persistentvolumeclaims"), "its volume")
+        static = {**late, "metadata": {"name": "local"}, "provisioner": STATIC}
+        await client.request("POST", CLASSES, static)
+        await client.request("POST", VOLUMES, local_volume("pv", "", "9Gi"))
+        await client.request("POST", CLAIMS, local_claim("local", "5Gi"))
+        await kubectl.pod(with_claim("with-a-local-volume", "local"))
+        await until(lambda: double.requests.get("PATCH persistentvolumes"), "its volume")
         await kubectl.node("n2", cpu="4", memory="8Gi", pods="20")
         daemon = a_pod("daemon", cpu="7", labels={"applicationId": "d", "queue": "root.a"})
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}

@@ -1,16 +1,22 @@
 """Pods with volumes of claims: where the volume is, where it is to be made, and what waits for it."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from services.shim_adapter.backends.kubernetes.volumes import (
     SELECTED_NODE,
     Claim,
     StorageClass,
+    ToMake,
+    Volume,
     Volumes,
     both,
     claim_names,
     volume_terms,
 )
+from services.shim_adapter.records import NodeRecord
 from shared.messages.constraints import NodeTerm, Requirement
 from tests.integration.kubernetes.test_backend import QUEUES, condition_of, until_condition
 from tests.kubernetes.double import Double, a_pod
@@ -116,6 +122,61 @@ async def test_a_claim_that_waits_for_a_consumer_is_told_the_node_and_the_pod_bo
     await until(lambda: muster.kubelets.ran.get("p") == node, "it runs where it was made")
 
 
+async def static_class(muster):
+    body = {
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    await muster.client.request("POST", CLASSES, body)
+
+
+def local_volume(name, zone, size):
+    made = volume(name, zone)
+    made["spec"] |= {
+        "storageClassName": "local", "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+    }  # fmt: skip
+    return made
+
+
+def local_claim(name, size):
+    made = claim(name, storage_class="local")
+    made["spec"] |= {"resources": {"requests": {"storage": size}}, "accessModes": ["ReadWriteOnce"]}
+    return made
+
+
+async def bind_what_is_kept(muster, name, to):
+    """Do as the controller of volumes: bind a claim to the volume that is kept for it."""
+    wanted = (await muster.kubectl.get(f"{CLAIMS}/{name}"))["metadata"]["uid"]
+    for _ in range(1000):
+        found = await muster.kubectl.get(f"{VOLUMES}/{to}")
+        if (found["spec"].get("claimRef") or {}).get("uid") == wanted:
+            return await bind_claim(muster, name, to)
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{to} is kept for nobody: {found}")
+
+
+async def test_a_static_local_volume_takes_its_pod_to_its_node(muster):
+    """The one that is large enough is on n-b, and is one pod's alone."""
+    await static_class(muster)
+    await muster.client.request("POST", VOLUMES, local_volume("small", "a", "1Gi"))
+    await muster.client.request("POST", VOLUMES, local_volume("large", "b", "10Gi"))
+    for at in ("1", "2"):
+        await muster.client.request("POST", CLAIMS, local_claim(f"data-{at}", "5Gi"))
+        await muster.kubectl.pod(with_claim(f"p{at}", f"data-{at}"))
+        if at == "1":
+            await bind_what_is_kept(muster, "data-1", "large")
+            await until(lambda: muster.kubelets.ran.get("p1") == "n-b", "it is at its volume")
+    await until_condition(muster.kubectl, "p2", ("False", "SchedulerError"))
+    assert SELECTED_NODE not in (await muster.kubectl.get(f"{CLAIMS}/data-2"))["metadata"].get(
+        "annotations", {}
+    )
+    await muster.client.request("POST", VOLUMES, local_volume("another", "a", "6Gi"))
+    await bind_what_is_kept(muster, "data-2", "another")
+    await until(lambda: muster.kubelets.ran.get("p2") == "n-a", "it is at the other")
+
+
 # --- the pure part ------------------------------------------------------------------------------
 
 
@@ -144,12 +205,42 @@ def test_what_claims_come_to():
     volumes.see_claim(("ns", "c"), Claim("pv", "late"))
     assert volumes.judge("ns", ("c",)).waits == 'persistentvolume "pv" not found'
     volumes.name("uid", "ns", ("c",))
-    assert volumes.see_volume("pv", on("b")) == ["uid"]
-    assert volumes.see_volume("pv", on("b")) == []
+    assert volumes.see_volume("pv", Volume(on("b"))) == ["uid"]
+    assert volumes.see_volume("pv", Volume(on("b"))) == []
     assert volumes.judge("ns", ("c",)).terms == on("b")
     volumes.forget("uid", "ns", ("c",))
     assert volumes.claimants == {}
     assert volumes.see_claim(("ns", "c"), None) == []
+
+
+def test_a_free_volume_that_suits_a_claim_is_kept_for_it_alone():
+    volumes = Volumes()
+    node = NodeRecord("n", {}, {"zone": "a"})
+    volumes.classes["local"] = StorageClass(True, static=True)
+    asked = Claim("", "local", size=5, modes=("RWO",), selector=(Requirement("disk", "Exists"),))
+    for name in ("c", "d"):
+        volumes.see_claim(("ns", name), asked)
+        volumes.name(f"of-{name}", "ns", (name,))
+    waits = volumes.judge("ns", ("c",)).waits
+    assert waits == 'no persistent volume is free for claim "c"'
+    good = Volume(on("a"), "local", 5, ("RWO", "RWX"), (("disk", "ssd"),))
+    for wrong in (
+        replace(good, size=4), replace(good, modes=("RWX",)), replace(good, labels=()),
+        replace(good, storage_class="other"), replace(good, claim=("ns", "x")),
+    ):  # fmt: skip
+        volumes.see_volume("pv", wrong)
+        assert volumes.judge("ns", ("c",)).waits == waits
+    assert volumes.see_volume("pv", good) == ["of-c", "of-d"]
+    volumes.see_volume("larger", replace(good, size=9, terms=on("b")))
+    assert volumes.judge("ns", ("c",)).terms == on("a") + on("b")
+    assert volumes.keep("ns", "c", node) == ToMake("c", "pv")
+    assert volumes.keep("ns", "c", node) == ToMake("c", "pv")
+    assert volumes.keep("ns", "d", node) is None
+    assert volumes.judge("ns", ("d",)).terms == on("b")
+    volumes.keep_no_more(("ns", "c"))
+    assert volumes.keep("ns", "d", node) == ToMake("d", "pv")
+    volumes.see_volume("pv", replace(good, claim=("ns", "d")))
+    assert volumes.judge("ns", ("c",)).terms == on("b")
 
 
 def test_names_of_claims_and_volumes_that_cannot_be_understood():
@@ -174,9 +265,9 @@ def test_claims_that_have_gone_leave_nothing_behind_and_a_volume_that_returns_is
         volumes.see_claim(name, Claim("", "late"))
         volumes.see_claim(name, Claim("pv", "late"))
     volumes.name("uid", "ns", ("c1",))
-    assert volumes.see_volume("pv", ()) == ["uid"]
+    assert volumes.see_volume("pv", Volume()) == ["uid"]
     assert volumes.see_volume("pv", None) == []
-    assert volumes.see_volume("pv", ()) == ["uid"]
+    assert volumes.see_volume("pv", Volume()) == ["uid"]
     volumes.forget("uid", "ns", ("c1",))
     for at in range(3):
         volumes.see_claim(("ns", f"c{at}"), None)

@@ -12,7 +12,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     PodSeen,
     VolumeSeen,
 )
-from services.shim_adapter.backends.kubernetes.volumes import Claim
+from services.shim_adapter.backends.kubernetes.volumes import Claim, Volume
 from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
@@ -118,7 +118,7 @@ def test_a_pod_that_waits_for_a_volume_is_seen_when_it_is_there_and_forgotten_wh
     assert session.pod(volumes=volumes) == []
     assert session.events() == ["FailedScheduling"]  # once
     assert session.see(ClaimSeen(("ns", "c"), Claim("pv", ""))) == []
-    assert session.see(VolumeSeen("pv", ())) == [PodAdded]
+    assert session.see(VolumeSeen("pv", Volume())) == [PodAdded]
     session.cluster.carry_out(BindPod("uid-p", "n1"), 5)
     assert session.pod(volumes=volumes, node="n1") == [PodBound]
     assert session.cluster.volumes.volumes.claimants == {}
@@ -126,7 +126,7 @@ def test_a_pod_that_waits_for_a_volume_is_seen_when_it_is_there_and_forgotten_wh
     waiting.pod(volumes=volumes)
     waiting.see(PodDeleted("uid-p"))
     assert waiting.cluster.volumes.volumes.claimants == {}
-    assert waiting.see(ClaimSeen(("ns", "c"), Claim("pv", "")), VolumeSeen("pv", ())) == []
+    assert waiting.see(ClaimSeen(("ns", "c"), Claim("pv", "")), VolumeSeen("pv", Volume())) == []
 
 
 def test_a_pod_is_marked_for_autoscalers_once_and_not_again_by_the_next_session():

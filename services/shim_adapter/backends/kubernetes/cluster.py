@@ -200,7 +200,11 @@ class KubernetesCluster:
         self.world.assign(pod, call.node)
         pod.bound_ns = now_ns
         self._binding[pod.uid] = None
-        self._operate(bind(pod, call.node, self.volumes.to_make(pod)))
+        to_make = self.volumes.to_make(pod)
+        operation = bind(pod, call.node, to_make or ())
+        if to_make is None:
+            operation.why_not = f"a volume of its claims is not to be had on node {call.node}"
+        self._operate(operation)
 
     def _fail(self, pod: PodRecord, call: FailPod) -> None:
         if pod.has_ended:
@@ -348,6 +352,7 @@ class KubernetesCluster:
         if pod is None or self._binding.pop(seen.uid, True) is not None:
             return []
         self.world.assign(pod, "")
+        self.volumes.not_bound(pod)
         self._notes.tell(
             pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True
         )

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.objects import PodView
-from services.shim_adapter.backends.kubernetes.volumes import Claim, Name
+from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, Volume
 from services.shim_adapter.records import NodeRecord
-from shared.messages.constraints import NodeTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class VolumeSeen:
     """A volume has changed; None: it has gone."""
 
     name: str
-    terms: tuple[NodeTerm, ...] | None
+    volume: Volume | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     NotCreated,
     Observed,
 )
-from services.shim_adapter.backends.kubernetes.volumes import SELECTED_NODE
+from services.shim_adapter.backends.kubernetes.volumes import SELECTED_NODE, ToMake
 from services.shim_adapter.records import PodRecord
 
 WORKERS = IN_FLIGHT - 2
@@ -65,10 +65,11 @@ class Operation:
     pod: PodRecord
     body: dict[str, Any]
     node: str = ""
-    claims: tuple[str, ...] = ()  # of volumes that are to be made on the node first
+    claims: tuple[ToMake, ...] = ()  # of volumes that are to be made on the node first
     attempts: int = 0
     started: float = 0.0
     is_cancelled: bool = False
+    why_not: str = ""  # a bind is refused for this, as if the API server had done so
     pause: float = 0.0  # before it is begun, in seconds
 
 
@@ -186,6 +187,9 @@ class Operations:
     # --- binding --------------------------------------------------------------------------------
 
     async def _bind(self, operation: Operation) -> None:
+        if operation.why_not:
+            self._refuse(operation, operation.why_not)
+            return
         if operation.claims and not await self._have_volumes(operation):
             return
         try:
@@ -207,13 +211,21 @@ class Operations:
         now = asyncio.get_running_loop().time()
         operation.started = operation.started or now
         pod = operation.pod
-        for claim in operation.claims:
+        for wanted in operation.claims:
+            claim = wanted.claim
             path = f"/api/v1/namespaces/{pod.spec.namespace}/persistentvolumeclaims/{claim}"
             found = await self._client.request("GET", path)
             if (found.get("status") or {}).get("phase") == "Bound":
-                continue
+                volume = (found.get("spec") or {}).get("volumeName")
+                if wanted.volume in ("", volume):
+                    continue
+                self._refuse(operation, f'claim "{claim}" got another volume, {volume}')
+                return False
             told = (found["metadata"].get("annotations") or {}).get(SELECTED_NODE)
-            if told != operation.node:
+            if wanted.volume:
+                if not await self._keep_volume(operation, wanted, found["metadata"]["uid"]):
+                    return False
+            elif told != operation.node:
                 body = {"metadata": {"annotations": {SELECTED_NODE: operation.node}}}
                 await self._client.request("PATCH", path, body, content_type=MERGE_PATCH)
             reason = f'persistentvolumeclaim "{claim}" is not bound on node {operation.node} yet'
@@ -221,6 +233,28 @@ class Operations:
                 self._refuse(operation, reason)
                 return False
             raise ApiServerError(0, "", reason)
+        return True
+
+    async def _keep_volume(self, operation: Operation, wanted: ToMake, uid: str) -> bool:
+        """Keep a volume for a claim, which a controller then binds; False: another has it."""
+        path = f"/api/v1/persistentvolumes/{wanted.volume}"
+        owner = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": operation.pod.spec.namespace,
+            "name": wanted.claim,
+            "uid": uid,
+        }
+        volume = await self._client.request("GET", path)
+        kept = (volume.get("spec") or {}).get("claimRef")
+        if kept:
+            if kept.get("uid") == uid:
+                return True
+            self._refuse(operation, f'persistentvolume "{wanted.volume}" was taken by another')
+            return False
+        version = volume["metadata"]["resourceVersion"]
+        body = {"metadata": {"resourceVersion": version}, "spec": {"claimRef": owner}}
+        await self._client.request("PATCH", path, body, content_type=MERGE_PATCH)
         return True
 
     async def _is_bound(self, operation: Operation, error: ApiServerError) -> bool:
@@ -352,6 +386,6 @@ def _may_be_bound(pod: dict[str, Any]) -> bool:
     return not (gated or pod["metadata"].get("deletionTimestamp"))
 
 
-def bind(pod: PodRecord, node: str, claims: tuple[str, ...] = ()) -> Operation:
+def bind(pod: PodRecord, node: str, claims: tuple[ToMake, ...] = ()) -> Operation:
     """Return the operation that binds a pod, once volumes have been made for its claims."""
     return Operation("bind", pod, bodies.binding(pod, node), node, claims)

@@ -5,7 +5,11 @@ from dataclasses import replace
 
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import ClaimSeen, VolumeSeen
-from services.shim_adapter.backends.kubernetes.volumes import Volumes, within
+from services.shim_adapter.backends.kubernetes.volumes import (
+    ToMake,
+    Volumes,
+    within,
+)
 from services.shim_adapter.mirror.calls import News, PodChanged
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodRecord
@@ -44,7 +48,7 @@ class PodsWithVolumes:
 
     def on_volume(self, seen: VolumeSeen, now_ns: int) -> list[News]:
         """Look again at the pods of a volume."""
-        return self._judge_again(self.volumes.see_volume(seen.name, seen.terms), now_ns)
+        return self._judge_again(self.volumes.see_volume(seen.name, seen.volume), now_ns)
 
     def _judge_again(self, uids: list[str], now_ns: int) -> list[News]:
         news: list[News] = []
@@ -60,9 +64,24 @@ class PodsWithVolumes:
                     news.append(PodChanged(pod))
         return news
 
-    def to_make(self, pod: PodRecord) -> tuple[str, ...]:
-        """Return the claims that are to be told the node before the pod is bound."""
-        return self.volumes.judge(pod.spec.namespace, pod.spec.claims).to_make
+    def to_make(self, pod: PodRecord) -> tuple[ToMake, ...] | None:
+        """Return what is to be done on its node before a pod is bound; None: it is not there."""
+        verdict = self.volumes.judge(pod.spec.namespace, pod.spec.claims)
+        if not verdict.to_make and not verdict.waits:
+            return ()
+        node, namespace = self._world.nodes.get(pod.node), pod.spec.namespace
+        if verdict.waits or node is None:
+            return None
+        found = [self.volumes.keep(namespace, claim, node) for claim in verdict.to_make]
+        if None in found:
+            self.not_bound(pod)
+            return None
+        return tuple(item for item in found if item is not None)
+
+    def not_bound(self, pod: PodRecord) -> None:
+        """Take in that a pod does not go where it was to go: nothing is kept for it there."""
+        for claim in pod.spec.claims:
+            self.volumes.keep_no_more((pod.spec.namespace, claim))
 
     def is_over(self, pod: PodRecord) -> None:
         """Hear no more of a pod's volumes: it is bound, or gone."""

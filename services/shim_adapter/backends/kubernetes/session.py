@@ -41,7 +41,7 @@ from services.shim_adapter.backends.kubernetes.turn import Turn, now_text
 from services.shim_adapter.backends.kubernetes.volumes import (
     claim_of,
     storage_class,
-    volume_terms,
+    volume_of,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.translation.manifests import priority_class
@@ -227,8 +227,8 @@ class Session:
             classes[name] = storage_class(item)
 
     async def _on_volume(self, change: str, item: dict[str, Any]) -> None:
-        terms = None if change == DELETED else volume_terms(item)
-        await self.cluster.see(VolumeSeen(item["metadata"]["name"], terms))
+        volume = None if change == DELETED else volume_of(item)
+        await self.cluster.see(VolumeSeen(item["metadata"]["name"], volume))
 
     async def _on_claim(self, change: str, item: dict[str, Any]) -> None:
         metadata = item["metadata"]

@@ -3,6 +3,8 @@
 Rule 1: a claim that is bound lets its pods be where its volume may be reached from.
 Rule 2: a claim whose class waits for the first consumer lets them be where the class allows. It is
         made once a node is decided: the claim is told the node, and the pod bound when it is there.
+        Where nothing makes volumes (``no-provisioner``), its pods may be where a free volume is
+        that it would take; once a node is decided, the smallest of them there is kept for it.
 Rule 3: any other claim that is not bound, or not there, has its pods wait for it.
 Pure. Source: the Kubernetes documentation of volume binding modes. How many volumes a node takes,
 and access modes, are left to the kubelet.
@@ -10,33 +12,76 @@ and access modes, are left to the kubelet.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from services.shim_adapter.translation.constraints import parse_constraints
+from services.shim_adapter.mirror.asks import HOST_NAME_LABEL
+from services.shim_adapter.records import NodeRecord
+from services.shim_adapter.translation.constraints import label_selector, parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints, NodeTerm, Requirement
+from shared.messages.selectors import all_hold, term_matches
+from shared.model.quantity import QuantityError, parse_pod_quantity
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _WAITS = "WaitForFirstConsumer"
 _BOUND = "Bound"
+_STATIC = "kubernetes.io/no-provisioner"
 
 Name = tuple[str, str]  # namespace and name
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is known of a claim; ``volume`` "": it is not bound."""
+    """What is known of a claim; ``volume`` "": it is not bound. The rest is what it asks for."""
 
     volume: str
     storage_class: str
+    size: int = 0
+    modes: tuple[str, ...] = ()
+    selector: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume: from where it can be reached (no terms: from all nodes), and who may have it."""
+
+    terms: tuple[NodeTerm, ...] = ()
+    storage_class: str = ""
+    size: int = 0
+    modes: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    claim: Name | None = None  # whose it is, or is to be
+
+    def suits(self, name: Name, claim: Claim) -> bool:
+        """Return whether a claim would take it."""
+        return (
+            self.claim in (None, name)
+            and self.storage_class == claim.storage_class
+            and self.size >= claim.size
+            and all(mode in self.modes for mode in claim.modes)
+            and all_hold(claim.selector, dict(self.labels))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A storage class: whether it waits for a node, and on which nodes it can make volumes."""
+    """A storage class: whether it waits for a node, and on which nodes it can make volumes.
+
+    One that is ``static`` makes none: there are those that somebody made.
+    """
 
     waits: bool
     terms: tuple[NodeTerm, ...] = ()
+    static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToMake:
+    """A claim that is to be told its node; or a volume that is to be kept for it."""
+
+    claim: str
+    volume: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +98,9 @@ class Volumes:
 
     def __init__(self) -> None:
         self.claims: dict[Name, Claim] = {}
-        self.volumes: dict[str, tuple[NodeTerm, ...]] = {}
+        self.volumes: dict[str, Volume] = {}
+        self._of_class: dict[str, dict[str, None]] = {}  # volumes that are nobody's
+        self._kept: dict[str, Name] = {}  # by us, for a claim, until that is seen
         self.classes: dict[str, StorageClass] = {}
         self.claimants: dict[Name, dict[str, None]] = {}
         self._claims_of: dict[str, dict[Name, None]] = {}  # by volume, of bound claims
@@ -74,16 +121,67 @@ class Volumes:
         if claims.pop(name, volume) is None and not claims:
             del self._claims_of[volume]
 
-    def see_volume(self, name: str, terms: tuple[NodeTerm, ...] | None) -> list[str]:
+    def see_volume(self, name: str, volume: Volume | None) -> list[str]:
         """Take a volume in, or that it has gone; return the pods that it concerns."""
-        if terms is None:
-            self.volumes.pop(name, None)
+        before = self.volumes.pop(name, None)
+        if before is not None and before.claim is None:
+            of_class = self._of_class[before.storage_class]
+            del of_class[name]
+            if not of_class:
+                del self._of_class[before.storage_class]
+        if volume is None:
+            self._kept.pop(name, None)
+            return self._waiting_for(before.storage_class if before is not None else "")
+        self.volumes[name] = volume
+        if volume.claim is None:
+            self._of_class.setdefault(volume.storage_class, {})[name] = None
+        else:
+            self._kept.pop(name, None)
+        if before == volume:
             return []
-        if self.volumes.get(name) == terms:
-            return []
-        self.volumes[name] = terms
         concerned = sorted(self._claims_of.get(name, ()))
-        return [uid for claim in concerned for uid in self.claimants.get(claim, ())]
+        found = [uid for claim in concerned for uid in self.claimants.get(claim, ())]
+        return found + self._waiting_for(volume.storage_class)
+
+    def _waiting_for(self, storage_class: str) -> list[str]:
+        """Return the pods whose claims wait for a volume that somebody made."""
+        made_by = self.classes.get(storage_class)
+        if made_by is None or not made_by.static:
+            return []
+        return [
+            uid
+            for name, uids in self.claimants.items()
+            if (claim := self.claims.get(name)) is not None
+            and not claim.volume
+            and claim.storage_class == storage_class
+            for uid in uids
+        ]
+
+    def _free(self, name: Name, claim: Claim) -> list[tuple[int, str]]:
+        """Return the volumes that a claim would take, the smallest first."""
+        return sorted(
+            (self.volumes[volume].size, volume)
+            for volume in self._of_class.get(claim.storage_class, ())
+            if self.volumes[volume].suits(name, claim) and self._kept.get(volume, name) == name
+        )
+
+    def keep(self, namespace: str, claim_name: str, node: NodeRecord) -> ToMake | None:
+        """Return what a claim needs once its node is decided; None: it cannot be had there."""
+        name = (namespace, claim_name)
+        claim = self.claims.get(name)
+        made_by = self.classes.get(claim.storage_class) if claim is not None else None
+        if claim is None or made_by is None or not made_by.static:
+            return ToMake(claim_name)
+        for _, volume in self._free(name, claim):
+            if _reaches(self.volumes[volume], node):
+                self._kept[volume] = name
+                return ToMake(claim_name, volume)
+        return None
+
+    def keep_no_more(self, name: Name) -> None:
+        """Take in that a claim does not get the volume that was kept for it."""
+        for volume in [volume for volume, kept in self._kept.items() if kept == name]:
+            del self._kept[volume]
 
     def name(self, uid: str, namespace: str, claims: tuple[str, ...]) -> None:
         """Note that a pod names claims, so that it hears of them."""
@@ -109,14 +207,26 @@ class Volumes:
             if claim.volume:
                 if claim.volume not in self.volumes:
                     return Verdict(f'persistentvolume "{claim.volume}" not found')
-                terms = both(terms, self.volumes[claim.volume])
+                terms = both(terms, self.volumes[claim.volume].terms)
                 continue
             made_by = self.classes.get(claim.storage_class)
             if made_by is None or not made_by.waits:
                 return Verdict(f'persistentvolumeclaim "{name}" is not bound yet')
-            terms = both(terms, made_by.terms)
+            if made_by.static:
+                there = [self.volumes[v].terms for _, v in self._free((namespace, name), claim)]
+                if not there:
+                    return Verdict(f'no persistent volume is free for claim "{name}"')
+                terms = both(terms, () if () in there else tuple(chain.from_iterable(there)))
+            else:
+                terms = both(terms, made_by.terms)
             to_make.append(name)
         return Verdict("", terms, tuple(to_make))
+
+
+def _reaches(volume: Volume, node: NodeRecord) -> bool:
+    labels = {HOST_NAME_LABEL: node.name, **node.labels}
+    terms = volume.terms
+    return not terms or any(term_matches(term, node.name, labels) for term in terms)
 
 
 def both(left: tuple[NodeTerm, ...], right: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
@@ -155,9 +265,44 @@ def claim_of(raw: Mapping[str, Any]) -> Claim:
     """Return a PersistentVolumeClaim."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     is_bound = status.get("phase") == _BOUND
+    try:
+        selector = label_selector(spec["selector"], "") if spec.get("selector") else ()
+    except ManifestError:
+        selector = (Requirement("", "Exists"),)  # which no volume has
     return Claim(
         str(spec.get("volumeName") or "") if is_bound else "",
         str(spec.get("storageClassName") or ""),
+        _bytes((spec.get("resources") or {}).get("requests")),
+        _modes(spec),
+        selector,
+    )
+
+
+def _bytes(amounts: Mapping[str, Any] | None) -> int:
+    try:
+        return parse_pod_quantity("storage", (amounts or {}).get("storage") or 0)
+    except QuantityError:
+        return 0
+
+
+def _modes(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return access modes, and whether it is a file system or a block device, as one more."""
+    modes = tuple(map(str, spec.get("accessModes") or ()))
+    return (*modes, str(spec.get("volumeMode") or "Filesystem"))
+
+
+def volume_of(raw: Mapping[str, Any]) -> Volume:
+    """Return a PersistentVolume; one that was released is nobody's to take."""
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    owner, phase = spec.get("claimRef") or {}, (raw.get("status") or {}).get("phase")
+    is_free = not owner and phase in (None, "Available", "Pending")
+    return Volume(
+        volume_terms(raw),
+        str(spec.get("storageClassName") or ""),
+        _bytes(spec.get("capacity")),
+        _modes(spec),
+        tuple(sorted((metadata.get("labels") or {}).items())),
+        None if is_free else (str(owner.get("namespace")), str(owner.get("name"))),
     )
 
 
@@ -185,4 +330,5 @@ def storage_class(raw: Mapping[str, Any]) -> StorageClass:
         )
         for term in raw.get("allowedTopologies") or ()
     )
-    return StorageClass(raw.get("volumeBindingMode") == _WAITS, terms)
+    is_static = raw.get("provisioner") == _STATIC
+    return StorageClass(raw.get("volumeBindingMode") == _WAITS, terms, is_static)
