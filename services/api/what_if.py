@@ -169,7 +169,6 @@ def _sentence(question: WhatIf, answer: Answer) -> str:
     """Say in one sentence what would be."""
     placed = sum(item.placed for item in answer.starts)
     if question.drain:
-        pods = sum(item.wanted for item in [*answer.starts, *answer.waits])
         both = {item.application_id: item for item in [*answer.starts, *answer.waits]}
         pods = sum(item.wanted for item in both.values())
         left = sum(item.wanted - item.placed for item in answer.waits)
