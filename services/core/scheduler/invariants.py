@@ -248,6 +248,9 @@ def _kept_by(application: Application) -> Iterator[str]:
 
 def _overlooked(partition: Partition) -> Iterator[str]:
     """See that whoever waits would be refused again now: nobody has been forgotten."""
+    asking = [item for item in partition.applications.values() if item.groups]
+    if asking != partition.in_order_asking():
+        yield f"{len(asking)} applications ask, and {len(partition.root.asking)} are known to"
     for application in partition.applications.values():
         for group in application.groups.values():
             bucket, ask = group.bucket, group.head()

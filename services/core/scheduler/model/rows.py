@@ -526,6 +526,7 @@ class Queue(QueueLedger):
     # At the root, of all queues:
     blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
+    asking: dict["Application", None] = field(default_factory=dict)  # those with groups
     requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
     # withdrawn, which is not in the journal yet
     to_watch: dict["Application", None] = field(default_factory=dict)  # gangs that were let start,
@@ -884,12 +885,20 @@ class Application:
         self.group_of[ask.key] = group
         self.pending_placeholders += group.placeholder
 
+    def found(self, group: AskGroup) -> None:
+        """Begin a group, which has yet to get its first ask."""
+        self.groups[group.key] = group
+        group.bucket.groups[group] = None
+        self.queue.root.asking[self] = None
+
     def drop(self, group: AskGroup) -> None:
         """Forget a group that has no asks any more."""
         group.bucket.withdraw(group)
         if group.refused is not None:
             group.refused[1].groups.pop(group, None)
         self.groups.pop(group.key)
+        if not self.groups:
+            self.queue.root.asking.pop(self, None)
         self.leave(group)
 
     def leave(self, group: AskGroup) -> None:

@@ -177,8 +177,8 @@ class _Forecaster:
         """Return everybody who waits, as long as nothing of it has a node kept already."""
         return [
             self._waiter(application, is_new=False)
-            for application in self._partition.applications.values()
-            if application.groups and application.state in _MAY_START
+            for application in self._partition.in_order_asking()
+            if application.state in _MAY_START
         ]
 
     def _newcomers(self, question: WhatIf) -> list[_Waiter]:

@@ -21,8 +21,7 @@ def add_ask(application: Application, ask: Ask) -> None:
         group = AskGroup(
             application, bucket, request.task_group_name, request.placeholder, ask.is_covered, key
         )
-        application.groups[key] = group
-        bucket.groups[group] = None
+        application.found(group)
     application.join(group, ask)
     count_waiting(application, request.resource_per_alloc, request.priority, 1)
     _was_there_at(application, request.create_time_ns)

@@ -179,6 +179,10 @@ class Partition:
         self._sequence += 1
         return self._sequence
 
+    def in_order_asking(self) -> list[Application]:
+        """Return the applications of which asks wait, in the order in which they came."""
+        return sorted(self.root.asking, key=lambda application: application.sequence)
+
     # --- asks and allocations -------------------------------------------------------------------
 
     def add_ask(self, application: Application, request: AllocationAsk, sequence: int = 0) -> None:

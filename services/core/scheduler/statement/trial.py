@@ -361,8 +361,8 @@ class Trial:
         self.shares = self._share_out()
         self.asking = [
             job
-            for application in partition.applications.values()
-            if application.groups and (job := self.job_of(application)).counts[Status.PENDING]
+            for application in partition.in_order_asking()
+            if (job := self.job_of(application)).counts[Status.PENDING]
         ]
 
     def _total(self) -> Amount:
