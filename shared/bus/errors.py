@@ -19,3 +19,7 @@ class BusUnavailableError(ConnectionError):
 
 class BusClosedError(ConnectionError):
     """This bus was closed here: stop."""
+
+
+class NotNowError(RuntimeError):
+    """What was done cannot be kept now, a full disk say: nothing is lost, flush again later."""

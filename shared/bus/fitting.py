@@ -94,3 +94,23 @@ def _smaller(part: Envelope, count: int, wanted: int) -> list[Envelope]:
         replace(part, message=piece.message, message_id=derived_id(part.message_id, at))
         for at, piece in enumerate(pieces)
     ]
+
+
+def numbered(envelopes: list[Envelope]) -> list[Envelope]:
+    """Return the same messages; the parts of one that was split say which they are, from 0.
+
+    Parts are neighbours to one address with one epoch and ``seq``; what resets begins anew.
+    """
+    found: list[Envelope] = []
+    last: tuple[object, ...] | None = None
+    part = 0
+    for envelope in envelopes:
+        message: Any = envelope.message
+        is_part = type(message) in STREAMED and hasattr(message, "part")
+        key = (envelope.to, envelope.epoch, envelope.seq) if is_part else None
+        part = part + 1 if is_part and key == last and not message.reset else 0
+        last = key
+        if is_part and message.part != part:
+            envelope = replace(envelope, message=replace(message, part=part))  # noqa: PLW2901
+        found.append(envelope)
+    return found

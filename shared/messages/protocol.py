@@ -7,7 +7,7 @@ broker restart and a re-registration.
 from dataclasses import dataclass
 from enum import StrEnum
 
-MAX_EPOCH = 2**62  # of a recovery that does not follow the one before: beyond it none could follow
+MAX_EPOCH = 2**62  # an epoch that does not follow the last; a message above it is ignored
 
 
 @dataclass(frozen=True, slots=True)

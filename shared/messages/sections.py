@@ -145,7 +145,7 @@ def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoin
     """Return the message in parts of at most ``most`` items, in order.
 
     Commands stay whole. Where a message starts something anew (``reset``), its first part does;
-    where it can say that there is ``more`` of it, every part but the last does.
+    where it can say that there is ``more`` of it, every part but the last does, and they count.
     """
     message: Any = outgoing.message
     if item_count(message) <= most or type(message) not in STREAMED:
@@ -166,11 +166,23 @@ def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoin
                 current, room = {}, most
     if current:
         parts.append(replace(outgoing, message=replace(empty, **current)))
-    if getattr(message, "reset", False):
-        parts[1:] = [replace(p, message=replace(_any(p.message), reset=False)) for p in parts[1:]]
-    if hasattr(message, "more"):
-        parts[:-1] = [replace(p, message=replace(_any(p.message), more=True)) for p in parts[:-1]]
-    return parts
+    return [
+        replace(part, message=_marked(part.message, at, is_last=at == len(parts) - 1))
+        for at, part in enumerate(parts)
+    ]
+
+
+def _marked(message: Any, at: int, *, is_last: bool) -> object:
+    """Return a part that says which one it is, as far as its kind can."""
+    marks: dict[str, Any] = {}
+    if at and getattr(message, "reset", False):
+        marks["reset"] = False
+    if hasattr(message, "part"):
+        marks["part"] = message.part + at
+    if hasattr(message, "more") and not is_last:
+        marks["more"] = True
+    marked: object = replace(message, **marks)
+    return marked
 
 
 def _any(message: object) -> Any:

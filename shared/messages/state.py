@@ -333,11 +333,13 @@ class StateDelta:
 
     What has gone comes before what is there: a node, or a queue, that has gone and come again under
     its name is in its section twice. Of two submissions of one application the older comes first.
-    ``more``: further messages of the same ``seq`` belong to it, for it was split.
+    ``more``: further messages of the same ``seq`` belong to it, for it was split; ``part`` counts
+    them from 0.
     """
 
     reset: bool = False
     more: bool = False
+    part: int = 0
     time_ns: int = 0
     partitions: tuple[PartitionState, ...] = ()
     configurations: tuple[ConfigurationState, ...] = ()

@@ -16,6 +16,8 @@ Rule 6: an item that cannot be sent is set aside, and what was to be sent beside
         command or an answer that somebody waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
         there is: a connection whose heartbeats stop has lost its place.
+Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried again until it can be:
+        until then nothing is answered or acknowledged, and no message is to blame.
 """
 
 import asyncio
@@ -28,8 +30,8 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from shared.bus.base import Bus, DeadLetters, Delivery, Subscription
-from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
-from shared.bus.fitting import SetAside, fitting
+from shared.bus.errors import BusClosedError, BusUnavailableError, NotNowError, PoisonError
+from shared.bus.fitting import SetAside, fitting, numbered
 from shared.messages.envelope import API_TRACE, Address, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import Heartbeat, Tick
 from shared.messages.sections import coalesced, item_count, merged, story_of
@@ -304,10 +306,10 @@ class Host:
         answers: list[Envelope] = []
         if causes:
             answers += self._answers(said, causes[-1], now_ns)
-            answers += self._flush(causes[-1], now_ns)
+            answers += await self._flush(causes[-1], now_ns)
         self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
-        await self._send(answers, now_ns)
+        await self._send(numbered(answers), now_ns)
         for message_id, envelope in handled.items():
             if not isinstance(envelope.message, TraceRecords):  # a new machine is told them again
                 self._handled.add(message_id)
@@ -362,12 +364,17 @@ class Host:
         if work is not None:
             await asyncio.to_thread(work)
 
-    def _flush(self, cause: Envelope, now_ns: int) -> list[Envelope]:
+    async def _flush(self, cause: Envelope, now_ns: int) -> list[Envelope]:
         flush = getattr(self.machine, "flush", None)
         if flush is None:
             return []
         started = self.metrics.started()
-        outgoing: list[Outgoing] = coalesced(flush(now_ns))
+        again = AsyncRetrying(
+            retry=retry_if_exception_type(NotNowError), wait=_PAUSE, before_sleep=self._keep_again
+        )
+        async for attempt in again:
+            with attempt:
+                outgoing: list[Outgoing] = coalesced(flush(now_ns))
         spent_ns = self.metrics.handled("flush", started)
         step = self._tap.decided(outgoing, cause, spent_ns)
         cause = replace(cause, correlation_id="", traceparent="")
@@ -421,7 +428,7 @@ class Host:
             await self._publish(envelopes)
         except PoisonError:
             aside = await self._send_what_fits(envelopes)
-            told = self._tell_set_aside(aside, now_ns)
+            told = await self._tell_set_aside(aside, now_ns)
             try:
                 await self._publish(told)
             except PoisonError:
@@ -443,11 +450,12 @@ class Host:
             fitted.append(parts)
             aside += refused
             await asyncio.sleep(0)  # this takes its time: heartbeats have to go on
+        flat = iter(numbered([part for parts in fitted for part in parts]))
         for parts in fitted:
-            await self._publish(parts)
+            await self._publish([next(flat) for _ in parts])
         return aside
 
-    def _tell_set_aside(self, aside: list[SetAside], now_ns: int) -> list[Envelope]:
+    async def _tell_set_aside(self, aside: list[SetAside], now_ns: int) -> list[Envelope]:
         """Let the machine tell whoever is concerned by what was not sent."""
         answers: list[Envelope] = []
         for at, item in enumerate(aside):
@@ -465,7 +473,7 @@ class Host:
                 told = _said(coalesced(said), item.envelope, offset=1_000 * (at + 1))
                 answers += self._answers(told, item.envelope, now_ns)
         if aside:
-            answers += self._flush(aside[-1].envelope, now_ns)
+            answers += await self._flush(aside[-1].envelope, now_ns)
             self._tap.close(now_ns)
         return answers
 
@@ -478,6 +486,13 @@ class Host:
             again = AsyncRetrying(retry=_IS_AWAY, wait=_PAUSE, before_sleep=self._say_again)
             await again(self._bus.publish, envelopes)
             self.metrics.published(len(envelopes))
+
+    def _keep_again(self, attempts: RetryCallState) -> None:
+        log.error(
+            "what was done cannot be kept; trying until it can",
+            service=self.inbox.service,
+            error=_why(attempts),
+        )
 
     def _say_again(self, attempts: RetryCallState) -> None:
         log.warning("publishing again", service=self.inbox.service, error=_why(attempts))

@@ -1,7 +1,8 @@
 """From state events to the read model, and from the tap to the stories of applications.
 
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
-        asked for, and until it comes the last good model stands.
+        asked for, and until it comes the last good model stands. A change in several parts comes
+        whole or not at all; a snapshot makes it ready with its last part.
 Rule 2: events of a lower epoch are refused; a higher epoch starts with a snapshot.
 Rule 3: ended applications outlive a snapshot: the core forgets them, people do not. They expire
         after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time.
@@ -71,6 +72,7 @@ class Projection:
         self.seq = 0
         self.stories = Stories()
         self.changes = Changes()
+        self._next = (1, 0)  # the seq and the part that come next
         self._asked_ns = 0
         self._last: Model | None = None  # while a snapshot comes, what was known before it
         self._news: dict[Key, ApplicationNews] = {}  # of the change that is coming in
@@ -91,6 +93,8 @@ class Projection:
         match envelope.message:
             case StateDelta() as delta:
                 self._on_delta(envelope, delta)
+                if self._next[1]:  # it is coming: only if it stops is it asked for again
+                    self._asked_ns = max(now_ns, 1)
             case TraceRecords(records):
                 for record in records:
                     self.stories.remember(record)
@@ -107,23 +111,36 @@ class Projection:
     def _on_delta(self, envelope: Envelope, delta: StateDelta) -> None:
         if envelope.epoch < self.epoch:
             return
-        if delta.reset or envelope.seq != self.seq:
-            self._complete()
         if delta.reset:
+            self._complete()
             self._start_over(envelope)
-        elif envelope.epoch > self.epoch or envelope.seq > self.seq + 1:
-            self.is_ready = False
-            self._asked_ns = 0
+        elif envelope.epoch == self.epoch and self._is_known(envelope.seq, delta.part):
             return
-        elif not self.is_ready or envelope.seq < self.seq:
+        elif (envelope.epoch, envelope.seq, delta.part) != (self.epoch, *self._next):
+            self._miss()
             return
         self.seq = envelope.seq
         if not delta.reset:
             self._count_submissions(delta)
         self._apply(delta)
         self.changes.is_whole = not delta.more
+        self._next = (self.seq, delta.part + 1) if delta.more else (self.seq + 1, 0)
         if not delta.more:
             self._complete()
+            self.is_ready = True
+
+    def _is_known(self, seq: int, part: int) -> bool:
+        """Return whether something has come before, or is of no use until a snapshot comes."""
+        is_waiting = not (self.is_ready or self._next[1])
+        return is_waiting or (seq, part) < self._next
+
+    def _miss(self) -> None:
+        """Note that something was lost on the way: a snapshot is asked for."""
+        self._complete()
+        if self.is_ready or self._next[1]:
+            self._asked_ns = 0
+        self.is_ready = False
+        self._next = (self.seq + 1, 0)
 
     def _start_over(self, envelope: Envelope) -> None:
         """Begin a snapshot; its later parts have the same epoch and seq, and go on with it."""
@@ -143,8 +160,7 @@ class Projection:
         self._last = last
         self.changes.start_over()
         self.epoch = envelope.epoch
-        self.is_ready = True
-        self._asked_ns = 0
+        self.is_ready = False
 
     def _count_submissions(self, delta: StateDelta) -> None:
         """Count submissions when they are told of first, and what becomes of each once."""

@@ -11,6 +11,7 @@ import fcntl
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from services.shim_adapter.records import (
     Proposal,
 )
 from shared.bus.codec import record_from_plain, record_to_plain
-from shared.bus.errors import PoisonError
+from shared.bus.errors import NotNowError, PoisonError
 from shared.model.numbers import saturated
 
 T = TypeVar("T")
@@ -75,9 +76,9 @@ class ClusterStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=1)
         self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute("PRAGMA synchronous=FULL")  # an answer is promised: the power may go
         self._db.executescript(_SCHEMA)
         self._meta: dict[str, bytes] = {}  # as it was written last
 
@@ -114,7 +115,11 @@ class ClusterStore:
         return world
 
     def save(self, world: World) -> None:
-        """Write what has changed since the last save, in one transaction."""
+        """Write what has changed since the last save, in one transaction.
+
+        Raises NotNowError where the disk is full, busy or failing: nothing of it was written, and
+        all of it is still to be. Raises StaleWorldError.
+        """
         if not (
             world.changed_nodes
             or world.changed_pods
@@ -123,8 +128,21 @@ class ClusterStore:
             or world.is_meta_changed
         ):
             return
-        self._db.execute("BEGIN IMMEDIATE")
-        self._check_epoch(world)
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._check_epoch(world)
+            packed = self._write_all(world)
+            self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise NotNowError(f"the state cannot be saved: {error}") from error
+        finally:
+            if self._db.in_transaction:
+                with suppress(sqlite3.OperationalError):
+                    self._db.execute("ROLLBACK")
+        self._meta = packed
+        world.forget_changes()
+
+    def _write_all(self, world: World) -> dict[str, bytes]:
         self._write("nodes", world.changed_nodes, world.nodes)
         self._write("pods", world.changed_pods, world.pods)
         self._write("applications", world.changed_applications, world.applications)
@@ -144,16 +162,13 @@ class ClusterStore:
         }
         packed = {key: msgpack.packb(value) for key, value in meta.items()}
         self._put("meta", [row for row in packed.items() if self._meta.get(row[0]) != row[1]])
-        self._db.execute("COMMIT")
-        self._meta = packed
-        world.forget_changes()
+        return packed
 
     def _check_epoch(self, world: World) -> None:
         """Raise StaleWorldError where somebody else has begun a later epoch."""
         found = self._db.execute("SELECT record FROM meta WHERE id = 'epoch'").fetchone()
         epoch = int(msgpack.unpackb(found[0])) if found else 0
         if epoch > world.epoch:
-            self._db.execute("ROLLBACK")
             raise StaleWorldError(f"the file is of epoch {epoch}, we are of {world.epoch}")
 
     def close(self) -> None:
