@@ -160,7 +160,7 @@ class Session:
         world.scheduler_settings = settings
         try:
             if settings != before:
-                log.info("the scheduler settings have changed: the core begins anew", **settings)
+                log.info("the scheduler settings changed: the core begins anew", settings=settings)
                 await host.send_to_inbox(SyncRequest(self.instance))
             await host.send_to_inbox(UpdateConfiguration(configuration.queues, settings))
         except (BusUnavailableError, BusClosedError):
