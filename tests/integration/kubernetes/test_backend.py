@@ -76,8 +76,10 @@ async def test_a_gang_reserves_and_then_every_real_pod_takes_a_placeholders_plac
 async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_has_them(muster):
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     name = {"metadata": {"name": "test-priority-class"}, "value": 7}
-    await muster.kubectl.node("n2", cpu="1", memory="8Gi", pods="20")
-    await until(lambda: "n2" in muster.model.nodes, "no room for all: no placeholder is replaced meanwhile")
+    await muster.kubectl.node("n2", cpu="500m", memory="8Gi", pods="20")
+    await until(
+        lambda: "n2" in muster.model.nodes, "no room for all: no placeholder is replaced meanwhile"
+    )
     await muster.kubectl.client.request("POST", classes, name)
     policy = "placeholderTimeoutInSeconds=600 gangSchedulingStyle=Hard"
     try:
