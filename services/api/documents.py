@@ -72,7 +72,7 @@ def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument
     _check_size(node, index)
     try:
         value = _Value().construct(node)
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
         raise DocumentsError(f"a value cannot be read: {error}", index) from error
     if value is None:
         return []
