@@ -41,6 +41,10 @@ def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker
             lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS,
             "all placeholders held",
         )
+        deployment.wait(
+            lambda: "SubmitManifests" in {item["message"] for item in _trace(deployment)},
+            "the submission is told: what a killed service has not told yet is lost",
+        )
         deployment.kill(victim)
         deployment.start(victim)
         deployment.wait(lambda: _all_ran(deployment, tmp_path), "every real pod ran to its end", 60)
@@ -56,13 +60,17 @@ def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker
         deployment.stop()
 
 
+def _trace(deployment: Deployment) -> list[dict]:
+    return deployment.get("/v1/trace/gang")
+
+
 def _is_one_tree(deployment: Deployment, victim: str) -> bool:
     """Return whether the trace goes from the submission to the end, whoever was killed.
 
     What a killed service had not told yet is lost, and what it led to then hangs below the
     submission; an API replica reads all that was told before it started.
     """
-    entries = deployment.get("/v1/trace/gang")
+    entries = _trace(deployment)
     spans = {entry["spanID"] for entry in entries}
     assert all(entry["parentSpanID"] in spans for entry in entries[1:])
     assert len({entry["traceID"] for entry in entries}) == 1
