@@ -114,11 +114,12 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away(f"cannot read {inbox.routing_key}"):
-                channel = await self._consuming.channel()
-                await channel.set_qos(prefetch_count=PREFETCH)
-                queues = await self._queues_of(channel, inbox)
-                subscription = RabbitSubscription(self, channel, queues, inbox)
-                await subscription.start()
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    channel = await self._consuming.channel()
+                    await channel.set_qos(prefetch_count=PREFETCH)
+                    queues = await self._queues_of(channel, inbox)
+                    subscription = RabbitSubscription(self, channel, queues, inbox)
+                    await subscription.start()
         except BusUnavailableError:
             await self._lost(connections)
             raise
