@@ -125,7 +125,7 @@ async def test_a_lost_connection_says_so_and_all_is_right_again_after_it(page, b
     anew = Cluster(nodes=7, pods=6, applications=2, epoch=2)
     anew.tell_all()
     async with served(anew.machine, port):
-        await expect(tab.locator(ROWS)).to_have_count(7, timeout=20_000)
+        await expect(tab.locator(ROWS)).to_have_count(7)
         await expect(tab.locator("#banner")).to_be_hidden()
         await context.close()
 
@@ -355,7 +355,7 @@ async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(browser)
         context = await browser.new_context(viewport={"width": 1280, "height": 800})
         tab = await context.new_page()
         await tab.goto(f"{url}/?measure#/nodes")
-        await expect(tab.locator(".count")).to_have_text("5,000", timeout=20_000)
+        await expect(tab.locator(".count")).to_have_text("5,000")
         assert await tab.evaluate("document.querySelectorAll('*').length") < 1_500
         frames = await tab.evaluate("muster.live.frames")
         began = asyncio.get_running_loop().time()
