@@ -43,6 +43,8 @@ MAX_LABEL = 63
 MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
 MAX_ANNOTATIONS = 256 * 1024
 MAX_APPLICATION_ID = 63
+UNIQUE_SUFFIX = "-uniqueautogen"  # of an application that will be named after its pod's UID
+_NAMESPACE_PART = 26
 _APP_ID_SOURCES = (
     ("labels", "yunikorn.apache.org/app-id"),
     ("annotations", "yunikorn.apache.org/app-id"),
@@ -79,11 +81,6 @@ class Reading:
     is_unique: bool = False  # whether a pod without one gets an application of its own
 
 
-def generated_id(namespace: str) -> str:
-    """Return the application of a namespace's pods that name none (contract section 2.2)."""
-    return f"yunikorn-{namespace}-autogen"
-
-
 def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Reading) -> PodSpec:
     """Return the pod in a manifest (or a pod template). Raises ManifestError with the field.
 
@@ -109,7 +106,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     allowed = known.allow_preemption if known is not None else "true"
     pod = PodSpec(
         name=name,
-        application_id=_application_id(labels, annotations, namespace, reading.application_id),
+        application_id=_application_id(labels, annotations, namespace, reading),
         queue_name=_first(_QUEUE_SOURCES, labels, annotations) or reading.queue,
         resource=pod_request(spec, f"{where}spec", mapping(body.get("status") or {}, "status")),
         namespace=namespace,
@@ -187,10 +184,13 @@ def _first(
 
 
 def _application_id(
-    labels: dict[str, str], annotations: dict[str, str], namespace: str, default: str
+    labels: dict[str, str], annotations: dict[str, str], namespace: str, reading: Reading
 ) -> str:
-    found = _first(_APP_ID_SOURCES, labels, annotations) or default
-    return (found or generated_id(namespace))[:MAX_APPLICATION_ID]
+    """Return a pod's application (contract section 2.2); UNIQUE_SUFFIX stands for its UID."""
+    found = _first(_APP_ID_SOURCES, labels, annotations) or reading.application_id
+    if not found and reading.is_unique:
+        return f"{namespace[:_NAMESPACE_PART]}{UNIQUE_SUFFIX}"
+    return (found or f"yunikorn-{namespace}-autogen")[:MAX_APPLICATION_ID]
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:

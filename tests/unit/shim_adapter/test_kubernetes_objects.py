@@ -135,6 +135,14 @@ def test_a_pod_without_an_application_may_get_one_of_its_own():
     assert pod_view(body, unique, lambda uid: False).spec.application_id == "mine"
 
 
+def test_an_application_called_like_a_generated_one_keeps_its_name():
+    body = raw()
+    body["metadata"]["namespace"] = "ns"
+    body["metadata"]["labels"] = {"yunikorn.apache.org/app-id": "yunikorn-ns-autogen"}
+    seen = pod_view(body, replace(READING, is_unique=True), lambda uid: False)
+    assert seen.spec.application_id == "yunikorn-ns-autogen"
+
+
 def test_an_ended_pod_is_hardly_looked_at():
     body = raw(node="n")
     body["status"] = {"phase": "Succeeded"}

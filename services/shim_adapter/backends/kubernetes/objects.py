@@ -19,8 +19,8 @@ from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     MAX_APPLICATION_ID,
+    UNIQUE_SUFFIX,
     Reading,
-    generated_id,
     pod_request,
     translate_pod,
 )
@@ -38,10 +38,8 @@ from shared.model.resources import PODS, Resource
 from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
-UNIQUE_SUFFIX = "-uniqueautogen"
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
-_NAMESPACE_PART = 26
 MAX_CONFIG_BYTES = 3 * 1024 * 1024
 _GZIP = 31  # zlib's window bits for gzip alone
 
@@ -151,8 +149,6 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     application = spec.application_id
     if application.endswith(UNIQUE_SUFFIX):
         application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{view.uid}"
-    elif reading.is_unique and application == generated_id(view.namespace):
-        application = f"{view.namespace[:_NAMESPACE_PART]}-{view.uid}"
     return replace(
         spec,
         application_id=application[:MAX_APPLICATION_ID],
