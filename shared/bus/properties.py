@@ -2,6 +2,7 @@
 
 from shared.bus.errors import PoisonError
 from shared.messages.envelope import Envelope
+from shared.model.texts import is_writable
 
 MAX_PROPERTY_BYTES = 255
 _MOST_SHOWN = 60
@@ -24,5 +25,5 @@ def check_properties(envelope: Envelope) -> None:
             said = ascii(text[:_MOST_SHOWN])
             reason = f"its {name} has {size} bytes, at most {MAX_PROPERTY_BYTES}: {said}…"
             raise PoisonError(f"{envelope.kind}: {reason}")
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if not is_writable(text):
             raise PoisonError(f"{envelope.kind}: its {name} cannot be written: {text!a}")

@@ -33,6 +33,7 @@ from shared.messages.state import SnapshotRequest, StateDelta
 from shared.messages.trace import ROOT_CAUSE, TraceRecord, TraceRecords
 from shared.messages.what_if import WhatIf
 from shared.model.ids import derived_id
+from shared.model.texts import is_writable
 
 MAX_KNOWN = 50_000
 MAX_CAUSES = 16
@@ -142,7 +143,7 @@ class Steps:
         envelope = step.envelope
         if step.contents:
             reasons = reasons_by_application(envelope.message) | reasons
-        names = [*filter(_can_be_said, dict.fromkeys([*step.contents, *decisions, *_shared(step)]))]
+        names = [*filter(is_writable, dict.fromkeys([*step.contents, *decisions, *_shared(step)]))]
         published_ns = now_ns if step.is_decision else envelope.published_ns
         return TraceRecord(
             message_id=step.step_id,
@@ -202,11 +203,6 @@ class Steps:
 def decision_id(service: str, last: Envelope) -> str:
     """Return the identity of the decision of the batch that ends with a message."""
     return derived_id(f"{DECISION}/{service}/{last.message_id}", 0)
-
-
-def _can_be_said(name: str) -> bool:
-    """Return whether a name can be in a message; one that people gave may be no text at all."""
-    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _shared(step: Step) -> Iterator[str]:
