@@ -1,4 +1,4 @@
-"""What users, groups and queues may be called (contract sections 1.2, 1.8 and 1.9)."""
+"""What users, groups, queues and settings may be called (contract sections 1.2, 1.8, 1.9, 2.11)."""
 
 import re
 
@@ -15,4 +15,5 @@ QUEUE_ERROR = (
     "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
     "'#', '@', '/', ':' allowed"
 )
+EVENT_SETTING = "event."  # how the API's own settings begin: the core hands them on
 POD_NAME_TAG = "kubernetes.io/meta/podName"

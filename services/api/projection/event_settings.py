@@ -7,6 +7,7 @@ how many events a pod is told is bounded where they are told.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_uint64
 
 MAX_EVENTS = 100_000
@@ -31,11 +32,11 @@ def event_settings(configured: Mapping[str, str]) -> EventSettings:
     """Return what is configured."""
 
     def number(key: str, default: int, least: int) -> int:
-        value = parse_uint64(configured.get(f"event.{key}", ""))
+        value = parse_uint64(configured.get(EVENT_SETTING + key, ""))
         return value if value is not None and value >= least else default
 
     return EventSettings(
-        is_tracking=_truth(configured.get("event.trackingEnabled", "")),
+        is_tracking=_truth(configured.get(EVENT_SETTING + "trackingEnabled", "")),
         capacity=min(MOST_EVENTS, number("ringBufferCapacity", MAX_EVENTS, 1)),
         answer=number("RESTResponseSize", MAX_ANSWER, 1),
         streams=number("maxStreams", MAX_STREAMS, 0),

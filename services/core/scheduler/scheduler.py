@@ -19,7 +19,7 @@ from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.rows import Application, depth_first
-from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.model.settings import is_of_the_api, settings_from
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption, what_if
@@ -84,7 +84,6 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
-OF_THE_API = "event."  # settings that the core only passes on
 MAX_QUESTIONS = 1  # that are answered in one batch: a what-if may take as long as a cycle
 BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
 RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
@@ -369,8 +368,8 @@ class Scheduler:
 
     def _take_up(self, settings: Mapping[str, str]) -> None:
         """Tell what was configured beside the queues for the API; our own waits for a new start."""
-        own = [pair for pair in self.partition.config_extra if not pair[0].startswith(OF_THE_API)]
-        told = [pair for pair in settings.items() if pair[0].startswith(OF_THE_API)]
+        own = [pair for pair in self.partition.config_extra if not is_of_the_api(pair[0])]
+        told = [pair for pair in settings.items() if is_of_the_api(pair[0])]
         self.partition.configure(config_extra=tuple(sorted(own + told)))
 
     def _configure_anew(self, begin: SyncBegin) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from shared.model.duration import parse_go_duration
+from shared.model.names import EVENT_SETTING
 from shared.model.units import seconds
 
 QUEUE_GANG = "queue"
@@ -58,8 +59,6 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         "a duration like 90s, or -1 for ever",
     ),
 }
-
-_OF_THE_API = "event."  # YuniKorn's own, which the core hands on: no setting of a scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +129,17 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     )
 
 
+def is_of_the_api(name: str) -> bool:
+    """Return whether a setting is YuniKorn's for events, which the core only hands on."""
+    return name.startswith(EVENT_SETTING)
+
+
 def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for each setting that there is not, or that has no such value."""
     found: list[str] = []
     for name, text in values.items():
         rule = _RULES.get(name)
-        if name.startswith(_OF_THE_API):
+        if is_of_the_api(name):
             continue
         if rule is None:
             found.append(f"there is no setting {name!r}; there are {', '.join(sorted(_RULES))}")

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions
+from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_int64
 
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
 MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
 SETTING = "muster.scheduler."  # Muster's own scheduler settings, as in scenario files
-EVENTS = "event."
 BUILT_IN = """\
 partitions:
   - name: default
@@ -68,7 +68,7 @@ class Configuration:
     @property
     def scheduler_settings(self) -> dict[str, str]:
         """Return Muster's own scheduler settings, and the events' keys for the API."""
-        return self._with(SETTING, SETTING) | self._with(EVENTS, "")
+        return self._with(SETTING, SETTING) | self._with(EVENT_SETTING, "")
 
     def _with(self, prefix: str, dropped: str) -> dict[str, str]:
         """Return the keys with a prefix, which loses a part."""
