@@ -1,6 +1,7 @@
 """What the routes share: the replica that answers, and reading a body."""
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import Request
 
@@ -14,6 +15,9 @@ from services.api.machine import (
 )
 from services.api.projection.model import Model
 from shared.runtime.host import Host
+
+# What read_body reads, as the OpenAPI document says it of a route that takes YAML.
+YAML_BODY: dict[str, Any] = {"requestBody": {"content": {"application/yaml": {}}, "required": True}}
 
 
 class Replica:

@@ -16,7 +16,7 @@ from services.api.browsers import OnlyOurPages
 from services.api.documents import DocumentsError, read_documents
 from services.api.metrics import all_metrics
 from services.api.openapi import documented
-from services.api.replica import Replica, read_body
+from services.api.replica import YAML_BODY, Replica, read_body
 from services.api.routes_cluster import cluster_routes
 from services.api.routes_page import page_routes
 from services.api.routes_why import why_routes
@@ -157,7 +157,7 @@ def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
     @router.post(
         "/config",
         summary="Reload the queue configuration: 200 it holds now, 422 refused, nothing changed",
-        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+        openapi_extra=YAML_BODY,
     )
     async def reload(request: Request) -> Response:
         body = await read_body(request)
@@ -185,7 +185,7 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
     @router.post(
         "/manifests",
         summary="Submit manifests: YAML, several documents; Pod and batch/v1 Job",
-        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+        openapi_extra=YAML_BODY,
     )
     async def submit(
         request: Request, source: _SOURCE = "request", idempotency_key: _KEY = ""
@@ -195,7 +195,7 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
     @router.post(
         "/manifests/delete",
         summary="Delete the pods that manifests describe, as /v1/manifests would have made them",
-        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+        openapi_extra=YAML_BODY,
     )
     async def delete_manifests(
         request: Request, source: _SOURCE = "request", idempotency_key: _KEY = ""

@@ -16,7 +16,7 @@ from services.api.health import health
 from services.api.metrics import all_metrics
 from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
-from services.api.replica import Replica, read_body
+from services.api.replica import YAML_BODY, Replica, read_body
 from services.api.rows import application_row, listed, node_row
 from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
@@ -221,7 +221,7 @@ def _validation(router: APIRouter) -> None:
     @router.post(
         "/validate-conf",
         summary="Whether a queues.yaml would be accepted; always 200",
-        openapi_extra={"requestBody": {"content": {"application/yaml": {}}, "required": True}},
+        openapi_extra=YAML_BODY,
     )
     async def validate_conf(request: Request) -> Response:
         body = await read_body(request)
