@@ -12,7 +12,7 @@ Source: contract section 6.8; cases R-08 to R-11, G-17.
 """
 
 from services.core.scheduler.actions.victims import (
-    evict,
+    evict_for,
     have_type_in_common,
     is_open_without,
     room_to_come,
@@ -89,19 +89,7 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
             partition.journal.record(NoVictim(application, ask))
         return
     partition.set(reservation, has_preempted=True)
-    event = f"Preempted by {ask.key} from application {application.id} in {application.queue.path}"
-    for victim in victims:
-        owner = partition.applications[victim.application_id]
-        evict(
-            partition,
-            owner,
-            victim.allocation_key,
-            application,
-            f"{REASON}{ask.key}",
-            law=Law.REQUIRED_NODE,
-            event=event,
-            ask=ask.key,
-        )
+    evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=Law.REQUIRED_NODE)
     partition.journal.record(ApplicationChanged(application))
 
 

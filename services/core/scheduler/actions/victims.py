@@ -1,10 +1,10 @@
 """What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
-from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
@@ -100,6 +100,23 @@ def evict(
     if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
         partition.journal.record(PairHeld(owner.id, winner.id))
         partition.journal.record(PartitionChanged())
+
+
+def evict_for(
+    partition: Partition,
+    victims: Iterable[Allocation],
+    winner: Application,
+    ask: Ask,
+    reason: str,
+    *,
+    law: Law,
+) -> None:
+    """Release victims so that an ask has room, in their order; each reads who took its place."""
+    event = f"Preempted by {ask.key} from application {winner.id} in {winner.queue.path}"
+    for victim in victims:
+        owner = partition.applications[victim.application_id]
+        key = victim.allocation_key
+        evict(partition, owner, key, winner, reason, law=law, event=event, ask=ask.key)
 
 
 def carry_out(partition: Partition, decisions: list[Decision]) -> None:

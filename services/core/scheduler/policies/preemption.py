@@ -23,7 +23,7 @@ from itertools import groupby
 from services.core.scheduler.actions import live_actions, patience
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee
-from services.core.scheduler.actions.victims import evict
+from services.core.scheduler.actions.victims import evict_for
 from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.preemptors import (
     CHECK_AGAIN_NS,
@@ -260,20 +260,8 @@ def _take(
     partition: Partition, application: Application, ask: Ask, node: Node, victims: list[Victim]
 ) -> None:
     """Release victims for an ask, and keep the room for it."""
-    for victim in victims:
-        owner = partition.applications[victim.allocation.application_id]
-        path = application.queue.path
-        event = f"Preempted by {ask.key} from application {application.id} in {path}"
-        evict(
-            partition,
-            owner,
-            victim.key,
-            application,
-            f"{REASON}{ask.key}",
-            law=Law.GUARANTEE,
-            event=event,
-            ask=ask.key,
-        )
+    taken = [victim.allocation for victim in victims]
+    evict_for(partition, taken, application, ask, f"{REASON}{ask.key}", law=Law.GUARANTEE)
     partition.keep_freed_room(application, ask, node)
 
 
