@@ -90,9 +90,9 @@ class ShimMachine:
             UpdateResponse: self._on_response,
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
-            SubmitManifests: self._on_manifests,
+            SubmitManifests: self._on_documents,
             WhatIf: self._on_question,
-            DeleteManifests: self._on_delete_manifests,
+            DeleteManifests: self._on_documents,
         }
         self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SubmitApplication: self._submit_application,
@@ -358,40 +358,62 @@ class ShimMachine:
 
     # --- manifests ------------------------------------------------------------------------------
 
-    def _on_manifests(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Create what the documents describe; every document is answered, taken or refused."""
+    def _on_documents(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Create or delete what documents describe; every document is answered, done or refused."""
         wanted = envelope.message
-        assert isinstance(wanted, SubmitManifests)
+        assert isinstance(wanted, SubmitManifests | DeleteManifests)
         if self._people is None:
             return _refuse(envelope, USE_KUBECTL)
         known = repeatable(wanted).answered(self.world)
         if known is not None:
             return _reply(envelope.reply_to, known)
-        run_ns = self._default_run_ns if wanted.run_ns < 0 else wanted.run_ns
+        is_new = isinstance(wanted, SubmitManifests)
+        run_ns = wanted.run_ns if isinstance(wanted, SubmitManifests) else 0
+        run_ns = self._default_run_ns if run_ns < 0 else run_ns
         translation = translate(wanted.documents, run_ns, tuple(self.world.nodes.values()))
-        for taken in translation.taken:
+        for taken in translation.taken if is_new else ():
             if taken.namespace_tags is not None:
                 self.world.set_namespace(taken.name, taken.namespace_tags)
         refused = [
             RefusedDocument(document.source, document.index, error.field_path, error.message)
             for document, error in translation.refused
         ]
+        carry_out = self._create if is_new else self._delete
+        done: list[SubmittedObject] = []
         outgoing: list[Outgoing] = []
-        accepted: list[SubmittedObject] = []
         for number, taken in enumerate(translation.taken):
             cause = f"{envelope.message_id}/{number}"  # items of a List share their index
             try:
-                news = self._people.create_pods(taken.pods, cause, now_ns)
+                submitted, said = carry_out(taken, cause, now_ns)
             except CommandRefusedError as error:
-                document = taken.document
-                refused.append(
-                    RefusedDocument(document.source, document.index, "metadata.name", str(error))
-                )
-                continue
-            accepted.append(_submitted(taken))
-            outgoing += self._settle(news, now_ns)
-        result = SubmitResult(tuple(accepted), tuple(refused))
+                at = taken.document
+                refused.append(RefusedDocument(at.source, at.index, "metadata.name", str(error)))
+            else:
+                done.append(submitted)
+                outgoing += said
+        result = SubmitResult(tuple(done), tuple(refused))
         return outgoing + self._answer(envelope.reply_to, result, envelope)
+
+    def _create(
+        self, taken: TranslatedDocument, cause: str, now_ns: int
+    ) -> tuple[SubmittedObject, list[Outgoing]]:
+        news = self._playground().create_pods(taken.pods, cause, now_ns)
+        return _submitted(taken), self._settle(news, now_ns)
+
+    def _delete(
+        self, taken: TranslatedDocument, _: str, now_ns: int
+    ) -> tuple[SubmittedObject, list[Outgoing]]:
+        pods = pods_there(self.world, taken.pods)
+        if taken.pods and not pods:
+            raise CommandRefusedError(NOT_THERE)
+        said: list[Outgoing] = []
+        for application, names in by_application(self.world, pods):
+            said += (
+                self._settle(self.cluster.delete_pods(names, now_ns), now_ns)
+                if application is None
+                else self._end_application(application, now_ns)
+            )
+        return replace(_submitted(taken), pods=len(pods)), said
 
     def _on_question(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Pass a question on to the core, which answers it, as the core understands it."""
@@ -399,38 +421,6 @@ class ShimMachine:
         assert isinstance(asked, WhatIf)
         question = question_of(self.world, asked, now_ns)
         return [Outgoing(CORE, question, reply_to=envelope.reply_to)]
-
-    def _on_delete_manifests(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Delete what the documents describe; every document is answered, gone or refused."""
-        wanted = envelope.message
-        assert isinstance(wanted, DeleteManifests)
-        if self._people is None:
-            return _refuse(envelope, USE_KUBECTL)
-        known = repeatable(wanted).answered(self.world)
-        if known is not None:
-            return _reply(envelope.reply_to, known)
-        translation = translate(wanted.documents, 0, tuple(self.world.nodes.values()))
-        refused = [
-            RefusedDocument(document.source, document.index, error.field_path, error.message)
-            for document, error in translation.refused
-        ]
-        outgoing: list[Outgoing] = []
-        deleted: list[SubmittedObject] = []
-        for taken in translation.taken:
-            pods = pods_there(self.world, taken.pods)
-            if taken.pods and not pods:
-                at = taken.document
-                refused.append(RefusedDocument(at.source, at.index, "metadata.name", NOT_THERE))
-                continue
-            deleted.append(replace(_submitted(taken), pods=len(pods)))
-            for application, names in by_application(self.world, pods):
-                outgoing += (
-                    self._settle(self.cluster.delete_pods(names, now_ns), now_ns)
-                    if application is None
-                    else self._end_application(application, now_ns)
-                )
-        result = SubmitResult(tuple(deleted), tuple(refused))
-        return outgoing + self._answer(envelope.reply_to, result, envelope)
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:
