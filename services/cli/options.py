@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -111,21 +111,12 @@ def checked_names(names: list[str] | None) -> list[str] | None:
         raise typer.BadParameter(str(error)) from error
 
 
-ApplicationName = Annotated[
-    str,
-    typer.Argument(
-        metavar="APPLICATION",
-        help="Its ID.",
-        callback=checking(checked_name),
-        autocompletion=complete_applications,
-    ),
-]
-NodeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NODE",
-        help="Its name.",
-        callback=checking(checked_name),
-        autocompletion=complete_nodes,
-    ),
-]
+def name_argument(metavar: str, text: str, complete: Callable[[str], list[str]]) -> Any:
+    """Return an argument that is the name of one thing, which ``complete`` offers."""
+    return typer.Argument(
+        metavar=metavar, help=text, callback=checking(checked_name), autocompletion=complete
+    )
+
+
+ApplicationName = Annotated[str, name_argument("APPLICATION", "Its ID.", complete_applications)]
+NodeName = Annotated[str, name_argument("NODE", "Its name.", complete_nodes)]

@@ -5,18 +5,12 @@ from typing import Annotated
 import typer
 
 from services.cli.answers import Report, shown, table
-from services.cli.client import Client, checked_name, path_of
-from services.cli.options import checking, complete_applications
+from services.cli.client import Client, path_of
+from services.cli.options import complete_applications, name_argument
 
 app = typer.Typer()
 Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="An application's ID, or a pod's name.",
-        callback=checking(checked_name),
-        autocompletion=complete_applications,
-    ),
+    str, name_argument("NAME", "An application's ID, or a pod's name.", complete_applications)
 ]
 
 
