@@ -451,9 +451,8 @@ class RabbitSubscription:
         try:
             envelope = envelope_in(message, self._inbox)
         except PoisonError as error:
-            if (
-                _OFFSET in message.headers
-            ):  # a stream keeps it: it would be put aside at every start
+            # A stream keeps it: it would be put aside at every start.
+            if _OFFSET in message.headers:
                 log.warning("a record of the trace cannot be read", reason=str(error))
                 await message.ack()
             else:

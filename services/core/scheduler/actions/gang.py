@@ -59,9 +59,8 @@ def _kept_as_a_whole(
     """Admit a gang that waits, or return what has no room for the whole of it."""
     in_part = application.starts_in_part
     if (application.starts_placed or in_part) and not application.is_reserving:
-        partition.admit(
-            application
-        )  # it has run, or is over: its placeholders are asks like any other
+        # It has run, or is over: its placeholders are asks like any other.
+        partition.admit(application)
         return None
     refused = lacks_headroom(partition, application)
     if refused is not None:
