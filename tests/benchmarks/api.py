@@ -23,9 +23,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.benchmarks.bus import Driver, Services, as_bytes, paced
-from tests.benchmarks.bus import _raw as raw
-from tests.benchmarks.bus import _sweep as sweep
+from tests.benchmarks.bus import Driver, Services, as_bytes, paced, raw, sweep
 from tests.broker import broker
 
 CLIENTS = 4

@@ -196,7 +196,7 @@ def as_bytes(decode: Callable[[str, bytes], object]) -> Iterator[None]:
         codec.encode, codec.decode = encode, before
 
 
-def _raw(kind: str, data: bytes) -> object:
+def raw(kind: str, data: bytes) -> object:
     return msgpack.unpackb(data) if kind == "StateDelta" else None
 
 
@@ -362,11 +362,12 @@ def floor(url: str, pods: int, burst: int, window: int) -> tuple[float, float]:
     for process in processes:
         process.terminate()
         process.join()
-    asyncio.run(_sweep(url, prefix))
+    asyncio.run(sweep(url, prefix))
     return pods / took, spent / pods * 1e6
 
 
-async def _sweep(url: str, prefix: str) -> None:
+async def sweep(url: str, prefix: str) -> None:
+    """Delete what a run has made on a broker."""
     bus = RabbitBus(url, prefix=prefix)
     await bus.delete_topology()
     await bus.close()
@@ -417,11 +418,11 @@ def main() -> None:
         services.profiles = options.profile
         try:
             services.start_all()
-            with as_bytes(_raw):
+            with as_bytes(raw):
                 figures = asyncio.run(measure(services, url, prefix, options))
         finally:
             services.stop()
-        asyncio.run(_sweep(url, prefix))
+        asyncio.run(sweep(url, prefix))
         base = (0.0, 0.0)
         if not options.no_floor:
             base = floor(url, options.pods, options.burst, options.window)

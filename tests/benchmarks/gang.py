@@ -31,6 +31,7 @@ from shared.messages.envelope import CORE
 from shared.messages.interface import UpdateRequest, UpdateResponse
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import HostOptions
+from tests.benchmarks.bus import sweep
 from tests.broker import broker
 
 RESOURCE = {"vcore": 1000, "memory": 2**30, "pods": 1}
@@ -175,14 +176,8 @@ def main() -> None:
             rows["rabbitmq"] = asyncio.run(
                 run(lambda: RabbitBus(url, prefix=prefix), options.members, options.nodes)
             )
-            asyncio.run(_sweep(url, prefix))
+            asyncio.run(sweep(url, prefix))
     report(console, rows)
-
-
-async def _sweep(url: str, prefix: str) -> None:
-    bus = RabbitBus(url, prefix=prefix)
-    await bus.delete_topology()
-    await bus.close()
 
 
 if __name__ == "__main__":
