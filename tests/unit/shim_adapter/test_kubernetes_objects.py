@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 from services.shim_adapter.backends.kubernetes import bodies
 from services.shim_adapter.backends.kubernetes.configuration import BUILT_IN, Configuration
 from services.shim_adapter.backends.kubernetes.objects import (
-    MAX_CONFIG_BYTES,
     config_data,
     node_record,
     pod_view,
     time_ns,
 )
+from services.shim_adapter.backends.kubernetes.packed import MAX_CONFIG_BYTES, packed
+from services.shim_adapter.backends.kubernetes.turn import LAST_GOOD, Turn
 from services.shim_adapter.records import PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass, Reading
 from shared.messages.commands import PodSpec
@@ -220,6 +222,43 @@ def test_a_packed_key_is_read_as_far_as_its_limit_and_no_further():
     tracemalloc.stop()
     assert {key: len(text) for key, text in data.items()} == {"queues.yaml": MAX_CONFIG_BYTES}
     assert most < 4 * MAX_CONFIG_BYTES
+
+
+class Leases:
+    """The part of an API server that a turn asks: one Lease, with what is kept in it."""
+
+    access = SimpleNamespace(namespace="muster")
+
+    def __init__(self, kept):
+        annotations = {"metadata": {"annotations": {LAST_GOOD: kept}}}
+        self.lease = {**annotations, "spec": {"leaseTransitions": 4}}
+
+    async def request(self, method, path, body=None):
+        assert path.endswith("/namespaces/muster/leases/muster-shim-adapter")
+        if method == "PUT":
+            self.lease = body
+        return self.lease
+
+
+@pytest.mark.parametrize(
+    ("kept", "last_good"),
+    [
+        ("", ""),
+        (packed("partitions: []"), "partitions: []"),
+        (base64.b64encode(gzip.compress(b"partitions: []")[:-4]).decode(), ""),
+        ("no base64!", ""),
+        (base64.b64encode(b"no gzip").decode(), ""),
+        (base64.b64encode(gzip.compress(b"\xff")).decode(), ""),
+        (packed("x" * (2 * MAX_CONFIG_BYTES)), "x" * MAX_CONFIG_BYTES),
+    ],
+    ids=["none", "whole", "cut short", "no base64", "no gzip", "no text", "too long: cut"],
+)
+async def test_a_turn_reads_what_was_kept_or_is_as_if_there_were_none(kept, last_good):
+    leases = Leases(kept)
+    turn = Turn(leases, "shim-1")
+    await turn.take()
+    assert (turn.number, leases.lease["spec"]["leaseTransitions"]) == (5, 5)
+    assert turn.last_good == last_good
 
 
 def test_the_second_config_map_wins_key_by_key():

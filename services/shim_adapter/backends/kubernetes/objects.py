@@ -4,14 +4,13 @@ Pure: no I/O. Of a pod that is known already only what may change is read. Sourc
 2.1 to 2.8, 2.11.
 """
 
-import base64
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from sys import intern
 from typing import Any
 
+from services.shim_adapter.backends.kubernetes.packed import unpacked
 from services.shim_adapter.backends.kubernetes.volumes import claim_names
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
 from services.shim_adapter.translation.constraints import parse_constraints
@@ -40,8 +39,6 @@ from shared.model.units import NANOS_PER_SECOND
 UNSCHEDULABLE = "Unschedulable"
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
-MAX_CONFIG_BYTES = 3 * 1024 * 1024
-_GZIP = 31  # zlib's window bits for gzip alone
 
 
 @dataclass(slots=True)
@@ -232,25 +229,10 @@ def config_data(raw: Mapping[str, Any]) -> dict[str, str]:
     """Return a ConfigMap's texts; keys of binaryData that end in .gz are unpacked."""
     data = {str(key): str(value) for key, value in (raw.get("data") or {}).items()}
     for key, value in (raw.get("binaryData") or {}).items():
-        text = _unpacked(value) if key.endswith(".gz") else None
+        text = unpacked(value) if key.endswith(".gz") else None
         if text is not None:
             data[key.removesuffix(".gz")] = text
     return data
-
-
-def _unpacked(value: str) -> str | None:
-    """Return a gzipped text, as far as MAX_CONFIG_BYTES; None: it is none, or was cut short.
-
-    What unpacks to more is read that far and no further, and refused for its length by its reader.
-    """
-    try:
-        unpack = zlib.decompressobj(wbits=_GZIP)
-        text = unpack.decompress(base64.b64decode(value, validate=True), MAX_CONFIG_BYTES)
-        if unpack.eof:
-            return text.decode()
-    except (ValueError, zlib.error):
-        return None
-    return text.decode(errors="ignore") if unpack.unconsumed_tail else None
 
 
 def time_ns(text: str | None) -> int:

@@ -8,10 +8,6 @@ section 4.
 Limit: MAX_KEPT characters; a larger configuration is not kept, which is said.
 """
 
-import binascii
-import gzip
-import zlib
-from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -19,11 +15,11 @@ from typing import Any
 import structlog
 
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+from services.shim_adapter.backends.kubernetes.packed import packed, unpacked
 
 LEASE = "muster-shim-adapter"
 LAST_GOOD = "muster.io/last-good-queues"
 MAX_KEPT = 200_000  # of the 256 KiB that an object's annotations may have
-MAX_UNPACKED = 3 * 1024 * 1024
 log = structlog.get_logger("muster.kubernetes")
 
 
@@ -60,7 +56,7 @@ class Turn:
         lease["spec"] = {**lease.get("spec", {}), **spec, "leaseTransitions": turn}
         await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
         self.number = turn
-        self.last_good = _unpack(_annotations(lease).get(LAST_GOOD, ""))
+        self.last_good = _kept(_annotations(lease).get(LAST_GOOD, ""))
 
     async def keep(self, text: str) -> None:
         """Keep a queue configuration as the last good one. Raises ApiServerError: not yet.
@@ -69,18 +65,18 @@ class Turn:
         """
         if text == self.last_good:
             return
-        packed = b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-        if len(packed) > MAX_KEPT:
+        kept = packed(text)
+        if len(kept) > MAX_KEPT:
             log.error(
                 "the queue configuration is too large to be kept as the last good one",
-                characters=len(packed),
+                characters=len(kept),
                 most=MAX_KEPT,
             )
             self.last_good = text
             return
         lease = await self._client.request("GET", f"{self._leases}/{LEASE}")
         if int(lease.get("spec", {}).get("leaseTransitions") or 0) == self.number:
-            lease["metadata"]["annotations"] = {**_annotations(lease), LAST_GOOD: packed}
+            lease["metadata"]["annotations"] = {**_annotations(lease), LAST_GOOD: kept}
             await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
         self.last_good = text
 
@@ -94,13 +90,10 @@ def _annotations(lease: dict[str, Any]) -> dict[str, str]:
     return lease.get("metadata", {}).get("annotations") or {}
 
 
-def _unpack(packed: str) -> str:
+def _kept(value: str) -> str:
     """Return a kept configuration; one that cannot be read is as if there were none."""
-    if not packed:
+    text = unpacked(value) if value else ""
+    if text is None:
+        log.warning("the last good queue configuration cannot be read", characters=len(value))
         return ""
-    try:
-        data = zlib.decompressobj(wbits=31).decompress(b64decode(packed), MAX_UNPACKED)
-        return data.decode()
-    except (binascii.Error, zlib.error, ValueError) as error:
-        log.warning("the last good queue configuration cannot be read", error=str(error))
-        return ""
+    return text
