@@ -28,7 +28,7 @@ from services.core.scheduler.actions.jobs_in_order import (
     tasks_to_allocate,
 )
 from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.constraints.capacity import may_take
+from services.core.scheduler.constraints.capacity import may_ever_take, may_take, over_limits
 from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
@@ -69,7 +69,7 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     """
     capacities = trial.nodes.capacities(trial.names)
     tasks = tasks_to_allocate(job)
-    if not may_take(trial, job, tasks):
+    if not may_ever_take(trial, job, tasks):
         return None
     demand = request_of(tasks, trial.width)
     if not _could_fit(capacities, demand, dict.fromkeys(task.request for task in tasks)):
@@ -240,10 +240,13 @@ class _Freed:
     def __init__(self, trial: Trial, tasks: list[Task], carried: list[Unit]) -> None:
         self.width = trial.width
         self.room = trial.room()
-        for _, group in carried:
-            for task in group:
+        demand = request_of(tasks, self.width)
+        self.over = over_limits(tasks[0].job, demand)
+        for unit in carried:
+            self._bring_within_limits(unit)
+            for task in unit[1]:
                 self.room[_row(task)] += task.request
-        self.demand = sums(request_of(tasks, self.width))
+        self.demand = sums(demand)
         self.smallest = np.array(tasks[-1].request, dtype=np.int64)
         self.free = summed(self.room)
         self.by_node: dict[int, Sums] = {}
@@ -256,11 +259,20 @@ class _Freed:
             at = self.by_node.setdefault(_row(task), sums([0] * self.width))
             at += request
             self.total += request
+        self._bring_within_limits(unit)
         return sorted({_row(task) for task in unit[1]})
 
+    def _bring_within_limits(self, unit: Unit) -> None:
+        job, tasks = unit
+        for queue, over in self.over:
+            if queue in job.queue.lineage():
+                for at, value in enumerate(request_of(tasks, self.width)):
+                    over[at] -= value
+
     def is_enough(self) -> bool:
-        """Return whether all that is free then covers what is asked for."""
-        return bool((self.free + self.total >= self.demand).all())
+        """Return whether all that is free then covers what is asked for, and limits allow it."""
+        is_over = any(value > 0 for _, over in self.over for value in over)
+        return not is_over and bool((self.free + self.total >= self.demand).all())
 
     def is_enough_on(self, nodes: list[int]) -> bool:
         """Return whether what some of the nodes give back, with all that is free, covers it."""
@@ -352,18 +364,18 @@ def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Uni
             continue
         del to_try[candidate]
         tasks = tasks_of(candidate)
-        if candidate is not job:
-            tasks = [task for task in tasks if task in evicted]
-            if tasks and _wait_for_room(attempt, candidate, tasks):
-                to_try[candidate] = None
-                order.push(candidate)
-        elif not may_take(attempt.trial, job, tasks) or not _wait_for_room(attempt, job, tasks):
-            return False
+        if candidate is job:
+            if not _wait_for_room(attempt, job, tasks):
+                return False
+        elif _wait_for_room(attempt, candidate, [task for task in tasks if task in evicted]):
+            to_try[candidate] = None
+            order.push(candidate)
     return True
 
 
 def _wait_for_room(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:
-    return place_job(attempt, job, tasks, only_pipeline=True)
+    may = may_take(attempt.trial, job, tasks)
+    return may and place_job(attempt, job, tasks, only_pipeline=True)
 
 
 def _still_evicted(units: list[Unit]) -> list[Unit]:

@@ -1,6 +1,6 @@
 """What queues may take: limits for everybody, quotas for what may not be preempted.
 
-Source: contract kai.md, 1.2 and 1.4.
+Source: contract kai.md, 1.2, 1.4 and 1.5.
 """
 
 from services.core.scheduler.statement.trial import (
@@ -18,35 +18,46 @@ from services.core.scheduler.statement.trial import (
 
 def may_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
     """Return whether nothing but room keeps a job from taking tasks: neither queues nor plugins."""
-    request = request_of(tasks, trial.width)
-    return bool(tasks) and not over_capacity(job, request) and trial.has_capacity(job, request)
+    return may_ever_take(trial, job, tasks) and not over_limits(
+        job, request_of(tasks, trial.width)
+    )
 
 
-def over_capacity(job: Job, request: Amount) -> str:
-    """Return why no queue on the path may take a request, or "": it may.
+def may_ever_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
+    """Return whether a job may take tasks once others have made way for it.
 
-    Only types that are asked for are looked at.
+    They bring the queues back within their limits, but free no quota: who uses that may not go.
     """
+    request = request_of(tasks, trial.width)
+    return bool(tasks) and not over_quota(job, request) and trial.has_capacity(job, request)
+
+
+def over_limits(job: Job, request: Amount) -> list[tuple[Share, list[int]]]:
+    """Return the queues on the path that a request brings over their limit, and by how much.
+
+    Only types that are asked for are looked at; the others are 0 over.
+    """
+    found = []
     for queue in job.queue.lineage():
-        allocated = queue.allocated
-        for at, value in enumerate(request):
-            if value <= 0:
-                continue
-            limit, quota = queue.limit[at], queue.quota[at]
-            if limit != UNLIMITED and allocated[at] + value > limit:
-                return (
-                    f"OverLimit: queue {queue.name} has {allocated[at]} of {limit}, "
-                    f"requested {value}"
-                )
-            if job.preemptible or quota == UNLIMITED:
-                continue
-            fixed = job.trial.fixed(queue)[at]
-            if fixed + value > quota:
-                return (
-                    f"NonPreemptibleOverQuota: queue {queue.name} has {fixed} of its quota "
-                    f"{quota} by jobs that may not be preempted, requested {value}"
-                )
-    return ""
+        over = [
+            max(0, used + value - limit) if value > 0 and limit != UNLIMITED else 0
+            for used, value, limit in zip(queue.allocated, request, queue.limit, strict=True)
+        ]
+        if any(over):
+            found.append((queue, over))
+    return found
+
+
+def over_quota(job: Job, request: Amount) -> bool:
+    """Return whether a job that may not be preempted, with others like it, would exceed a quota.
+
+    Only types that are asked for are looked at, in every queue on the path.
+    """
+    return not job.preemptible and any(
+        value > 0 and quota != UNLIMITED and fixed + value > quota
+        for queue in job.queue.lineage()
+        for fixed, value, quota in zip(job.trial.fixed(queue), request, queue.quota, strict=True)
+    )
 
 
 def over_fair_share(job: Job, request: Amount) -> bool:

@@ -47,6 +47,8 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
     """Return a search in which others only move: whoever is evicted has a new place."""
     if not job.preemptible or not is_ready(job) or _waits(job):
         return None
+    if not may_take(trial, job, tasks_to_allocate(job)):  # moving others frees no limit
+        return None
     return Search(
         is_victim=lambda other: has_victims(other) and other.preemptible,
         agrees=lambda left: not left,
@@ -59,9 +61,9 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
 # --- preempt --------------------------------------------------------------------------------------
 
 
-def preemption(trial: Trial, job: Job) -> Search | None:
+def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
     """Return the search of a job inside its own queue: victims of strictly lower priority."""
-    if not is_ready(job) or _waits(job) or not may_take(trial, job, tasks_to_allocate(job)):
+    if not is_ready(job) or _waits(job):
         return None
     min_runtime_s = _min_runtime(job.queue, "preempt")
 
@@ -124,14 +126,7 @@ class _Reclaim:
         """Return whether the job may reclaim at all: its queue stays within its fair share."""
         if not self.tasks or not is_ready(self.job) or _waits(self.job):
             return False
-        if over_fair_share(self.job, self.request):
-            return False
-        if self.job.preemptible:
-            return True
-        return all(
-            within(plus(self.trial.fixed(queue), self.request), queue.quota)
-            for queue in self.job.queue.lineage()
-        )
+        return not over_fair_share(self.job, self.request)
 
     def search(self) -> Search:
         """Return the search."""
