@@ -35,6 +35,7 @@ from shared.messages.interface import (
     AllocationAsk,
     TerminationType,
 )
+from shared.model.resources import PODS
 from shared.model.states import ApplicationState
 from tests.property.dump import dump
 
@@ -155,6 +156,7 @@ def ask_of(spec: dict, at: int, task: dict) -> AllocationAsk:
         "vcore": spec.get("cpu_milli_per_task", DEFAULT_TASK["cpu"]),
         "memory": spec.get("mem_bytes_per_task", DEFAULT_TASK["memory"]),
         GPU: gpus,
+        PODS: 1,
     }
     labels = task.get("labels", {})
     only = task.get("node_affinity_in")
@@ -327,6 +329,7 @@ def node_capacity(node: dict) -> dict[str, int]:
         "vcore": node.get("cpu_milli", 20_000_000),
         "memory": node.get("mem_bytes", 20_000_000_000),
         GPU: node.get("gpus", 0),
+        PODS: node.get("max_pods", 110),
     }
 
 

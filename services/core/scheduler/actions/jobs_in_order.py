@@ -179,14 +179,20 @@ class VictimOrder(_QueueOrder):
 
     The order is the reverse of the one in which jobs are served; what was taken already counts as
     gone. A job is looked at when its turn comes, not before: ``leaves`` are those that may have
-    victims, ``may_go`` says of a job whether it is one.
+    victims, ``may_go`` says of a job whether it is one, ``keeps_minimum`` of one that is whether it
+    gives no more than its surplus.
     """
 
     def __init__(
-        self, trial: Trial, leaves: Iterable[Share], may_go: Callable[[Job], bool]
+        self,
+        trial: Trial,
+        leaves: Iterable[Share],
+        may_go: Callable[[Job], bool],
+        keeps_minimum: Callable[[Job], bool],
     ) -> None:
         super().__init__(trial)
         self._may_go = may_go
+        self._keeps_minimum = keeps_minimum
         self._nothing = (0,) * trial.width
         self._left: dict[Job, dict[Task, None]] = {}
         self._popped: dict[Share, Amount] = {}
@@ -203,10 +209,16 @@ class VictimOrder(_QueueOrder):
     def _enter(self, job: Job) -> bool:
         """Note what may be taken from a job; return whether anything."""
         left = dict.fromkeys(task for task in job.tasks if is_evictable(task))
-        if left and self._may_go(job):
+        if self._may_go(job) and self._has_more(job, left):
             self._left[job] = left
             return True
         return False
+
+    def _has_more(self, job: Job, left: dict[Task, None]) -> bool:
+        """Return whether there is more to take from a job of which so much is left."""
+        return bool(left) and (
+            not self._keeps_minimum(job) or bool(job.group.surplus(left.__contains__))
+        )
 
     def _advance(self, leaf: Share) -> None:
         """Find the next job of a leaf that the trial has not touched."""
@@ -232,7 +244,7 @@ class VictimOrder(_QueueOrder):
             self._advance(job.queue)
         else:
             heappop(waiting)
-        if left:
+        if self._has_more(job, left):
             heappush(waiting, (self._key(job), job))
         request = request_of(tasks, self._trial.width)
         for queue in job.queue.lineage():

@@ -45,6 +45,7 @@ from services.core.scheduler.statement.trial import (
     Share,
     Terms,
     Trial,
+    holds_room,
     is_evictable,
 )
 from shared.model.reasons import Reason
@@ -153,7 +154,8 @@ def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
 
 
 def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
-    if job.application.succeeded or not job.placed or job.is_satisfied:
+    """Return whether a gang has been below its minimum for too long: what is released counts yet."""
+    if job.application.succeeded or not job.placed or job.group.is_satisfied(holds_room):
         return False
     grace_s = trial.terms.staleness_grace_s(job.application)
     return grace_s >= 0 and stale_for_s >= grace_s

@@ -27,8 +27,8 @@ def place_job(
 ) -> bool:
     """Place tasks of a job, all or none; return whether all could be.
 
-    If some must wait for room and the minimum does not run yet, all of them wait: nobody starts
-    a gang in halves.
+    If some of a set must wait for room and its minimum does not run yet, all of them wait: nobody
+    starts a gang, or a part of one, in halves.
     """
     checkpoint = attempt.checkpoint()
     trial = attempt.trial
@@ -38,14 +38,19 @@ def place_job(
     )
     if not _place_group(attempt, job.group, tasks, everywhere, only_pipeline=only_pipeline):
         return False
-    waits = any(task.status is not Status.ALLOCATED for task in tasks)
-    if waits and not only_pipeline and not job.group.is_satisfied(is_placed):
+    if not only_pipeline and any(map(_starts_in_halves, job.group.sets())):
         places = [(task, task.node) for task in tasks]
         attempt.rollback(checkpoint)
         for task, node in places:
             assert node is not None
             attempt.pipeline(task, node)
     return True
+
+
+def _starts_in_halves(tasks: Group[Task]) -> bool:
+    """Return whether some of a set wait for room and less than its minimum has it."""
+    waits = any(task.status is Status.PIPELINED for task in tasks.tasks)
+    return waits and not tasks.is_satisfied(is_placed)
 
 
 def _place_group(

@@ -50,7 +50,8 @@ class Search:
     """What an action looks for: who may be a victim, and which outcome it agrees to.
 
     ``reason`` is what a victim is told. ``max_victims`` bounds how many of them are accumulated
-    for one job; negative is no bound.
+    for one job; negative is no bound. Of a victim that ``keeps_minimum`` only what it has above
+    its minimum may be taken.
     """
 
     is_victim: Callable[[Job], bool]
@@ -59,6 +60,7 @@ class Search:
     reason: str
     max_victims: int = UNLIMITED
     in_leaf: Callable[[Share], bool] = lambda _: True  # whether there may be any in a leaf
+    keeps_minimum: Callable[[Job], bool] = lambda _: False
 
 
 def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
@@ -79,7 +81,8 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     given = sum_of((leaf.allocated for leaf in leaves), trial.width)
     if not np.all(free + given >= sums(demand)):
         return None
-    candidates = _Candidates(VictimOrder(trial, leaves, _judge(trial, job, search)), search)
+    order = VictimOrder(trial, leaves, _judge(trial, job, search), search.keeps_minimum)
+    candidates = _Candidates(order, search)
     tries = _Tries(trial, job, search, capacities - trial.room(), candidates)
     carried: list[Unit] = []
     for size in _sizes(len(tasks)):

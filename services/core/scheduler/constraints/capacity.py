@@ -18,9 +18,7 @@ from services.core.scheduler.statement.trial import (
 
 def may_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
     """Return whether nothing but room keeps a job from taking tasks: neither queues nor plugins."""
-    return may_ever_take(trial, job, tasks) and not over_limits(
-        job, request_of(tasks, trial.width)
-    )
+    return may_ever_take(trial, job, tasks) and not over_limits(job, request_of(tasks, trial.width))
 
 
 def may_ever_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:

@@ -68,15 +68,11 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
     min_runtime_s = _min_runtime(job.queue, "preempt")
 
     def is_victim(other: Job) -> bool:
-        return (
-            has_victims(other)
-            and other.priority < job.priority
-            and other.preemptible
-            and _may_go(other, min_runtime_s)
-        )
+        return has_victims(other) and other.priority < job.priority and other.preemptible
 
     return Search(
         is_victim=is_victim,
+        keeps_minimum=lambda other: _has_just_begun(other, min_runtime_s),
         agrees=lambda _: True,
         action="preempt",
         reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
@@ -84,12 +80,9 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
     )
 
 
-def _may_go(job: Job, min_runtime_s: int) -> bool:
-    return (
-        not min_runtime_s
-        or job.trial.terms.runtime_s(job.application) >= min_runtime_s
-        or job.has_surplus
-    )
+def _has_just_begun(job: Job, min_runtime_s: int) -> bool:
+    """Return whether a job has not run for as long as its minimum is left to."""
+    return bool(min_runtime_s) and job.trial.terms.runtime_s(job.application) < min_runtime_s
 
 
 def _min_runtime(queue: Share, kind: str) -> int:
@@ -131,11 +124,13 @@ class _Reclaim:
     def search(self) -> Search:
         """Return the search."""
         reason = f"reclaimed for {_called(self.job)}, which is below its fair share"
-        return Search(self._is_victim, self._agrees, "reclaim", reason, in_leaf=self._has_too_much)
-
-    def _is_victim(self, other: Job) -> bool:
-        return (
-            has_victims(other) and other.preemptible and _may_go(other, self._runtime_needed(other))
+        return Search(
+            is_victim=lambda other: has_victims(other) and other.preemptible,
+            agrees=self._agrees,
+            action="reclaim",
+            reason=reason,
+            in_leaf=self._has_too_much,
+            keeps_minimum=lambda other: _has_just_begun(other, self._runtime_needed(other)),
         )
 
     def _has_too_much(self, leaf: Share) -> bool:

@@ -83,6 +83,11 @@ def is_active(task: Task) -> bool:
     return task.status in ACTIVE
 
 
+def holds_room(task: Task) -> bool:
+    """Return whether a task has room, was promised some or is giving it back."""
+    return task.status is not Status.PENDING
+
+
 def is_placed(task: Task) -> bool:
     """Return whether a task has real room."""
     return task.status in PLACED
@@ -178,13 +183,6 @@ class Job:
         if self.is_flat:
             return self.active >= self.min_available
         return self.group.is_satisfied(is_active)
-
-    @property
-    def has_surplus(self) -> bool:
-        """Return whether something could be evicted and the rest be satisfied."""
-        if self.is_flat and not self.kept:
-            return self.active > self.min_available
-        return bool(self.group.surplus(is_evictable))
 
     @property
     def elasticity(self) -> int:
