@@ -154,7 +154,7 @@ def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
 
 
 def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
-    """Return whether a gang has been below its minimum for too long: what is released counts yet."""
+    """Return whether a gang has been below its minimum for too long; who is leaving counts yet."""
     if job.application.succeeded or not job.placed or job.group.is_satisfied(holds_room):
         return False
     grace_s = trial.terms.staleness_grace_s(job.application)
