@@ -109,13 +109,13 @@ def _usage(router: APIRouter, replica: Replica) -> None:
 
     @router.get(f"{base}/usage/users", summary="What every user uses")
     async def users(request: Request) -> Response:
-        infos = [ws_v1_usage.user_info(user) for user in replica.model.users.values()]
-        return answer(request, infos)
+        model = replica.model
+        return answer(request, ws_v1_usage.users_info(model, model.users.values()))
 
     @router.get(f"{base}/usage/groups", summary="What every limited group uses")
     async def groups(request: Request) -> Response:
-        infos = [ws_v1_usage.group_info(group) for group in replica.model.groups.values()]
-        return answer(request, infos)
+        model = replica.model
+        return answer(request, ws_v1_usage.groups_info(model, model.groups.values()))
 
     _usage_of_one(router, replica)
 
@@ -130,7 +130,8 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
             raise AnswerError(400, "Invalid user name")
         if name not in replica.model.users:
             raise AnswerError(404, "User not found")
-        return answer(request, ws_v1_usage.user_info(replica.model.users[name]))
+        users = (replica.model.users[name],)
+        return answer(request, ws_v1_usage.users_info(replica.model, users)[0])
 
     @router.get(f"{base}/group/{{group}}", summary="What one group uses")
     async def group(request: Request, group: str) -> Response:
@@ -139,7 +140,8 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
             raise AnswerError(400, "Invalid group name")
         if name not in replica.model.groups:
             raise AnswerError(404, "Group not found")
-        return answer(request, ws_v1_usage.group_info(replica.model.groups[name]))
+        groups = (replica.model.groups[name],)
+        return answer(request, ws_v1_usage.groups_info(replica.model, groups)[0])
 
 
 def _events(router: APIRouter, replica: Replica) -> None:

@@ -1,6 +1,12 @@
-"""YuniKorn's answers about users, groups and placement rules (contract section 5.3)."""
+"""YuniKorn's answers about users, groups and placement rules (contract section 5.3).
 
-from services.api.projection.model import Model
+Whose an application is, and where it runs, is read off the applications: a user's state does not
+say it, for that would be all of them again with each pod of one.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from services.api.projection.model import ApplicationView, Model
 from services.api.ws_v1 import Answer, by_name, pruned
 from shared.messages.state import PlacementRuleState, RuleState, UsageState, UserState
 from shared.model.names import ROOT
@@ -36,38 +42,68 @@ def _link_info(link: RuleState) -> Answer:
     return answer
 
 
-def user_info(user: UserState) -> Answer:
-    """Return UserResourceUsageDAOInfo."""
-    groups = by_name({name: group for name, group in user.applications.items() if group})
+def users_info(model: Model, users: Iterable[UserState]) -> list[Answer]:
+    """Return UserResourceUsageDAOInfo of each."""
+    owned = _owned((view.summary.user, view) for view in model.applications.values())
+    return [_user_info(user, owned.get(user.name, ())) for user in users]
+
+
+def _user_info(user: UserState, owned: Sequence[ApplicationView]) -> Answer:
+    groups = {v.summary.application_id: v.summary.group for v in owned if v.summary.group}
     return pruned(
-        {"userName": user.name, "groups": groups, "queues": usage_tree(user)},
+        {"userName": user.name, "groups": by_name(groups), "queues": _usage_tree(user, owned)},
         always=("userName", "queues"),
     )
 
 
-def group_info(group: UserState) -> Answer:
-    """Return GroupResourceUsageDAOInfo."""
+def groups_info(model: Model, groups: Iterable[UserState]) -> list[Answer]:
+    """Return GroupResourceUsageDAOInfo of each."""
+    owned = _owned((view.summary.group, view) for view in model.applications.values())
+    return [_group_info(group, owned.get(group.name, ())) for group in groups]
+
+
+def _group_info(group: UserState, owned: Sequence[ApplicationView]) -> Answer:
     return pruned(
         {
             "groupName": group.name,
-            "applications": list(group.applications),
-            "queues": usage_tree(group),
+            "applications": [view.summary.application_id for view in owned],
+            "queues": _usage_tree(group, owned),
         },
         always=("groupName", "queues"),
     )
 
 
-def usage_tree(user: UserState) -> Answer:
+def _owned(views: Iterable[tuple[str, ApplicationView]]) -> dict[str, list[ApplicationView]]:
+    found: dict[str, list[ApplicationView]] = {}
+    for name, view in views:
+        found.setdefault(name, []).append(view)
+    return found
+
+
+def _usage_tree(user: UserState, owned: Sequence[ApplicationView]) -> Answer:
     """Return ResourceUsageDAOInfo of the root, with the queues below it that are used."""
     by_path = {usage.path: usage for usage in user.queues}
     if ROOT not in by_path:
         return {"queuePath": ROOT}
-    return _usage(by_path[ROOT], by_path)
+    return _usage(by_path[ROOT], by_path, _running(owned))
 
 
-def _usage(usage: UsageState, by_path: dict[str, UsageState]) -> Answer:
+def _running(owned: Sequence[ApplicationView]) -> dict[str, list[str]]:
+    """Return by queue, those above included, which applications hold an allocation."""
+    found: dict[str, list[str]] = {}
+    for view in owned:
+        path = view.summary.queue_name if view.allocations else ""
+        while path:
+            found.setdefault(path, []).append(view.summary.application_id)
+            path = path.rpartition(".")[0]
+    return found
+
+
+def _usage(
+    usage: UsageState, by_path: dict[str, UsageState], running: dict[str, list[str]]
+) -> Answer:
     children = [
-        _usage(below, by_path)
+        _usage(below, by_path, running)
         for path, below in sorted(by_path.items())
         if path.rpartition(".")[0] == usage.path
     ]
@@ -75,7 +111,7 @@ def _usage(usage: UsageState, by_path: dict[str, UsageState]) -> Answer:
         {
             "queuePath": usage.path,
             "resourceUsage": by_name(usage.usage),
-            "runningApplications": list(usage.running),
+            "runningApplications": running.get(usage.path, []),
             "maxResources": by_name(usage.max_resource or {}),
             "maxApplications": usage.max_applications,
             "children": children,

@@ -277,18 +277,16 @@ class UsageState:
 
     path: str
     usage: Mapping[str, int]
-    running: tuple[str, ...]
     max_resource: Mapping[str, int] | None = None
     max_applications: int = 0
 
 
 @record
 class UserState:
-    """A user or a group: its applications (with the group that counts them), its queues."""
+    """A user or a group, and what it uses by queue. Whose an application is, that one tells."""
 
     name: str
     is_group: bool
-    applications: Mapping[str, str] = field(default_factory=dict)
     queues: tuple[UsageState, ...] = ()
     removed: bool = False
 

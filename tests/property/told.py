@@ -10,6 +10,7 @@ from dataclasses import replace
 from hypothesis.stateful import invariant
 
 from services.api.projection import Projection
+from services.api.ws_v1_usage import groups_info, users_info
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import StateDelta
 
@@ -63,6 +64,39 @@ def differences(told, present):
                 yield table, name, was.get(name), rows.get(name)
 
 
+def running(usage):
+    """Yield each queue of a usage answer with the applications that it says run there."""
+    yield usage["queuePath"], set(usage.get("runningApplications", ()))
+    for child in usage.get("children", ()):
+        yield from running(child)
+
+
+def answered(model):
+    """Return whose the applications are, and where they run, as users and groups are answered."""
+    users = users_info(model, model.users.values())
+    groups = groups_info(model, model.groups.values())
+    return (
+        {at["userName"]: (at.get("groups", {}), dict(running(at["queues"]))) for at in users},
+        {at["groupName"]: (set(at["applications"]), dict(running(at["queues"]))) for at in groups},
+    )
+
+
+def counted(partition):
+    """Return the same as the core counts it."""
+
+    def runs(tracker):
+        return {path: set(names) for path, names in tracker.running.items()} or {"root": set()}
+
+    users, groups = partition.users.users, partition.users.groups
+    return (
+        {
+            name: ({app: group for app, group in at.links.items() if group}, runs(at))
+            for name, at in users.items()
+        },
+        {name: (set(at.links), runs(at)) for name, at in groups.items()},
+    )
+
+
 class Listener:
     """The API's read model of one core, from what it has said."""
 
@@ -83,6 +117,7 @@ class Listener:
         read(fresh, snapshot, self.projection.epoch, 0, core.now_ns)
         found = list(differences(values(self.projection), values(fresh)))
         assert not found, found[0]
+        assert answered(self.projection.model) == counted(core.partition)
 
 
 class ListensAsTheAPI:

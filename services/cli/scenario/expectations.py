@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from services.api.projection.model import ApplicationView, Model
 from services.api.why import why
 from services.api.ws_v1 import application_info, node_info, queue_info
-from services.api.ws_v1_usage import group_info, user_info
+from services.api.ws_v1_usage import groups_info, users_info
 from services.cli.launcher import LocalCluster
 from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
@@ -179,11 +179,11 @@ def _queue(model: Model, name: str) -> Mapping[str, Any] | None:
 
 
 def _user(model: Model, name: str) -> Mapping[str, Any] | None:
-    return user_info(model.users[name]) if name in model.users else None
+    return users_info(model, (model.users[name],))[0] if name in model.users else None
 
 
 def _group(model: Model, name: str) -> Mapping[str, Any] | None:
-    return group_info(model.groups[name]) if name in model.groups else None
+    return groups_info(model, (model.groups[name],))[0] if name in model.groups else None
 
 
 def _pod(cluster: LocalCluster, name: str, wanted: "PodExpectation") -> list[str]:

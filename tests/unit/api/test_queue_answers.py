@@ -108,7 +108,7 @@ def test_usage_of_users_and_groups():
     ugi = UserGroupInformation("testuser", ("testgroup",))
     system.application("app-1", "root.a", ugi=ugi)
     system.asks("app-1", ["k"], ONE)
-    user = ws_v1_usage.user_info(system.model.users["testuser"])
+    [user] = ws_v1_usage.users_info(system.model, system.model.users.values())
     assert user == {
         "userName": "testuser",
         "groups": {"app-1": "testgroup"},
@@ -127,7 +127,7 @@ def test_usage_of_users_and_groups():
             ],
         },
     }
-    group = ws_v1_usage.group_info(system.model.groups["testgroup"])
+    [group] = ws_v1_usage.groups_info(system.model, system.model.groups.values())
     assert (group["groupName"], group["applications"]) == ("testgroup", ["app-1"])
     assert group["queues"]["children"][0]["maxResources"] == {"vcore": 8000}
     system.update(remove_applications=(RemoveApplicationRequest("app-1"),))

@@ -164,12 +164,10 @@ def user_state(tracker: "Tracker") -> UserState:
     return UserState(
         name=tracker.name,
         is_group=tracker.is_group,
-        applications=dict(tracker.links),
         queues=tuple(
             UsageState(
                 path=path,
                 usage=bounded(usage),
-                running=tuple(tracker.running.get(path, ())),
                 max_resource=limit.max_resource,
                 max_applications=saturated(limit.max_applications),
             )
