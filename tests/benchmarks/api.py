@@ -1,27 +1,32 @@
 """Long lists of the API while scheduling goes on: four services, a driver and clients, a broker.
 
     make bench-api
-    make bench-api ARGS="--nodes 1000 --applications 2000 --allocations 10000"
+    make bench-api ARGS="--nodes 1000 --applications 2000 --allocations 10000 --seconds 20"
 
 A cluster of 5,000 nodes and a queue of 10,000 applications is filled with pods. Then more pods are
-placed, so many a second, at first with nobody asking, then with four clients who ask by turns for
-the list of nodes and for that of the queue's applications, each once in ``--pause`` seconds. It is
-printed how long an answer takes to its last byte, and the core's CPU for a pod and the time from
-the submission of a pod to the news of its place in both parts: compare the ratios within one run.
+placed, so many a second: with nobody asking; beside four clients who ask a **floor** by turns, at
+once, each once in ``--pause`` seconds; and beside the same clients, who ask the API for the list of
+nodes and for that of the queue's applications. The floor is a process that knows nothing and sends
+the bytes of these two lists: what the clients and the kernel cost, who share the processors with
+the services, costs there as well. It is printed how long an answer takes to its last byte, and the
+services' CPU for a pod and the time from the submission of a pod to the news of its place: compare
+the ratios within one run.
 """
 
 import argparse
 import asyncio
 import multiprocessing
+import socketserver
 import statistics
 import tempfile
 import time
 import uuid
-from multiprocessing.queues import Queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
-
-import aiohttp
+from typing import Any, ClassVar
 
 from tests.benchmarks.bus import Driver, Services, as_bytes, paced, raw, sweep
 from tests.broker import broker
@@ -32,29 +37,109 @@ PATHS = {
     "applications": "/ws/v1/partition/default/queue/root.default/applications",
 }
 LEAST_PARTS = 100
+_SPAWN = multiprocessing.get_context("spawn")
+_READ_BYTES = 1_048_576
+Answers = dict[str, list[tuple[float, int]]]
 
 
-async def _ask(url: str, pause: float, seconds: float) -> dict[str, list[tuple[float, int]]]:
+# --- who asks -----------------------------------------------------------------------------------
+
+
+def ask(port: int, pause: float, seconds: float) -> Answers:
     """Ask for each list by turns; return how long every answer took, and its bytes."""
-    took: dict[str, list[tuple[float, int]]] = {name: [] for name in PATHS}
-    headers = {"Accept-Encoding": "identity"}
+    took: Answers = {name: [] for name in PATHS}
+    buffer = bytearray(_READ_BYTES)
     end, is_first = time.perf_counter() + seconds, True
-    async with aiohttp.ClientSession(url, headers=headers) as session:
-        while is_first or time.perf_counter() < end:
-            is_first = False
-            for name, path in PATHS.items():
-                started, size = time.perf_counter(), 0
-                async with session.get(path) as response:
-                    async for part in response.content.iter_any():
-                        size += len(part)
-                took[name].append((time.perf_counter() - started, size))
-                await asyncio.sleep(max(0.0, pause - (time.perf_counter() - started)))
+    connection = HTTPConnection("127.0.0.1", port)
+    while is_first or time.perf_counter() < end:
+        is_first = False
+        for name, path in PATHS.items():
+            started, size = time.perf_counter(), 0
+            connection.request("GET", path, headers={"Accept-Encoding": "identity"})
+            response = connection.getresponse()
+            while read := response.readinto(buffer):
+                size += read
+            took[name].append((time.perf_counter() - started, size))
+            time.sleep(max(0.0, pause - (time.perf_counter() - started)))
+    connection.close()
     return took
 
 
-def client(url: str, pause: float, seconds: float, results: "Queue[Any]") -> None:
-    """Be one client, in a process of its own."""
-    results.put(asyncio.run(_ask(url, pause, seconds)))
+def client(orders: Connection) -> None:
+    """Be one client: ask as it is ordered, until the orders end."""
+    while order := orders.recv():
+        orders.send(ask(*order))
+
+
+class Clients:
+    """Processes that are there before anything is timed: their start is nobody's cost."""
+
+    def __init__(self) -> None:
+        pairs = [_SPAWN.Pipe() for _ in range(CLIENTS)]
+        self._orders = [ours for ours, _ in pairs]
+        self._processes = [_SPAWN.Process(target=client, args=(theirs,)) for _, theirs in pairs]
+        for process in self._processes:
+            process.start()
+
+    def start(self, port: int, pause: float, seconds: float) -> None:
+        for orders in self._orders:
+            orders.send((port, pause, seconds))
+
+    async def took(self) -> Answers:
+        told = [await asyncio.to_thread(orders.recv) for orders in self._orders]
+        return {name: [item for answers in told for item in answers[name]] for name in PATHS}
+
+    def stop(self) -> None:
+        for orders, process in zip(self._orders, self._processes, strict=True):
+            orders.send(None)
+            process.join()
+
+
+# --- the floor ----------------------------------------------------------------------------------
+
+
+class _Floor(socketserver.StreamRequestHandler):
+    """Answers a request with the bytes that are kept for its path, and looks at nothing else."""
+
+    bodies: ClassVar[dict[str, bytes]] = {}
+
+    def handle(self) -> None:
+        while line := self.rfile.readline():
+            while self.rfile.readline().strip():
+                pass
+            body = self.bodies[line.split()[1].decode()]
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+            self.wfile.write(body)
+
+
+def serve_floor(bodies: dict[str, bytes], ready: Connection) -> None:
+    """Be the floor: a thread for each client."""
+    _Floor.bodies = bodies
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Floor) as server:
+        ready.send(server.server_address[1])
+        server.serve_forever()
+
+
+@contextmanager
+def floor(port: int) -> Iterator[int]:
+    """Run a floor that sends what the API says now; its port."""
+    bodies: dict[str, bytes] = {}
+    connection = HTTPConnection("127.0.0.1", port)
+    for path in PATHS.values():
+        connection.request("GET", path)
+        bodies[path] = connection.getresponse().read()
+    connection.close()
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=serve_floor, args=(bodies, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.terminate()
+        process.join()
+
+
+# --- the parts ----------------------------------------------------------------------------------
 
 
 async def part(driver: Driver, services: Services, options: Any) -> dict[str, float]:
@@ -76,7 +161,7 @@ async def part(driver: Driver, services: Services, options: Any) -> dict[str, fl
 
 
 async def measure(services: Services, url: str, prefix: str, options: Any) -> dict[str, Any]:
-    """Fill the cluster, and return the figures of both parts and of the clients."""
+    """Fill the cluster, and return the figures of each part and of its clients."""
     driver = Driver(url, prefix, options.applications)
     await driver.start()
     each = max(1, options.allocations // options.applications)
@@ -84,37 +169,47 @@ async def measure(services: Services, url: str, prefix: str, options: Any) -> di
         await driver.submit(each, min(500, options.applications - at))
         await driver.settle(2_000)
     await driver.settle()
-    await _ask(services.url, 0.0, 0.0)  # each list was asked for once
-    alone = await part(driver, services, options)
-    results: Queue[Any] = multiprocessing.get_context("spawn").Queue()
-    clients = [
-        multiprocessing.get_context("spawn").Process(
-            target=client, args=(services.url, options.pause, options.seconds, results)
-        )
-        for _ in range(CLIENTS)
-    ]
-    for process in clients:
-        process.start()
-    beside = await part(driver, services, options)
-    told = [await asyncio.to_thread(results.get) for _ in clients]
-    for process in clients:
-        process.join()
+    clients = Clients()
+    parts: dict[str, dict[str, float]] = {}
+    took: dict[str, Answers] = {}
+    with floor(services.port) as floors_port:  # so each list was asked for once
+        parts["alone"] = await part(driver, services, options)
+        for name, port in (("floor", floors_port), ("beside", services.port)):
+            clients.start(port, options.pause, options.seconds)
+            parts[name] = await part(driver, services, options)
+            took[name] = await clients.took()
+    clients.stop()
     await driver.stop()
-    took = {name: [item for answers in told for item in answers[name]] for name in PATHS}
-    return {"alone": alone, "beside": beside, "took": took}
+    return {"parts": parts, "took": took}
+
+
+def _cuts(answers: list[tuple[float, int]]) -> tuple[float, float]:
+    """Return p50 and p99 in ms."""
+    times = [seconds * 1e3 for seconds, _ in answers]
+    cuts = statistics.quantiles(times, n=LEAST_PARTS, method="inclusive")
+    return cuts[49], cuts[98]
 
 
 def report(figures: dict[str, Any]) -> None:
-    print(f"{'LIST':<34}{'ANSWERS':>9}{'MB':>9}{'P50 MS':>9}{'P99 MS':>9}")
-    for name, answers in figures["took"].items():
-        times = sorted(seconds for seconds, _ in answers)
-        cuts = statistics.quantiles(times, n=LEAST_PARTS, method="inclusive")
+    print(
+        f"{'LIST':<26}{'ANSWERS':>9}{'MB':>9}{'P50 MS':>9}{'P99 MS':>9}{'FLOOR P50':>11}{'P99':>7}"
+    )
+    for name, answers in figures["took"]["beside"].items():
+        p50, p99 = _cuts(answers)
+        least50, least99 = _cuts(figures["took"]["floor"][name])
         size = max(size for _, size in answers) / 1e6
-        print(f"{name:<34}{len(times):>9}{size:>9.1f}{cuts[49] * 1e3:>9.0f}{cuts[98] * 1e3:>9.0f}")
-    print(f"{'SCHEDULING':<34}{'ALONE':>9}{'BESIDE':>9}{'RATIO':>9}")
-    for name, alone in figures["alone"].items():
-        beside = figures["beside"][name]
-        print(f"{name:<34}{alone:>9.0f}{beside:>9.0f}{beside / alone:>9.2f}")
+        print(
+            f"{name:<26}{len(answers):>9}{size:>9.1f}{p50:>9.0f}{p99:>9.0f}"
+            f"{least50:>11.0f}{least99:>7.0f}"
+        )
+    parts = figures["parts"]
+    print(f"{'SCHEDULING':<26}{'ALONE':>9}{'FLOOR':>9}{'BESIDE':>9}{'/ALONE':>9}{'/FLOOR':>11}")
+    for name, alone in parts["alone"].items():
+        least, beside = parts["floor"][name], parts["beside"][name]
+        print(
+            f"{name:<26}{alone:>9.0f}{least:>9.0f}{beside:>9.0f}"
+            f"{beside / alone:>9.2f}{beside / least:>11.2f}"
+        )
 
 
 def main() -> None:
@@ -123,7 +218,7 @@ def main() -> None:
     parser.add_argument("--applications", type=int, default=10_000)
     parser.add_argument("--allocations", type=int, default=50_000)
     parser.add_argument("--rate", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--pause", type=float, default=1.0)
     options = parser.parse_args()
     prefix = f"bench-{uuid.uuid4().hex[:8]}"
