@@ -35,7 +35,7 @@ from shared.messages.interface import (
     AllocationAsk,
     TerminationType,
 )
-from shared.model.resources import PODS
+from shared.model.resources import PODS, without_zeros
 from shared.model.states import ApplicationState
 from tests.property.dump import dump
 
@@ -325,12 +325,14 @@ def task_name(job: dict, at: int) -> str:
 
 
 def node_capacity(node: dict) -> dict[str, int]:
-    return {
-        "vcore": node.get("cpu_milli", 20_000_000),
-        "memory": node.get("mem_bytes", 20_000_000_000),
-        GPU: node.get("gpus", 0),
-        PODS: node.get("max_pods", 110),
-    }
+    return without_zeros(
+        {
+            "vcore": node.get("cpu_milli", 20_000_000),
+            "memory": node.get("mem_bytes", 20_000_000_000),
+            GPU: node.get("gpus", 0),
+            PODS: node.get("max_pods", 110),
+        }
+    )
 
 
 def bound(value, default=UNLIMITED, unit=1):

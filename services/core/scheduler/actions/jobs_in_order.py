@@ -99,7 +99,7 @@ def queue_key(
         uses_unpromised,
         dominant_share(trial, queue, with_job),
         dominant_share(trial, queue, allocated),
-        allocatable[::-1],
+        [(share == UNLIMITED, share) for share in reversed(allocatable)],
         queue.number,
     )
 
