@@ -40,7 +40,7 @@ class ApiMachine:
 
     def __init__(self, instance: str) -> None:
         self.instance = instance
-        self.uuid = str(uuid4())  # of this replica's numbers of events
+        self.uuid = str(uuid4())  # of this machine's numbers, of events and of requests
         self.projection = Projection(instance)
         self.streams = EventStreams()
         self._waiting: dict[str, asyncio.Future[object]] = {}
@@ -92,7 +92,7 @@ class ApiMachine:
         """
         if len(self._waiting) >= MAX_WAITING_REQUESTS:
             raise TooManyRequestsError(f"{MAX_WAITING_REQUESTS} requests wait for an answer")
-        reply_to = f"api.{self.instance}#{next(self._numbers)}"
+        reply_to = f"api.{self.instance}#{self.uuid}-{next(self._numbers)}"
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting[reply_to] = future
         try:
