@@ -17,8 +17,9 @@ client and its dashboards work; under `/v1` are Muster's, which `muster COMMAND 
 
 An error is `{"status_code": 404, "message": …, "description": …}`; 503 says that there is no state
 yet, or that too much is asked at once, 504 that nobody answered in time. Names in a path are
-percent-encoded; below `/ws/v1` queues, users and groups twice, as YuniKorn has it. Nobody is asked
-who they are: [operations](operations.md#who-may) says what to put in front.
+percent-encoded; below `/ws/v1` queues, users and groups twice, as YuniKorn has it. Where the API
+asks who somebody is ([security](security.md)), a request needs `Authorization: Bearer TOKEN`, and
+the token the role that stands beside the route; without: 401, with too small a role: 403.
 """
 _MESSAGES = """\
 # Messages
@@ -36,9 +37,10 @@ def rest_page() -> str:
     document = make_app(cast("Replica", None)).openapi()
     parts = [_REST]
     for tag, title in _TAGS.items():
-        parts += [f"## {title}", "| | | what | takes |\n|---|---|---|---|"]
+        parts += [f"## {title}", "| | | what | takes | role |\n|---|---|---|---|---|"]
         parts += [
-            f"| {method.upper()} | `{path}` | {operation['summary']} | {_takes(operation)} |"
+            f"| {method.upper()} | `{path}` | {operation['summary']} | {_takes(operation)} "
+            f"| {operation['x-role']} |"
             for path, methods in document["paths"].items()
             for method, operation in methods.items()
             if operation["tags"][0] == tag

@@ -3,6 +3,8 @@
 import socket
 from collections.abc import Callable
 
+from services.api.access.guard import Access
+from services.api.access.settings import access_of
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
@@ -14,13 +16,18 @@ from shared.runtime.settings import Settings
 
 
 class _Http:
-    """Where ``prepare`` listens, before anything else of the process starts."""
+    """Where ``prepare`` listens, and who may, before anything else of the process starts."""
 
     listening: socket.socket | None = None
+    access = Access()
 
 
 def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
-    """Return the replica's own inbox and what makes its machine. Raises OSError: a taken port."""
+    """Return the replica's own inbox and what makes its machine.
+
+    Raises SettingsError, and OSError: a taken port, a file that is not there.
+    """
+    _Http.access = access_of(settings)
     _Http.listening = listen(settings.http_host, settings.http_port)
     name = instance.replace(".", "-")
     return Address("api", name), lambda: ApiMachine(name)
@@ -34,7 +41,7 @@ async def serve_http(host: Host, settings: Settings) -> None:
         return host.machine
 
     names = [name.strip() for name in settings.http_names.split(",") if name.strip()]
-    app = make_app(Replica(lambda: host, machine), names)
+    app = make_app(Replica(lambda: host, machine), names, _Http.access)
     assert _Http.listening is not None
     await serve(app, _Http.listening)
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from services.api.access.guard import Access
 from shared.model.names import GROUP, USER
 
 Document = dict[str, Any]
@@ -29,6 +30,11 @@ _ERROR = {
         },
         "text/plain": {"schema": {"type": "string"}},
     },
+}
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "The role that a token needs stands at each operation, as x-role",
 }
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _CONTENT: dict[str, Document] = {
@@ -72,14 +78,19 @@ _SCHEMAS: dict[str, Document] = {  # of a parameter, by its name, or by that and
 }
 
 
-def documented(app: FastAPI) -> Document:
-    """Return the document of an application."""
+def documented(app: FastAPI, access: Access) -> Document:
+    """Return the document of an application; a token is asked for where anybody is asked."""
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, routes=app.routes
     )
+    document["components"]["securitySchemes"] = {"bearer": _BEARER}
     for path, methods in document["paths"].items():
-        for operation in methods.values():
+        for method, operation in methods.items():
             _complete(path, operation)
+            role = access.role_of(method.upper(), path)
+            operation["x-role"] = role.label
+            if role and access.authenticators:
+                operation["security"] = [{"bearer": []}]
     return document
 
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 from services.api import progress
+from services.api.access.guard import Access, Guard
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.browsers import OnlyOurPages
 from services.api.documents import DocumentsError, read_documents
@@ -44,8 +45,11 @@ _KEY = Annotated[
 ]
 
 
-def make_app(replica: Replica, names: Iterable[str] = ()) -> FastAPI:
-    """Return the web application of a replica; ``names`` are further hosts that lead to it."""
+def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None = None) -> FastAPI:
+    """Return the web application of a replica; ``names`` are further hosts that lead to it.
+
+    Without ``access`` nobody is asked who they are.
+    """
     app = FastAPI(
         title="Muster",
         summary="A gang scheduler: YuniKorn's /ws/v1, and why, trace and submission under /v1",
@@ -53,8 +57,10 @@ def make_app(replica: Replica, names: Iterable[str] = ()) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.replica = replica
+    access = access or Access()
+    app.add_middleware(Guard, access=access)
     app.add_middleware(OnlyOurPages, names=names)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app, access)  # type: ignore[method-assign]
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))
     app.include_router(debug_routes(replica))
@@ -78,9 +84,9 @@ def make_app(replica: Replica, names: Iterable[str] = ()) -> FastAPI:
     return app
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _document(app: FastAPI, access: Access) -> dict[str, Any]:
     if app.openapi_schema is None:
-        app.openapi_schema = documented(app)
+        app.openapi_schema = documented(app, access)
     return app.openapi_schema
 
 

@@ -54,7 +54,7 @@ class Unrouted:
     def _routes(self) -> list[tuple[str, re.Pattern[str], list[str]]]:
         if self._known is None:
             self._known = [
-                (path, _pattern(path), methods) for path, methods in self._paths().items()
+                (path, pattern_of(path), methods) for path, methods in self._paths().items()
             ]
         return self._known
 
@@ -78,9 +78,10 @@ class Unrouted:
         return []
 
 
-def _pattern(path: str) -> re.Pattern[str]:
+def pattern_of(path: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
+    """Return what a path with parameters matches, a group for each of them."""
     parts = [re.escape(part) for part in _PARAMETER.split(path)]
-    return re.compile("([^/]+)".join(parts), re.IGNORECASE | re.DOTALL)
+    return re.compile("([^/]+)".join(parts), flags | re.DOTALL)
 
 
 def _filled(route: str, values: tuple[str, ...]) -> str:

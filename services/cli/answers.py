@@ -1,8 +1,8 @@
 """What a command shows, and the options that every such command has alike.
 
 A command is a function of a client, and of what else it takes, that returns a Listing or a
-Report; ``shown`` gives it ``--url``, ``--output``, ``--watch`` and, where it lists, ``--wide``,
-``--sort`` and ``--filter``:
+Report; ``shown`` gives it ``--url``, ``--token``, ``--output``, ``--watch`` and, where it lists,
+``--wide``, ``--sort`` and ``--filter``:
 
     @app.command()
     @shown
@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from services.cli.client import DEFAULT_URL, ApiError, Client
-from services.cli.options import Filter, Interval, Output, OutputOption, Sort, Url, Watch, Wide
+from services.cli.options import (
+    Filter,
+    Interval,
+    Output,
+    OutputOption,
+    Sort,
+    Token,
+    Url,
+    Watch,
+    Wide,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -69,7 +79,7 @@ def shown(command: Callable[..., Listing | Report]) -> Callable[..., None]:
     is_listing = own.return_annotation is Listing
 
     def run(**taken: Any) -> None:
-        client = Client(taken.pop("url"))
+        client = Client(taken.pop("url"), taken.pop("token"))
         shape = Shape(
             taken.pop("output"),
             taken.pop("wide", False),
@@ -94,6 +104,7 @@ def _options(*, is_listing: bool) -> list[inspect.Parameter]:
         ("watch", Watch, False),
         ("interval", Interval, 2.0),
         ("url", Url, DEFAULT_URL),
+        ("token", Token, ""),
     ]
     kind = inspect.Parameter.KEYWORD_ONLY
     return [

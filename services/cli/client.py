@@ -1,6 +1,7 @@
 """The CLI's side of the API: one request, one answer, and every failure as a sentence."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:9080"
 MAX_NAME = 500
+_MAX_TOKEN = 8_192  # a token on the command line or in its file; an error
 _TIMEOUT_SECONDS = 30.0
+_WHO_ARE_YOU = 401
 _NOT_FOUND = 404
 _NO_ANSWER_IN_TIME = 504
 _ATTEMPTS = 3
@@ -62,11 +65,31 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def read_token(text: str) -> str:
+    """Return a token, that of a file where a text begins with @. Raises ValueError without it."""
+    if text.startswith("@"):
+        try:
+            with Path(text[1:]).open() as file:
+                text = file.read(_MAX_TOKEN + 2).strip()
+        except OSError as error:
+            raise ValueError(f"{text[1:]}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{text[1:]} holds no token: it is no text") from error
+        if not text:
+            raise ValueError("the file of the token is empty")
+    if len(text) > _MAX_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(f"a token has at most {_MAX_TOKEN} letters, digits and signs, no blanks")
+    return text
+
+
 class Client:
     """A client of one API. Every method raises ApiError; RefusedError where the API said no."""
 
-    def __init__(self, url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, url: str, token: str = "", timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> None:
         self.url = url.rstrip("/")
+        self._token = token
         self._timeout_seconds = timeout_seconds
 
     def get(self, path: str, params: dict[str, str] | None = None) -> Any:
@@ -131,6 +154,8 @@ class Client:
         headers = {"Accept": accept, **({"Content-Type": "application/yaml"} if body else {})}
         if key:
             headers["Idempotency-Key"] = key
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         try:
             return httpx.request(
                 method,
@@ -167,6 +192,11 @@ class Client:
                 raise ApiError(
                     f"{where} answered 404: what runs there does not know this page. It is an "
                     f"older Muster (`muster version` tells), or no Muster; {_ANOTHER}"
+                ) from error
+            if response.status_code == _WHO_ARE_YOU:
+                raise RefusedError(
+                    f"{where} answered 401: who asks must be known; name yourself with --token or "
+                    "MUSTER_TOKEN"
                 ) from error
             kind = response.headers.get("content-type", "no content type").split(";")[0]
             raise ApiError(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.client import DEFAULT_URL, ApiError, Client, checked_name, checked_url
+from services.cli.client import DEFAULT_URL, ApiError, Client, checked_name, checked_url, read_token
 
 COMPLETION = "_MUSTER_COMPLETE"  # what a shell sets when it asks for the rest of a word
 PARTITION = "/ws/v1/partition/default"
@@ -55,6 +55,16 @@ Url = Annotated[
         callback=checking(checked_url),
     ),
 ]
+Token = Annotated[
+    str,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="MUSTER_TOKEN",
+        help="Who asks, where the API wants to know; @FILE reads it from a file.",
+        callback=checking(read_token),
+    ),
+]
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="As a table, as data, or the names alone.")
 ]
@@ -95,10 +105,11 @@ def complete_nodes(incomplete: str) -> list[str]:
 
 
 def _names(path: str, key: str, incomplete: str) -> list[str]:
-    client = Client(os.environ.get("MUSTER_API_URL", DEFAULT_URL), _COMPLETION_SECONDS)
     try:
+        token = read_token(os.environ.get("MUSTER_TOKEN", ""))
+        client = Client(os.environ.get("MUSTER_API_URL", DEFAULT_URL), token, _COMPLETION_SECONDS)
         names = [str(row[key]) for row in client.get(path)]
-    except (ApiError, LookupError, TypeError):
+    except (ApiError, LookupError, TypeError, ValueError):
         return []
     return [name for name in names if name.startswith(incomplete)][:_MOST_OFFERED]
 

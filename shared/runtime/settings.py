@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.messages.envelope import MAX_INSTANCE
@@ -45,6 +45,9 @@ class Settings(BaseSettings):
     api_url: str = Field(
         default="", description="where the command line finds the API; no service reads it"
     )
+    token: SecretStr = Field(
+        default=SecretStr(""), description="the command line's token; no service reads it"
+    )
     health_host: str = Field(default="127.0.0.1", description=_HEALTH)
     health_port: int = Field(default=0, ge=0, le=65535, description="its port; 0: none")
     log_format: str = Field(
@@ -58,6 +61,36 @@ class Settings(BaseSettings):
     http_names: str = Field(
         default="", description="hosts, with commas between, under which browsers reach the API"
     )
+    authentication: str = Field(
+        default="required", pattern="^(required|off)$",
+        description="required wherever the API listens but on this machine's own addresses; off: a "
+        "proxy in front asks",
+    )  # fmt: skip
+    tokens_file: Path | None = Field(
+        default=None, description="[who may](security.md#tokens), read anew when it changes"
+    )
+    oidc_issuer: str = Field(
+        default="", description="whose [tokens](security.md#openid-connect) are taken as well"
+    )
+    oidc_audience: str = Field(default="", description="whom they are for: us")
+    oidc_keys: str = Field(
+        default="", description="the issuer's public keys, a file or an address; empty: discovered"
+    )
+    oidc_algorithms: str = Field(
+        default="RS256,ES256", description="the signatures that are taken, with commas between"
+    )
+    oidc_name_claim: str = Field(default="sub", description="the claim that names somebody")
+    oidc_role_claim: str = Field(
+        default="roles", description="the claim that holds their roles, dots between what is nested"
+    )
+    oidc_roles: str = Field(
+        default="read=muster-read,submit=muster-submit,operate=muster-operate",
+        description="which value of it stands for which role",
+    )
+    metrics_access: str = Field(
+        default="read", pattern="^(read|open)$",
+        description="whether the API's metrics ask for a token with the role read",
+    )  # fmt: skip
     resource_manager: str = Field(
         default="simulated", pattern="^(simulated|kubernetes)$",
         description="whose pods the shim adapter looks after",
@@ -113,7 +146,8 @@ def load_settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = f"{_PREFIX}{first['loc'][0]}".upper()
-        raise SettingsError(f"{name}: {first['msg']}, found {first['input']!r}") from error
+        found = without_credentials(repr(first["input"]))
+        raise SettingsError(f"{name}: {first['msg']}, found {found}") from error
 
 
 def without_credentials(url: str) -> str:

@@ -18,6 +18,7 @@ from services.cli.commands import (
     queues,
     scenario,
     submit,
+    token,
     top,
     trace,
     up,
@@ -42,6 +43,7 @@ COMMANDS = (
     config.app,
     scenario.app,
     dead_letters.app,
+    token.app,
     completion.app,
     version.app,
 )

@@ -7,7 +7,7 @@ import typer
 
 from services.cli.answers import Report, shown
 from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Url
+from services.cli.options import Token, Url
 
 app = typer.Typer(name="config", help="Queue configurations.", no_args_is_help=True)
 
@@ -26,11 +26,12 @@ def config_check(
 def apply(
     file: Annotated[Path, typer.Argument(help="A queues.yaml; - is stdin.")],
     url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Reload the queue configuration of a running Muster; a bad file changes nothing."""
     from services.cli.config_check import apply_file
 
-    raise typer.Exit(apply_file(Client(url), file))
+    raise typer.Exit(apply_file(Client(url, token), file))
 
 
 @app.command("show")

@@ -8,7 +8,7 @@ import typer
 
 from services.cli.client import DEFAULT_URL, Client, RefusedError, path_of
 from services.cli.exits import Exit
-from services.cli.options import Url, checked_names, complete_applications
+from services.cli.options import Token, Url, checked_names, complete_applications
 
 app = typer.Typer()
 
@@ -31,13 +31,14 @@ def delete(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Delete applications and their pods, or what a manifest describes."""
     from services.cli.submit import delete_files
 
     if not names and not file:
         raise typer.BadParameter("name an application, or a manifest with -f")
-    client = Client(url)
+    client = Client(url, token)
     worst = [_delete(client, name) for name in names or ()]
     if file:
         worst.append(delete_files(client, file))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Filter, Output, OutputOption, Url
+from services.cli.options import Filter, Output, OutputOption, Token, Url
 
 app = typer.Typer()
 
@@ -27,8 +27,9 @@ def events(
     filter: Filter = None,  # noqa: A002 - the option's name
     output: OutputOption = Output.TABLE,
     url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Show what has happened, the newest last; -o json prints a line for each."""
     from services.cli.events import show_events
 
-    show_events(Client(url), about, tuple(filter or ()), output, last=last, follows=follow)
+    show_events(Client(url, token), about, tuple(filter or ()), output, last=last, follows=follow)

@@ -4,7 +4,7 @@ import typer
 
 from services.cli.answers import Listing, shown
 from services.cli.client import DEFAULT_URL, Client, path_of
-from services.cli.options import PARTITION, NodeName, Url
+from services.cli.options import PARTITION, NodeName, Token, Url
 
 app = typer.Typer()
 
@@ -20,14 +20,14 @@ def nodes(client: Client) -> Listing:
 
 
 @app.command()
-def drain(node: NodeName, url: Url = DEFAULT_URL) -> None:
+def drain(node: NodeName, url: Url = DEFAULT_URL, token: Token = "") -> None:
     """Let no new pods onto a node; those that run there stay until they end."""
-    Client(url).post("/v1/nodes" + path_of(node, "drain"))
+    Client(url, token).post("/v1/nodes" + path_of(node, "drain"))
     print(f"{node} is drained: its pods run on, and no new ones come; `muster undrain {node}`")
 
 
 @app.command()
-def undrain(node: NodeName, url: Url = DEFAULT_URL) -> None:
+def undrain(node: NodeName, url: Url = DEFAULT_URL, token: Token = "") -> None:
     """Let new pods onto a node again."""
-    Client(url).post("/v1/nodes" + path_of(node, "undrain"))
+    Client(url, token).post("/v1/nodes" + path_of(node, "undrain"))
     print(f"{node} takes new pods again")

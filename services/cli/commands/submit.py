@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from services.cli.client import DEFAULT_URL, Client
-from services.cli.options import Output, OutputOption, Url
+from services.cli.options import Output, OutputOption, Token, Url
 
 app = typer.Typer()
 
@@ -18,8 +18,9 @@ def submit(
     ],
     output: OutputOption = Output.TABLE,
     url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Submit manifests to the simulated cluster: pods, jobs and the workloads of many operators."""
     from services.cli.submit import submit_files
 
-    raise typer.Exit(submit_files(Client(url), file, output))
+    raise typer.Exit(submit_files(Client(url, token), file, output))

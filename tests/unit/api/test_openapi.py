@@ -2,11 +2,16 @@
 
 import asyncio
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
+import pytest
 
+from services.api.access.guard import Access
+from services.api.access.tokens import TokensFile
 from services.api.replica import Replica
+from services.api.roles import role_of
 from services.api.routes import make_app
 from services.api.server import listen, serve
 from tests.broker import free_port
@@ -14,6 +19,7 @@ from tests.unit.api.test_routes import system as running  # noqa: F401 - the fix
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = 3
+AUTHORIZED = ("--header", "Authorization: Bearer secret")
 
 
 async def _until_up(url):
@@ -28,9 +34,14 @@ async def _until_up(url):
     raise AssertionError("nobody listens")
 
 
-async def test_schemathesis_finds_nothing(running):  # noqa: F811
+@pytest.mark.parametrize("asks", [False, True], ids=["asks nobody", "asks who it is"])
+async def test_schemathesis_finds_nothing(running, asks, tmp_path):  # noqa: F811
+    """Where it asks, a route that answers without a token, or with a wrong one, is found."""
     cluster, port = running.cluster, free_port()
-    app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+    (tmp_path / "tokens").write_text(f"all operate {sha256(b'secret').hexdigest()}")
+    access = Access([TokensFile(tmp_path / "tokens")] if asks else [])
+    replica = Replica(lambda: cluster.running["api"].host, lambda: cluster.api)
+    app = make_app(replica, access=access)
     server = asyncio.create_task(serve(app, listen("127.0.0.1", port)))
     url = f"http://127.0.0.1:{port}"
     try:
@@ -38,7 +49,7 @@ async def test_schemathesis_finds_nothing(running):  # noqa: F811
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).parent / "schemathesis", "run", f"{url}/openapi.json",
             "--no-color", "--max-examples", str(EXAMPLES), "--generation-deterministic",
-            "--phases", "examples,coverage,fuzzing",
+            "--phases", "examples,coverage,fuzzing", *AUTHORIZED[: 2 * asks],
             cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         out, _ = await process.communicate()
@@ -63,3 +74,13 @@ async def test_every_operation_says_what_it_returns_and_what_an_error_looks_like
 
 def _parameters(path):
     return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def test_every_operation_says_its_role_and_asks_for_a_token_where_one_is_needed():
+    asks, asks_nobody = make_app(None, access=Access([object()])), make_app(None)
+    for path, methods in asks.openapi()["paths"].items():
+        for method, operation in methods.items():
+            role = role_of(method.upper(), path)
+            assert operation["x-role"] == role.label
+            assert ("security" in operation) is bool(role)
+            assert "security" not in asks_nobody.openapi()["paths"][path][method]

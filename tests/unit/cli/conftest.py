@@ -29,6 +29,7 @@ class Api(ThreadingHTTPServer):
         self.answers: dict[str, tuple[int, str, bytes]] = {}
         self.asked: list[str] = []
         self.keys: list[str] = []  # each request's Idempotency-Key, "" where it has none
+        self.tokens: list[str] = []  # each request's Authorization, "" where it has none
         self.loses = 0  # so many requests are heard, and their connection ends unanswered
 
     @property
@@ -48,6 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         self.server.body = self.rfile.read(size)
         self.server.keys.append(self.headers.get("Idempotency-Key", ""))
+        self.server.tokens.append(self.headers.get("Authorization", ""))
         if self.server.loses:
             self.server.loses -= 1
             return

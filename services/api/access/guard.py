@@ -1,0 +1,145 @@
+"""What stands before every route: nothing passes that a role does not allow.
+
+Rule 1: what a request needs is said by its method and path alone (``services.api.roles``), before
+        anything of it is read.
+Rule 2: a token comes in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES, and from
+        nowhere else: neither in an address, which is logged, nor in a cookie, which browsers send
+        unasked.
+Rule 3: nobody: 401 with ``WWW-Authenticate``; somebody who may not: 403 with the role (RFC 6750).
+Rule 4: an answer without an end ends when its token does, or has been taken back: that is looked at
+        every AGAIN_SECONDS.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.api.access.identity import (
+    ANYBODY,
+    Authenticator,
+    Identity,
+    KeysError,
+    TokenError,
+)
+from services.api.answers import error_answer
+from services.api.roles import METRICS, Role, role_of
+
+MAX_TOKEN_BYTES = 8_192  # a bearer token; 401
+AGAIN_SECONDS = 10.0
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_UNAUTHORIZED, _FORBIDDEN, _NOT_NOW = 401, 403, 503
+_HOW = "send `Authorization: Bearer TOKEN` (muster: --token, MUSTER_TOKEN)"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whose tokens are taken; of nobody's: nobody is asked. ``metrics``: what these ask for."""
+
+    authenticators: Sequence[Authenticator] = ()
+    metrics: Role = Role.READ
+
+    def role_of(self, method: str, path: str) -> Role:
+        """Return the role that a request needs."""
+        return self.metrics if f"{method} {path}" in METRICS else role_of(method, path)
+
+    async def identify(self, headers: Headers) -> Identity | None:
+        """Return who asks; None: nobody says so. Raises TokenError, KeysError."""
+        given = headers.getlist("authorization")
+        if not given:
+            return None
+        kind, _, token = given[0].partition(" ")
+        token = token.strip(" ")
+        if len(given) > 1 or kind.lower() != "bearer":
+            raise TokenError("one Authorization header is expected, of the kind Bearer")
+        if len(token) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(token):
+            raise TokenError(f"a token has 1 to {MAX_TOKEN_BYTES} letters, digits and ._~+/-=")
+        for authenticator in self.authenticators:
+            found = await authenticator.identify(token)
+            if found is not None:
+                return found
+        raise TokenError("nobody has this token here")
+
+
+class Guard:
+    """Lets through what may be done, and says in ``scope["user"]`` by whom."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._access.authenticators:
+            scope["user"] = ANYBODY
+            await self._app(scope, receive, send)
+            return
+        needed = self._access.role_of(scope["method"], scope["path"])
+        refused = await self._refusal(scope, needed) if needed else None
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+        checked = _Watched(self._access, scope, send, needed) if needed else send
+        await self._app(scope, receive, checked)
+
+    async def _refusal(self, scope: Scope, needed: Role) -> Response | None:
+        try:
+            identity = await self._access.identify(Headers(scope=scope))
+        except TokenError as error:
+            return _refused(scope, _UNAUTHORIZED, f"{error}; {_HOW}", ', error="invalid_token"')
+        except KeysError as error:
+            return error_answer(Request(scope), _NOT_NOW, f"{error}: try again in a moment")
+        if identity is None:
+            said = f"this needs a token with the role {needed.label}: {_HOW}"
+            return _refused(scope, _UNAUTHORIZED, said)
+        scope["user"] = identity
+        if identity.role < needed:
+            has = f"the role {identity.role.label}" if identity.role else "no role"
+            said = f"this needs the role {needed.label}; {identity.name!a} has {has}"
+            more = f', error="insufficient_scope", scope="{needed.label}"'
+            return _refused(scope, _FORBIDDEN, said, more)
+        return None
+
+
+def _refused(scope: Scope, status: int, said: str, more: str = "") -> Response:
+    answer = error_answer(Request(scope), status, said)
+    answer.headers["WWW-Authenticate"] = f'Bearer realm="muster"{more}'
+    return answer
+
+
+class _Watched:
+    """Sends an answer as long as whoever gets it may have it."""
+
+    def __init__(self, access: Access, scope: Scope, send: Send, needed: Role) -> None:
+        self._access = access
+        self._scope = scope
+        self._send = send
+        self._needed = needed
+        self._checked = time.monotonic()
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part, or end the answer here. Raises OSError then: nobody reads any more."""
+        now = time.monotonic()
+        if message.get("more_body") and now - self._checked > AGAIN_SECONDS:
+            self._checked = now
+            if not await self._still_may():
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise ConnectionAbortedError("the token holds no longer")
+        await self._send(message)
+
+    async def _still_may(self) -> bool:
+        try:
+            identity = await self._access.identify(Headers(scope=self._scope))
+        except KeysError:
+            return True
+        except TokenError:
+            return False
+        return identity is not None and identity.role >= self._needed

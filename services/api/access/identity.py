@@ -1,0 +1,33 @@
+"""Who asks, once that is known, and why a token names nobody."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.api.roles import Role
+
+
+class TokenError(Exception):
+    """A token that names nobody here; the message says why, and never what it was."""
+
+
+class KeysError(Exception):
+    """A token cannot be judged now: the issuer's keys are not to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody who may do what a role may; ``until`` is in seconds since 1970, or None."""
+
+    name: str
+    role: Role
+    until: int | None = None
+
+
+ANYBODY = Identity("anybody", Role.OPERATE)  # where nobody is asked
+
+
+class Authenticator(Protocol):
+    """Whoever knows tokens."""
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return whose token it is; None: none of mine. Raises TokenError, KeysError."""

@@ -1,0 +1,103 @@
+"""What the environment says of who may: from settings to what guards the routes.
+
+Rule 1: where a file of tokens or an issuer is named, everybody is asked who they are.
+Rule 2: where neither is, nobody is asked, and that holds on this machine's own addresses alone:
+        elsewhere the API does not start, unless MUSTER_AUTHENTICATION=off says that a proxy asks.
+"""
+
+from ipaddress import ip_address
+
+import structlog
+
+from services.api.access.guard import Access
+from services.api.access.identity import Authenticator
+from services.api.access.oidc import Issuer, OidcTokens, is_safe_address
+from services.api.access.tokens import TokensFile
+from services.api.roles import Role
+from shared.runtime.settings import Settings, SettingsError
+
+ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
+_ROLES = {role.label: role for role in Role if role is not Role.OPEN}
+log = structlog.get_logger("muster.api")
+
+
+def access_of(settings: Settings) -> Access:
+    """Return who may do what. Raises SettingsError, OSError."""
+    authenticators: list[Authenticator] = []
+    try:
+        if settings.tokens_file is not None:
+            authenticators.append(TokensFile(settings.tokens_file))
+        if settings.oidc_issuer:
+            authenticators.append(OidcTokens(_issuer(settings)))
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    metrics = Role.OPEN if settings.metrics_access == "open" else Role.READ
+    is_off = settings.authentication == "off"
+    if authenticators and is_off:
+        raise SettingsError(
+            "MUSTER_AUTHENTICATION=off goes without MUSTER_TOKENS_FILE and MUSTER_OIDC_ISSUER"
+        )
+    where = f"{settings.http_host}:{settings.http_port}"
+    if not authenticators and not is_loopback(settings.http_host):
+        if not is_off:
+            raise SettingsError(
+                f"the API would listen on {where} and ask nobody who they are: set "
+                "MUSTER_TOKENS_FILE (`muster token` makes one) or MUSTER_OIDC_ISSUER; or "
+                "MUSTER_HTTP_HOST=127.0.0.1; or, where a proxy in front asks, "
+                "MUSTER_AUTHENTICATION=off"
+            )
+        log.warning("NOBODY IS ASKED WHO THEY ARE: whoever reaches this may do all", where=where)
+    return Access(authenticators, metrics)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address. A name is none, but for localhost."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _issuer(settings: Settings) -> Issuer:
+    """Return the issuer. Raises SettingsError with the variable."""
+    if not settings.oidc_audience:
+        raise SettingsError("MUSTER_OIDC_AUDIENCE: an issuer's tokens for others are not for us")
+    for name, address in (("ISSUER", settings.oidc_issuer), ("KEYS", settings.oidc_keys)):
+        if (name == "ISSUER" or "://" in address) and not is_safe_address(address):
+            raise SettingsError(f"MUSTER_OIDC_{name}: https://… is expected, found {address!r}")
+    algorithms = tuple(settings.oidc_algorithms.split(","))
+    unknown = [name for name in algorithms if name not in ALGORITHMS]
+    if unknown:
+        known = ", ".join(ALGORITHMS)
+        raise SettingsError(f"MUSTER_OIDC_ALGORITHMS: {unknown[0]!r}; there are {known}")
+    return Issuer(
+        settings.oidc_issuer,
+        settings.oidc_audience,
+        algorithms,
+        _roles(settings.oidc_roles),
+        settings.oidc_keys,
+        settings.oidc_name_claim,
+        settings.oidc_role_claim,
+    )
+
+
+def _roles(text: str) -> dict[str, Role]:
+    """Return which value of the claim stands for which role."""
+    found: dict[str, Role] = {}
+    for item in text.split(","):
+        role, _, value = item.strip().partition("=")
+        if role not in _ROLES or not value:
+            raise SettingsError(f"MUSTER_OIDC_ROLES: read=VALUE,operate=VALUE, found {item!r}")
+        found[value] = max(_ROLES[role], found.get(value, Role.OPEN))
+    return found

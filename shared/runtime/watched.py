@@ -1,0 +1,67 @@
+"""A file that people or controllers replace while a service runs: certificates, tokens, keys.
+
+It is looked at when its value is asked for, at most every LOOK_SECONDS. What cannot be read, is too
+large or does not hold changes nothing: the last good value holds, and the log says why, once.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import structlog
+
+LOOK_SECONDS = 1.0
+T = TypeVar("T")
+log = structlog.get_logger("muster.files")
+
+
+class WatchedFile(Generic[T]):
+    """What a file says. Raises what ``read`` raises (a ValueError), or OSError, at first."""
+
+    def __init__(self, path: Path, read: Callable[[bytes], T], max_bytes: int) -> None:
+        self._path = path
+        self._read = read
+        self._max_bytes = max_bytes
+        self._seen = self._signature()
+        self._looked = time.monotonic()
+        self._value = self._load()
+
+    @property
+    def value(self) -> T:
+        """Return what the file says now, or said when it last held."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            self._look()
+        return self._value
+
+    def _look(self) -> None:
+        seen = self._signature()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._value = self._load()
+        except (OSError, ValueError) as error:
+            log.warning("a file has changed and does not hold; the last one does", error=str(error))
+        else:
+            log.info("a file has changed and holds now", file=str(self._path))
+
+    def _load(self) -> T:
+        with self._path.open("rb") as file:
+            text = file.read(self._max_bytes + 1)
+        if len(text) > self._max_bytes:
+            raise ValueError(f"{self._path}: larger than {self._max_bytes} bytes")
+        try:
+            return self._read(text)
+        except ValueError as error:
+            raise ValueError(f"{self._path}: {error}") from error
+
+    def _signature(self) -> tuple[int, int, int] | None:
+        """Return what tells one content from another; None while there is no file."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
