@@ -31,9 +31,10 @@ async def test_an_answer_to_a_machine_before_this_one_is_not_taken_for_an_answer
     for number, said in zip(sent.numbers, ("of the first", "of the second"), strict=True):
         answer = CommandResult(done=False, message=said)
         to = Address("api", "one")
-        after.handle(Envelope(said, "CommandResult", answer, to, "shim_adapter", reply_to=number), 1)
+        after.handle(
+            Envelope(said, "CommandResult", answer, to, "shim_adapter", reply_to=number), 1
+        )
     assert (await asked[1]).message == "of the second"
     asked[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked[0]
-
