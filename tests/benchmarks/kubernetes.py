@@ -17,7 +17,8 @@ import structlog
 
 from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient
-from tests.kubernetes.harness import Muster, until
+from tests.kubernetes.harness import Muster
+from tests.patience import until
 
 PATIENCE_SECONDS = 300
 CONFIG = (

@@ -18,20 +18,9 @@ from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.mirror.calls import PodBound
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.runtime.clock import SystemClock
+from tests.patience import until
 
-PATIENCE_SECONDS = 20.0
 TEST_LABEL = "muster.io/test-node"
-
-
-async def until(holds, what="it", patience=PATIENCE_SECONDS):
-    """Wait for something to hold."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience
-    while not (result := holds()):
-        if loop.time() > deadline:
-            raise AssertionError(f"{what} did not come to hold within {patience:g} s")
-        await asyncio.sleep(0.01)
-    return result
 
 
 class Muster:

@@ -16,7 +16,7 @@ from services.shim_adapter.backends.kubernetes.client import (
 )
 from services.shim_adapter.backends.kubernetes.reflector import Reflector, Source
 from tests.kubernetes.double import Double, a_pod
-from tests.kubernetes.harness import until
+from tests.patience import until
 
 PODS = "/api/v1/namespaces/default/pods"
 

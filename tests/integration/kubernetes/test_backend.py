@@ -1,6 +1,5 @@
 """The kubernetes backend, with all four services, as people see it through the API server."""
 
-import asyncio
 import json
 
 import pytest
@@ -9,7 +8,8 @@ from services.api.ws_v1 import node_info
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
 from shared.model.quantity import parse_pod_quantity
 from tests.kubernetes.double import a_pod
-from tests.kubernetes.harness import muster_over, until
+from tests.kubernetes.harness import muster_over
+from tests.patience import until
 
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
 GROUP = "yunikorn.apache.org/task-group-name"
@@ -47,11 +47,10 @@ async def condition_of(kubectl, name):
 
 
 async def until_condition(kubectl, name, wanted):
-    for _ in range(400):
-        if await condition_of(kubectl, name) == wanted:
-            return
-        await until(lambda: True)
-    raise AssertionError(f"{name}: {await condition_of(kubectl, name)}")
+    async def as_wanted():
+        return await condition_of(kubectl, name) == wanted
+
+    await until(as_wanted, f"the condition of {name} is {wanted}")
 
 
 async def test_a_pod_of_ours_is_bound_and_one_of_another_scheduler_is_left_alone(muster):
@@ -190,13 +189,12 @@ async def test_f_05_every_pod_of_others_is_under_its_node(server, muster):
         return node is not None and node.state.occupied.get("vcore", 0) == 350
 
     await until(occupied, "both are counted")
-    for _ in range(100):  # a real cluster's own pods may still be coming up
+
+    async def all_shown():  # a real cluster's own pods may still be coming up
         theirs, shown = await others_pods(muster), foreign_of(muster)
-        if shown == theirs:
-            break
-        await asyncio.sleep(0.1)
-    assert shown == theirs
-    assert len(shown) >= 2
+        return shown if shown == theirs else None
+
+    assert len(await until(all_shown, "every pod of others is shown")) >= 2
     if server.double is not None:
         tags = {
             item["allocationTags"]["kubernetes.io/meta/podName"]: item["allocationTags"]["foreign"]
@@ -264,11 +262,7 @@ async def test_a_pod_larger_than_its_placeholder_is_told_and_starts_where_they_w
         events = (await muster.kubectl.get(path))["items"]
         return [e["note"] for e in events if e["reason"] == "Informational"]
 
-    for _ in range(200):
-        if await said():
-            break
-        await asyncio.sleep(0.02)
-    (note,) = await said()
+    (note,) = await until(said, "it is told")
     assert note.startswith("Task group 'tg' in application 'gang': allocation resources 'map[")
     assert muster.model.application("gang").summary.placeholders[0].timedout == 3
 
@@ -341,7 +335,9 @@ async def test_a_victim_is_evicted_once_its_budget_allows_it_and_not_asked_befor
     await muster.kubectl.pod(daemon)
     applications = muster.cluster.core.partition.applications
     await until(lambda: "d" in applications and applications["d"].reservations, "it waits there")
-    await asyncio.sleep(0.5)
+    (held,) = applications["d"].reservations.values()
+    await until(lambda: held.reported_ns, "victims were looked for, and there are none")
+    assert not held.has_preempted
     assert "daemon" not in muster.kubelets.ran
     assert double.requests.get("POST pods/eviction", 0) == 0
     await muster.kubectl.client.request("DELETE", f"{budgets}/b")
@@ -403,7 +399,10 @@ async def test_what_is_edited_while_hot_refresh_is_off_holds_once_it_is_on(muste
     fresh = QUEUES.replace("{name: a}", "{name: a}, {name: fresh}")
     await muster.kubectl.config(QUEUES, **off)
     await muster.kubectl.config(fresh, **off)
-    await asyncio.sleep(0.5)
+    configuration = muster.kubernetes.session.cluster.configuration
+    await until(lambda: "fresh" in configuration.queues, "the edit is read")
+    await muster.kubectl.pod(a_pod("later", labels={"applicationId": "l", "queue": "root.a"}))
+    await until(lambda: "later" in muster.kubelets.ran, "what is said after it has come")
     assert "root.fresh" not in muster.model.queues
     await muster.kubectl.config(fresh, **on)
     await until(lambda: "root.fresh" in muster.model.queues, "the new queue")

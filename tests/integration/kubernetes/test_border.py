@@ -6,7 +6,8 @@ import pytest
 
 from tests.integration.kubernetes.test_backend import GROUP, POLICY, QUEUES, TASK_GROUPS, member
 from tests.kubernetes.double import a_pod
-from tests.kubernetes.harness import muster_over, until
+from tests.kubernetes.harness import muster_over
+from tests.patience import until
 
 USER = "yunikorn.apache.org/user.info"
 LABELS = {"queue": "root.a"}
@@ -31,11 +32,10 @@ async def events_of(muster, name):
 
 
 async def until_event(muster, name, text):
-    for _ in range(400):
-        if any(text in note for note in await events_of(muster, name)):
-            return
-        await until(lambda: True)
-    raise AssertionError(f"{name}: {await events_of(muster, name)}")
+    async def told():
+        return any(text in note for note in await events_of(muster, name))
+
+    await until(told, f"an event of {name} with {text!r}")
 
 
 async def until_it_runs(muster, name):

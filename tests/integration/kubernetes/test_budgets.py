@@ -9,7 +9,8 @@ from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
 from shared.messages.interface import DisruptionState
 from tests.kubernetes.double import a_pod
-from tests.kubernetes.harness import muster_over, until
+from tests.kubernetes.harness import muster_over
+from tests.patience import until
 
 QUEUES = """
 partitions:
@@ -63,7 +64,7 @@ async def test_a_protected_victim_is_passed_over(muster):
         await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
     await until(lambda: held(muster) == dict.fromkeys(protected, "barred"), "it is known")
     await muster.kubectl.pod(wants())
-    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one", 60)
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one")
     assert await left(muster) == set(protected)
 
 
@@ -72,7 +73,7 @@ async def test_a_victim_without_a_budget_goes_before_one_that_may_go(muster):
         await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=1)
     await until(lambda: set(held(muster).values()) == {"budgeted"}, "it is known")
     await muster.kubectl.pod(wants())
-    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one", 60)
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one")
     assert await left(muster) == set(VICTIMS[1:])
 
 
@@ -80,7 +81,7 @@ async def test_a_refused_eviction_is_taken_back_and_another_victim_is_chosen(mus
     """As when two take the last disruption of a budget at the same moment."""
     double.fault(method="POST", path=EVICTION, code=429, times=1, message=REFUSED, retry_after=1)
     await muster.kubectl.pod(wants())
-    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of another", 60)
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of another")
     assert double.requests["POST pods/eviction"] == 1  # beside the one that was refused
     assert len(await left(muster)) == 4
     reasons = [event["reason"] for event in await muster.kubectl.events()]
@@ -94,13 +95,13 @@ async def test_an_eviction_that_nobody_needs_any_more_does_not_happen(muster, do
         await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
     await until(lambda: len(held(muster)) == 4, "it is known")
     await muster.kubectl.pod(wants())
-    await until(lambda: held(muster).get("v0") == "barred", "the eviction is refused", 60)
+    await until(lambda: held(muster).get("v0") == "barred", "the eviction is refused")
     await muster.kubectl.delete("wants", gracePeriodSeconds=0)
     await until(lambda: "high" not in held_asks(muster), "the core knows")
     double.faults.clear()
     await muster.kubectl.budget("of-v0", {"victim": "v0"}, allowed=1)
     await until(lambda: held(muster).get("v0") == "budgeted", "the budget is relaxed")
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.5)  # an eviction that is asked again by itself comes within this time
     assert await left(muster) == set(VICTIMS)
     assert double.requests.get("POST pods/eviction", 0) == 0  # none was carried out
 

@@ -1,7 +1,6 @@
 """The services as processes on RabbitMQ over an API server, as deployed; ``kill -9`` in mid-gang."""
 
 import asyncio
-import json
 import uuid
 
 import pytest
@@ -11,6 +10,7 @@ from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.integration.processes import Deployment
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Access, Kubectl, Kubelets
+from tests.patience import until
 
 MEMBERS = 30  # more than there are binds at one time: the gang comes about in waves
 
@@ -69,35 +69,30 @@ async def _lease(kubectl):
 
 
 async def _until_turn(kubectl, turn):
-    for _ in range(400):
-        found = (await _lease(kubectl))["spec"]["leaseTransitions"]
-        if found == turn:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(found)
+    async def taken():
+        return (await _lease(kubectl))["spec"]["leaseTransitions"] == turn
+
+    await until(taken, f"turn {turn}")
 
 
 async def _until_holder(kubectl):
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-    for _ in range(400):
-        if (await kubectl.get(path))["items"]:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("nobody took the turn")
+
+    async def taken():
+        return (await kubectl.get(path))["items"]
+
+    await until(taken, "somebody takes the turn")
 
 
 async def _until_only(kubectl, names):
-    for _ in range(400):
-        found = set(await kubectl.pods())
-        if found == names:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(json.dumps(sorted(found - names)))
+    async def only_they_are_there():
+        return set(await kubectl.pods()) == names
+
+    await until(only_they_are_there, f"only {sorted(names)}")
 
 
 async def _until(holds, what, deployment=None):
-    for _ in range(1200):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{what}\n{deployment.logs() if deployment else ''}")
+    try:
+        await until(holds, what)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{deployment.logs() if deployment else ''}") from error

@@ -9,8 +9,9 @@ from services.shim_adapter.backends.kubernetes import bodies
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
 from tests.integration.kubernetes.test_backend import QUEUES, member, until_condition
-from tests.kubernetes.double import WARMING_SECONDS, a_pod
-from tests.kubernetes.harness import muster_over, until
+from tests.kubernetes.double import a_pod
+from tests.kubernetes.harness import muster_over
+from tests.patience import patience, until
 
 LABELS = {"applicationId": "app", "queue": "root.a"}
 PODS = "/namespaces/default/pods$"
@@ -42,12 +43,10 @@ async def reasons(muster):
 
 
 async def no_placeholder_is_left(muster, names):
-    for _ in range(400):
-        found = sorted(set(await muster.kubectl.pods()) - set(names))
-        if not found:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"still there: {found}")
+    async def none_is_left():
+        return set(await muster.kubectl.pods()) <= set(names)
+
+    await until(none_is_left, "no placeholder is left")
 
 
 async def test_a_gang_survives_an_api_server_that_does_not_know_our_rights_yet(muster, double):
@@ -75,10 +74,10 @@ async def test_a_gang_survives_a_restart_of_the_api_server_in_its_middle(muster,
     await double.stop()
     await double.start(port)
     await until(lambda: len(placeholders(muster)) == 8, "every placeholder is made")
-    await asyncio.sleep(WARMING_SECONDS)
+    await until(lambda: sum(bool(pod.node) for pod in placeholders(muster)) == 4, "four reserve")
     assert not set(names) & set(muster.kubelets.ran)
     await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="100")
-    await until(runs(muster, *names), "the whole gang", 40)
+    await until(runs(muster, *names), "the whole gang")
     await no_placeholder_is_left(muster, names)
 
 
@@ -166,12 +165,10 @@ async def test_an_event_has_a_name_and_a_note_that_the_api_takes(muster):
     await muster.kubectl.pod(a_pod(name, labels=LABELS))
     await until(runs(muster, name), "the pod runs")
 
-    for _ in range(400):
-        regarding = {event["regarding"]["name"] for event in await muster.kubectl.events()}
-        if name in regarding:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"no event about {name}")
+    async def told():
+        return any(event["regarding"]["name"] == name for event in await muster.kubectl.events())
+
+    await until(told, f"an event about {name}")
 
 
 def test_a_note_is_cut_by_its_bytes_between_characters():
@@ -235,8 +232,9 @@ async def test_a_placeholder_that_is_lost_again_and_again_is_made_ever_later(mus
                 await muster.kubectl.delete(pod.spec.name, gracePeriodSeconds=0)
         await asyncio.sleep(0.01)
 
-    while len(made) < 4:  # two, and two more at once
-        await delete_all_new()
+    async with patience():
+        while len(made) < 4:  # two, and two more at once
+            await delete_all_new()
     deadline = asyncio.get_running_loop().time() + 2.0
     while asyncio.get_running_loop().time() < deadline:
         await delete_all_new()

@@ -13,8 +13,9 @@ from tests.integration.kubernetes.test_volumes import (
     with_claim,
 )
 from tests.kubernetes.double import Double, a_pod
-from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over, until
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over
 from tests.kubernetes.rights import granted
+from tests.patience import until
 
 STATIC = "kubernetes.io/no-provisioner"
 

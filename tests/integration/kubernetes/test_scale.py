@@ -6,7 +6,8 @@ import tracemalloc
 from services.shim_adapter.backends.kubernetes import cluster as cluster_module
 from tests.integration.kubernetes.test_backend import QUEUES
 from tests.kubernetes.double import Double
-from tests.kubernetes.harness import Access, ApiClient, Kubectl, Muster, until
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, Muster
+from tests.patience import until
 
 PODS, NODES = 4_000, 200
 BYTES_A_POD = (
@@ -34,7 +35,7 @@ async def test_a_large_cluster_is_listed_page_by_page_in_bounded_memory(monkeypa
     tracemalloc.start()
     try:
         async with Muster(Access(double.url)) as muster:
-            await until(muster.is_ready, "the first sync", 60)
+            await until(muster.is_ready, "the first sync")
             await until(
                 lambda: sum(len(n.foreign) for n in muster.model.nodes.values()) == PODS, "all", 60
             )

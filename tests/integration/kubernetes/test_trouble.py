@@ -7,7 +7,8 @@ import pytest
 
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.kubernetes.double import a_pod
-from tests.kubernetes.harness import muster_over, until
+from tests.kubernetes.harness import muster_over
+from tests.patience import until
 
 LABELS = {"applicationId": "app", "queue": "root.a"}
 BINDING = "/binding$"
@@ -89,7 +90,7 @@ async def test_an_api_server_that_is_away_for_a_while_loses_nothing(muster, doub
     await double.start(port)
     for name in names[5:]:
         await muster.kubectl.pod(a_pod(name, labels=LABELS))
-    await until(all_run(muster, names), "every pod runs", 40)
+    await until(all_run(muster, names), "every pod runs")
     bound_once(muster)
 
 
@@ -110,7 +111,7 @@ async def test_a_watch_that_is_cut_every_moment_and_a_history_that_is_gone_lose_
             for name in names[at : at + 4]:
                 await muster.kubectl.pod(a_pod(name, labels=LABELS))
             await asyncio.sleep(0.1)
-        await until(all_run(muster, names), "every pod runs", 60)
+        await until(all_run(muster, names), "every pod runs")
     finally:
         cutting.cancel()
     bound_once(muster)
@@ -143,17 +144,12 @@ async def test_a_service_killed_in_the_middle_of_a_gang_leaves_every_pod_bound_o
     else:
         await muster.kill_shim()
     await until(muster.is_ready, "it is back")
-    await until(all_run(muster, names), "the whole gang runs", 40)
+    await until(all_run(muster, names), "the whole gang runs")
 
-    async def leftovers():
-        pods = await muster.kubectl.pods()
-        return sorted(name for name in pods if name not in names)
+    async def none_is_left():
+        return set(await muster.kubectl.pods()) <= set(names)
 
-    for _ in range(200):
-        if not await leftovers():
-            break
-        await asyncio.sleep(0.05)
-    assert await leftovers() == []
+    await until(none_is_left, "only the gang is left")
     bound_once(muster)
     await until(
         lambda: muster.model.application("gang").summary.allocated.get("vcore") == 10_000, "counted"

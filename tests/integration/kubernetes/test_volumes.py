@@ -1,6 +1,5 @@
 """Pods with volumes of claims: where the volume is, where it is to be made, and what waits for it."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -20,7 +19,8 @@ from services.shim_adapter.records import NodeRecord
 from shared.messages.constraints import NodeTerm, Requirement
 from tests.integration.kubernetes.test_backend import QUEUES, condition_of, until_condition
 from tests.kubernetes.double import Double, a_pod
-from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over, until
+from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over
+from tests.patience import until
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -149,12 +149,13 @@ def local_claim(name, size):
 async def bind_what_is_kept(muster, name, to):
     """Do as the controller of volumes: bind a claim to the volume that is kept for it."""
     wanted = (await muster.kubectl.get(f"{CLAIMS}/{name}"))["metadata"]["uid"]
-    for _ in range(1000):
+
+    async def kept():
         found = await muster.kubectl.get(f"{VOLUMES}/{to}")
-        if (found["spec"].get("claimRef") or {}).get("uid") == wanted:
-            return await bind_claim(muster, name, to)
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{to} is kept for nobody: {found}")
+        return (found["spec"].get("claimRef") or {}).get("uid") == wanted
+
+    await until(kept, f"{to} is kept for {name}")
+    return await bind_claim(muster, name, to)
 
 
 async def test_a_static_local_volume_takes_its_pod_to_its_node(muster):

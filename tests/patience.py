@@ -1,0 +1,31 @@
+"""How tests wait: for the state that they mean, with long patience, and never for a time.
+
+A machine may be many times slower than the one a test was written on. PATIENCE_SECONDS is far more
+than anything here takes; what has not come by then does not come, and the failure says what it was.
+A test of what must not happen waits for something that comes after it, and looks then.
+"""
+
+import asyncio
+import inspect
+
+PATIENCE_SECONDS = 120.0
+
+
+async def until(holds, what="it", patience=PATIENCE_SECONDS, pause=0.01):
+    """Wait until ``holds()``, or what it awaits, is true, and return that."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while True:
+        found = holds()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        if loop.time() > deadline:
+            raise AssertionError(f"{what} did not come to hold within {patience:g} s: {found!r}")
+        await asyncio.sleep(pause)
+
+
+def patience():
+    """Return the time that something may take which ends by itself, to be entered."""
+    return asyncio.timeout(PATIENCE_SECONDS)
