@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes import bodies, operations
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
 from tests.integration.kubernetes.test_backend import QUEUES, member, until_condition
@@ -126,12 +126,16 @@ async def test_a_conflict_with_a_quota_is_not_a_pod_that_is_there(muster, double
     await no_placeholder_is_left(muster, names)
 
 
-async def test_a_placeholder_whose_answer_was_lost_is_made_once(muster, double):
+@pytest.mark.parametrize("pause", [0.1, 1.0], ids=["while it is there", "when it has gone again"])
+async def test_a_placeholder_whose_answer_was_lost_is_made_once(muster, double, monkeypatch, pause):
+    """The same is tried again after a pause; in a longer one the whole gang has begun to run."""
+    monkeypatch.setattr(operations, "_PAUSE_SECONDS", (pause, 10.0))
     double.fault(method="POST", path=PODS, code=500, times=2, skip=3, after=True)
     names = [f"m{at}" for at in range(3)]
     for name in names:
         await muster.kubectl.pod(member(name, "gang"))
     await until(runs(muster, *names), "the gang")
+    await until(lambda: not muster.kubernetes.session.operations.pending, "nothing is left to do")
     await no_placeholder_is_left(muster, names)
 
 

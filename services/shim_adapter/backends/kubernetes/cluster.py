@@ -79,7 +79,7 @@ class KubernetesCluster:
         *,
         operate: Callable[[Operation], None],
         now_text: Callable[[], str],
-        cancel_creates: Callable[[str], None] = lambda _: None,
+        cancel_creates: Callable[[str, str], None] = lambda _application, _name: None,
         instance: str = "muster",
     ) -> None:
         self.world = world
@@ -173,7 +173,7 @@ class KubernetesCluster:
             case CreatePod():
                 self._create(call, now_ns)
             case CancelCreates():
-                self._cancel_creates(call.application_id)
+                self._cancel_creates(call.application_id, "")
             case _:
                 pod = self.world.pods.get(call.uid)
                 if pod is not None:
@@ -264,6 +264,8 @@ class KubernetesCluster:
         if waits:
             self._notes.refuse(view, waits, now_ns)
             return []
+        if spec.placeholder:
+            self._cancel_creates(spec.application_id, spec.name)
         self.world.pods_made += 1
         pod = PodRecord(
             view.uid,

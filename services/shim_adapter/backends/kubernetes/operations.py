@@ -6,7 +6,8 @@ Rule 2: the API server being away, slow, throttling or just started (no answer, 
         jittered, for as long as it takes. A quota, and admission, are final.
 Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
         A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
-Rule 4: placeholders that nobody waits for any more are not made (``cancel_creates``).
+Rule 4: placeholders that nobody waits for any more are not made, and none that is there already,
+        whose answer was lost (``cancel_creates``).
 Rule 5: events and conditions are for people and autoscalers: beyond MAX_NOTES of them the oldest
         are left out, and counted.
 Limits: WORKERS requests at a time for what must be done, one for notes.
@@ -89,7 +90,7 @@ class Operations:
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
         self._notes: asyncio.Queue[Operation] = asyncio.Queue(MAX_NOTES)
         self._refusals: dict[str, int] = {}  # of binds, by pod
-        self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and pod
+        self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and name
         self._does: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "bind": self._bind,
             "create": self._create,
@@ -111,10 +112,9 @@ class Operations:
                 _NOTES_LEFT_OUT.inc()
             self._notes.put_nowait(operation)
             return
-        uid = operation.pod.uid
         if operation.what == "create":
             application = operation.pod.spec.application_id
-            self._creates.setdefault(application, {})[uid] = operation
+            self._creates.setdefault(application, {})[operation.pod.spec.name] = operation
         if operation.pause:
             pause, operation.pause = jittered(operation.pause), 0.0
             asyncio.get_running_loop().call_later(pause, self._enter, operation)
@@ -128,9 +128,18 @@ class Operations:
         if len(line) == 1:
             self._ready.put_nowait(uid)
 
-    def cancel_creates(self, application: str) -> None:
-        """Make no more pods for an application; one that is being made at this moment is seen."""
-        for operation in self._creates.pop(application, {}).values():
+    def cancel_creates(self, application: str, name: str = "") -> None:
+        """Make no more pods for an application; one that is being made at this moment is seen.
+
+        Of a ``name`` only that pod, which is there: made again once it has gone, it would be one
+        that nobody knows.
+        """
+        if name:
+            found = self._creates.get(application, {}).get(name)
+            cancelled = [] if found is None else [found]
+        else:
+            cancelled = [*self._creates.pop(application, {}).values()]
+        for operation in cancelled:
             operation.is_cancelled = True
 
     async def run(self) -> None:
@@ -164,7 +173,7 @@ class Operations:
     def _is_made(self, operation: Operation) -> None:
         application = operation.pod.spec.application_id
         creates = self._creates.get(application, {})
-        creates.pop(operation.pod.uid, None)
+        creates.pop(operation.pod.spec.name, None)
         if not creates:
             self._creates.pop(application, None)
 

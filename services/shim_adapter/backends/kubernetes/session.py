@@ -103,8 +103,8 @@ class Session:
     def _operate(self, operation: Operation) -> None:
         self.operations.add(operation)
 
-    def _cancel_creates(self, application: str) -> None:
-        self.operations.cancel_creates(application)
+    def _cancel_creates(self, application: str, name: str) -> None:
+        self.operations.cancel_creates(application, name)
 
     async def run(self, host_of: Callable[[], Host | None]) -> None:
         """Run until cancelled. ``host_of`` returns the host whose machine this session serves."""
