@@ -1,5 +1,6 @@
 """What if: from a request to a question, and from a forecast to the answer that people read."""
 
+from collections import Counter
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -7,10 +8,16 @@ from pydantic.alias_generators import to_camel
 
 from services.api.answers import AnswerError
 from services.api.documents import DocumentsError, read_documents
-from shared.messages.what_if import Forecast, ForecastApplication, WhatIf
+from shared.messages.what_if import Forecast, ForecastApplication, QueueChange, WhatIf
 from shared.model.amounts import readable
 
 MAX_ADDED = 1_000
+_VERBS = {
+    QueueChange.CHANGED: "change",
+    QueueChange.COMES: "come",
+    QueueChange.DRAINS: "drain",
+    QueueChange.STAYS: "stay",
+}
 _NAME = 500
 
 
@@ -54,7 +61,7 @@ class Outcome(_Part):
 
 
 class Evicted(_Part):
-    """Who would be evicted, for whom, under which law."""
+    """Who would be evicted, for whom ("": its queue gives back), under which law."""
 
     victim: str
     victim_name: str
@@ -62,6 +69,19 @@ class Evicted(_Part):
     node_id: str = Field(alias="nodeID")
     winner: str
     law: str
+
+
+class QueueOutcome(_Part):
+    """What would become of a queue with so many applications; "" is the partition.
+
+    ``change`` is ``comes``, ``drains`` (it takes no new application, and goes when it is empty),
+    ``stays`` or ``changed``; ``changed`` names what would be other than now.
+    """
+
+    queue_name: str
+    change: str
+    applications: int
+    changed: list[str]
 
 
 class Refused(_Part):
@@ -81,6 +101,7 @@ class Answer(_Part):
     waits: list[Outcome] = []
     rejected: list[Outcome] = []
     evicted: list[Evicted] = []
+    queues: list[QueueOutcome] = []
     refused: list[Refused] = []
 
 
@@ -132,6 +153,15 @@ def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
             )
             for victim in forecast.victims
         ],
+        queues=[
+            QueueOutcome(
+                queue_name=queue.queue_name,
+                change=queue.change,
+                applications=queue.applications,
+                changed=list(queue.changed),
+            )
+            for queue in forecast.queues
+        ],
         refused=[
             Refused(document=item.index, field=item.field_path, message=item.message)
             for item in forecast.refused
@@ -179,13 +209,27 @@ def _sentence(question: WhatIf, answer: Answer) -> str:
     parts = [f"{_count(answer.starts)} would start pods now: {placed}"] * bool(placed)
     later = sum(item.after_evictions for item in answer.starts)
     if later:
-        gone = len(answer.evicted)
+        gone = sum(bool(victim.winner) for victim in answer.evicted)
         parts.append(f"{later} pods more would start once {gone} others were evicted for them")
+    given_back = sum(not victim.winner for victim in answer.evicted)
+    if given_back:
+        parts.append(f"{given_back} pods would be evicted for maxima of their queues")
     if answer.waits:
         parts.append(f"{_count(answer.waits)} would wait")
     if answer.rejected:
         parts.append(f"{_count(answer.rejected)} would be rejected")
+    parts += _of_queues(answer)
     return ("; ".join(parts) or "nothing would change") + "."
+
+
+def _of_queues(answer: Answer) -> list[str]:
+    """Say how many queues would come, go and change."""
+    named = Counter(queue.change for queue in answer.queues if queue.queue_name)
+    return [
+        f"{named[kind]} {'queue' if named[kind] == 1 else 'queues'} would {verb}"
+        for kind, verb in _VERBS.items()
+        if named[kind]
+    ]
 
 
 def _count(outcomes: list[Outcome]) -> str:

@@ -25,6 +25,11 @@ def _why(row: dict[str, Any]) -> str:
     return f"{row['reason']}: {row['message']}" if row["reason"] else str(row["message"])
 
 
+def _becomes(row: dict[str, Any]) -> str:
+    return _BECOMES[row["change"]]
+
+
+_BECOMES = {"comes": "come", "drains": "drain", "stays": "stay", "changed": "change"}
 OUTCOMES = (
     Column("APPLICATION", lambda row: row["applicationID"]),
     Column("QUEUE", lambda row: row["queueName"], drop=2),
@@ -38,8 +43,14 @@ EVICTED = (
     Column("WOULD BE EVICTED", lambda row: row["victimName"] or row["victim"]),
     Column("OF", lambda row: row["applicationID"]),
     Column("ON", lambda row: row["nodeID"]),
-    Column("FOR", lambda row: row["winner"]),
+    Column("FOR", lambda row: row["winner"] or "its queue's max"),
     Column("LAW", lambda row: row["law"]),
+)
+QUEUES = (
+    Column("QUEUE", lambda row: row["queueName"] or "the partition"),
+    Column("WOULD", _becomes),
+    Column("APPLICATIONS", lambda row: row["applications"], is_number=True),
+    Column("CHANGED", lambda row: ", ".join(row["changed"]), wraps=24),
 )
 
 
@@ -85,4 +96,6 @@ def what_if_parts(answer: dict[str, Any], table: Callable[..., Any]) -> list[Any
         parts += ["", table(list(rows.values()), OUTCOMES)]
     if answer["evicted"]:
         parts += ["", table(answer["evicted"], EVICTED)]
+    if answer["queues"]:
+        parts += ["", table(answer["queues"], QUEUES)]
     return parts

@@ -5,6 +5,7 @@ translated), a node to drain, nodes to add, or a queue configuration.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from shared.messages.commands import ManifestDocument, RefusedDocument
 from shared.messages.interface import AddApplicationRequest, AllocationAsk
@@ -68,6 +69,28 @@ class ForecastVictim:
     winner: str
 
 
+class QueueChange(StrEnum):
+    """What becomes of a queue under a configuration."""
+
+    COMES = "comes"
+    DRAINS = "drains"  # it takes no new application, and goes when it is empty
+    STAYS = "stays"  # it would have gone: it drains no more, or was made by placement
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastQueue:
+    """What a configuration makes of a queue with so many applications; "" is the partition.
+
+    ``changed`` are the names of what is other than before.
+    """
+
+    queue_name: str
+    change: QueueChange
+    applications: int
+    changed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """The answer. Without ``done`` there is none, and ``message`` says why."""
@@ -76,4 +99,5 @@ class Forecast:
     message: str = ""
     applications: tuple[ForecastApplication, ...] = ()
     victims: tuple[ForecastVictim, ...] = ()
+    queues: tuple[ForecastQueue, ...] = ()
     refused: tuple[RefusedDocument, ...] = ()

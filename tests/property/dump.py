@@ -22,6 +22,9 @@ def dump(partition: Partition) -> bytes:
             [held.ask.key for held in partition.reserved_to_try],
             partition.preemption_due_ns,
             partition.timers,
+            list(partition.queues),
+            (partition.nodes.policy, sorted(partition.nodes.weights.items())),
+            (partition.preemption_enabled, partition.quota_preemption_enabled, partition.rules),
             len(partition.journal),
         ]
     ).encode()
@@ -95,6 +98,18 @@ def _queue(queue) -> list:
     return [
         queue.path,
         *map(_sorted, ledgers),
+        queue.max_resource,
+        queue.guaranteed_resource,
+        queue.max_applications,
+        queue.status,
+        (queue.is_leaf, queue.is_managed),
+        queue.properties,
+        queue.settings,
+        queue.template,
+        (queue.user_limits, queue.group_limits),
+        (queue.submit_access, queue.admin_access),
+        (queue.current_priority, queue.highest, sorted(queue.priorities.items())),
+        queue.overdue_gang and queue.overdue_gang.id,
         list(queue.active_children),
         [[waiting.id for waiting in like.members] for like in queue.gate.classes],
         [bucket.shape.name for bucket in queue.gate.buckets],
@@ -108,6 +123,9 @@ def _tracker(tracker) -> list:
         [(path, _sorted(amount)) for path, amount in tracker.usage.items()],
         [(path, list(running)) for path, running in tracker.running.items()],
         list(tracker.levels),
+        sorted((path, _sorted(amount)) for path, amount in tracker.promised.items()),
+        sorted((path, _sorted(amount)) for path, amount in tracker.kept.items()),
+        tracker.links,
     ]
 
 
@@ -123,4 +141,6 @@ def _application(application) -> list:
         [ask.key for ask in application.asks()],
         application.order,
         application.refusal,
+        [tracker.title for tracker in application.trackers],
+        application.owner is not None,
     ]

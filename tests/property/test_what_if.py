@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.policies import what_if
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
@@ -12,10 +13,11 @@ from shared.messages.interface import (
     AllocationAsk,
     NodeAction,
     NodeInfo,
+    UpdateConfiguration,
     UpdateRequest,
     UserGroupInformation,
 )
-from shared.messages.what_if import WhatIf
+from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.resources import multiply
 from tests.builders import Core, config_of
 from tests.property.dump import dump
@@ -74,8 +76,8 @@ def submit(core, number, wanted):
     return core.update(asks=asks)
 
 
-def cluster(way, applications, nodes=3):
-    core = Core(CONFIG, settings=(("gangAdmission", way),))
+def cluster(way, applications, nodes=3, config=CONFIG):
+    core = Core(config, settings=(("gangAdmission", way),))
     for at in range(nodes):
         labels = {"zone": "z" if at else "y", "kubernetes.io/hostname": f"n{at}"}
         core.update(
@@ -91,7 +93,8 @@ def cluster(way, applications, nodes=3):
 def asked(core, question):
     """Ask, and see that the partition is as it was, and that nothing was told to anybody else."""
     before, seq = dump(core.partition), core.scheduler._seq
-    answers = what_if.forecast(core.partition, question)
+    config = core.scheduler._parse(question.queues) if question.queues else None
+    answers = what_if.forecast(core.partition, question, config)
     assert dump(core.partition) == before
     core.check()
     out = core.scheduler.handle(question_of(question), core.now_ns)
@@ -187,6 +190,107 @@ def test_who_would_start_on_more_nodes_does(way, applications, more):
     for name in core.partition.applications:
         if name not in waiting:
             assert places(core, name) == held[name]
+
+
+PROPERTIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "application.sort.policy": st.sampled_from(("fair", "fifo")),
+        "application.sort.priority": st.just("disabled"),
+        "priority.offset": st.sampled_from(("'5'", "'-5'")),
+        "priority.policy": st.just("fence"),
+        "preemption.policy": st.sampled_from(("fence", "disabled")),
+        "quota.preemption.delay": st.just("1s"),
+    },
+)
+LIMITS = st.lists(
+    st.sampled_from(
+        (  # whom, how many cores and how many applications at most; 0: no limit
+            ("users: [alice]", 3, 0),
+            ("users: [bob]", 0, 1),
+            ("groups: [alice]", 6, 0),
+            ("groups: [bob]", 0, 2),
+        )
+    ),
+    max_size=2,
+    unique=True,
+)
+QUEUES = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"),
+        st.one_of(st.none(), st.integers(1, 20)),  # max
+        st.one_of(st.none(), st.integers(1, 12)),  # guaranteed
+        st.integers(0, 3),  # applications at most
+        PROPERTIES,
+        LIMITS,
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda queue: queue[0],
+)
+PARTITION = st.sampled_from(
+    ("", "nodesortpolicy: {type: binpacking}", "preemption: {quotapreemptionenabled: true}")
+)
+
+
+TIGHT = config_of(
+    "{name: a, resources: {max: {vcore: 3}, guaranteed: {vcore: 2}}}",
+    "{name: b, maxapplications: 1, limits: [{limit: l, users: [alice], maxresources: {vcore: 2}}]}",
+    "{name: c, resources: {max: {vcore: 5}}, properties: {application.sort.policy: fair}}",
+)
+TO_FAIR = [  # a gang that waits with those that are refused alike, in another order from now on
+    *plain(*[("root.a", 1, 1, False)] * 3),
+    ("root.b", True, 2, 3, PLAIN[0], "alice", 0),
+]
+FAIR = {"application.sort.policy": "fair"}
+OPEN = [(name, None, None, 0, {}, []) for name in "ab"]
+
+
+def configuration(queues, more=""):
+    """Return a queues.yaml of leaves below the root."""
+    leaves = []
+    for name, most, guaranteed, applications, properties, limits in queues:
+        amounts = []
+        if most is not None:
+            amounts.append(f"max: {{vcore: {most}}}")
+        if guaranteed is not None:
+            amounts.append(f"guaranteed: {{vcore: {min(guaranteed, most or guaranteed)}}}")
+        held = [
+            f"{{limit: l, {whom}, "
+            + (f"maxresources: {{vcore: {cores}}}}}" if cores else f"maxapplications: {apps}}}")
+            for whom, cores, apps in limits
+            if cores <= (most or cores) and apps <= (applications or apps)
+        ]
+        said = ", ".join(f"{key}: {value}" for key, value in properties.items())
+        leaves.append(
+            f"{{name: {name}, resources: {{{', '.join(amounts)}}}, maxapplications: {applications}"
+            f", properties: {{{said}}}, limits: [{', '.join(held)}]}}"
+        )
+    text = config_of(*leaves)
+    return text.replace("name: default, ", f"name: default, {more}, ") if more else text
+
+
+@given(WAYS, APPLICATIONS, QUEUES, PARTITION, st.sampled_from((4, 7)))
+@example("queue", TO_FAIR, [OPEN[0], ("b", None, None, 0, FAIR, [])], "", 3)
+def test_what_a_configuration_would_do_it_does(way, applications, queues, more, nodes):
+    core = cluster(way, applications, nodes, TIGHT)
+    held = {name: places(core, name) for name in core.partition.applications}
+    was = set(core.partition.queues)
+    text = configuration(queues, more)
+    answer = asked(core, WhatIf(queues=text))
+    assert answer.done, answer.message
+    core.send(UpdateConfiguration(text))
+    for told in answer.applications:
+        name = told.application_id
+        new = {k: v for k, v in places(core, name).items() if k not in held[name]}
+        assert new == {place.allocation_key: place.node_id for place in told.places[: told.placed]}
+    for name in held.keys() - {told.application_id for told in answer.applications}:
+        assert places(core, name) == held[name]
+    now = core.partition.queues
+    kinds = {told.queue_name: told.change for told in answer.queues}
+    assert {path for path, kind in kinds.items() if kind is QueueChange.COMES} == now.keys() - was
+    drain = {path for path, queue in now.items() if queue.status == DRAINING}
+    assert {path for path, kind in kinds.items() if kind is QueueChange.DRAINS} == drain
 
 
 @given(WAYS, APPLICATIONS, st.sampled_from(("n0", "n1", "nowhere")))

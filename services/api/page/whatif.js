@@ -69,8 +69,10 @@ export function whatIf({ live, query, setQuery }) {
       ["Application", "Queue", "At once", "Once room is made", "On"], [2, 3]);
     names("Would wait", found.waits?.map((one) => [named(one), one.queueName, count(one.wanted - one.placed - one.afterEvictions), one.reason ? reason(one.reason) : "", one.message]),
       ["Application", "Queue", "Pods", "Reason", ""], [2]);
-    names("Would be evicted", found.evicted?.map((one) => [one.victimName || one.victim, to("applications", one.applicationID), to("nodes", one.nodeID), one.winner || "–", one.law]),
+    names("Would be evicted", found.evicted?.map((one) => [one.victimName || one.victim, to("applications", one.applicationID), to("nodes", one.nodeID), one.winner || "its queue’s max", one.law]),
       ["Pod", "Application", "Node", "For", "Law"]);
+    names("Queues", found.queues?.map((one) => [one.queueName || "the partition", one.change, count(one.applications), one.changed.join(", ")]),
+      ["Queue", "", "Applications", "Changed"], [2]);
     names("Would be rejected", found.rejected?.map((one) => [one.applicationID, one.message]), ["Application", "Why"]);
     names("Cannot be scheduled", found.refused?.map((one) => [count(one.document), one.field, one.message]), ["Document", "Field", "Why"], [0]);
     const picture = marks.size ? new HeatMap(live, { type: live.offered()[0] ?? "vcore", group: "", marks }) : null;

@@ -22,9 +22,7 @@ def what_if(
     drain: Annotated[
         str, typer.Option(help="If this node were drained.", autocompletion=complete_nodes)
     ] = "",
-    queues: Annotated[
-        Path | None, typer.Option(help="If the queues had the limits of this queues.yaml.")
-    ] = None,
+    queues: Annotated[Path | None, typer.Option(help="If this queues.yaml were applied.")] = None,
     add_nodes: Annotated[int, typer.Option(help="If there were so many nodes more.", min=0)] = 0,
     like: Annotated[
         str,

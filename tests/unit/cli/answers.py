@@ -2,7 +2,7 @@
 
 from services.api.projection.stories import Stories
 from services.api.trace import trace_entries
-from services.api.what_if import Answer, Evicted, Outcome, Place, Refused
+from services.api.what_if import Answer, Evicted, Outcome, Place, QueueOutcome, Refused
 from services.api.why_answer import (
     Eviction,
     Failure,
@@ -19,6 +19,7 @@ from services.api.why_answer import (
     Why,
 )
 from shared.messages.trace import TraceRecord
+from shared.messages.what_if import QueueChange
 
 WHY_GANG = (
     "the whole gang does not fit: vcore: queue root.ml has 15000 of 64000 left, requested 32000 "
@@ -314,7 +315,24 @@ WHAT_IF = Answer(
             node_id="n2",
             winner="mpi-next",
             law="guarantee",
-        )
+        ),
+        Evicted(
+            victim="77c0",
+            victim_name="etl-3",
+            application_id="etl",
+            node_id="n1",
+            winner="",
+            law="quota",
+        ),
+    ],
+    queues=[
+        QueueOutcome(queue_name="root.new", change=QueueChange.COMES, applications=0, changed=[]),
+        QueueOutcome(
+            queue_name="root.etl",
+            change=QueueChange.CHANGED,
+            applications=12,
+            changed=["resources.max", "resources.guaranteed", "limits of users"],
+        ),
     ],
     refused=[Refused(document=2, field="spec", message="is missing")],
 ).model_dump(by_alias=True)

@@ -3,8 +3,13 @@
 from services.core.scheduler.policies import what_if
 from services.core.scheduler.scheduler import BUSY, RECOVERING, Scheduler
 from shared.messages.envelope import CORE, Envelope
-from shared.messages.interface import AddApplicationRequest, AllocationAsk
-from shared.messages.what_if import WhatIf
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    UpdateConfiguration,
+    UserGroupInformation,
+)
+from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.reasons import Law, Reason
 from tests.builders import Core, config_of
 from tests.property.dump import dump
@@ -100,6 +105,117 @@ def test_a_core_that_recovers_says_so():
     core.handle(envelope(question()), 1)
     out = core.flush(1)
     assert [item.message.message for item in out if item.reply_to] == [RECOVERING]
+
+
+def asked(core, text):
+    """Ask about a configuration, and see that nothing is other than before."""
+    before = dump(core.partition)
+    answer = what_if.forecast(core.partition, WhatIf(queues=text), core.scheduler._parse(text))
+    assert dump(core.partition) == before
+    core.check()
+    return answer
+
+
+def gone(core):
+    return {key for app in core.partition.applications.values() for key in app.released}
+
+
+def test_a_guarantee_says_who_would_be_evicted_for_those_who_wait_and_then_they_go():
+    core = Core(config_of("{name: a}", "{name: b}"))
+    for at in range(2):
+        core.node(f"n{at}", vcore=4)
+    core.application("holder", "root.a")
+    core.asks("holder", [f"v{at}" for at in range(8)], {"vcore": 1})
+    for name in ("first", "second"):
+        core.application(name, "root.b")
+        core.asks(name, [f"{name}-0"], {"vcore": 2})
+    assert asked(core, config_of("{name: a}", "{name: b}")).victims == ()
+    owed = config_of("{name: a}", OWED)
+    answer = asked(core, owed)
+    told = {
+        item.application_id: (item.placed, item.after_evictions) for item in answer.applications
+    }
+    assert told == {"first": (0, 1), "second": (0, 1)}
+    assert [(victim.winner, victim.law) for victim in answer.victims] == [
+        ("first", Law.GUARANTEE)] * 2 + [("second", Law.GUARANTEE)] * 2  # fmt: skip
+    core.send(UpdateConfiguration(owed))
+    while len(gone(core)) < 4:
+        core.fire_own("preemption")
+    assert gone(core) == {victim.allocation_key for victim in answer.victims}
+
+
+def test_a_max_that_is_enforced_says_who_would_be_evicted_and_then_they_go():
+    quota = "partitions: [{name: default, preemption: {quotapreemptionenabled: true}, queues: "
+    text = quota + (
+        "[{name: root, submitacl: '*', properties: {quota.preemption.delay: 10s}, queues: ["
+        "{name: a, resources: {max: {vcore: 5m}}, queues: [{name: x, resources: {max: {vcore: 1m}}}, "
+        "{name: y}]}]}]}]"
+    )
+    core = Core(config_of("{name: a, queues: [{name: x}, {name: y}]}"))
+    core.node("n0", vcore=12)
+    for leaf in "xy":
+        core.application(leaf, f"root.a.{leaf}")
+        core.asks(leaf, [f"{leaf}{at}" for at in range(4)], {"vcore": 1})
+    answer = asked(core, text)
+    assert {(victim.winner, victim.law) for victim in answer.victims} == {("", Law.QUOTA)}
+    assert "who would start in the room" in answer.message
+    core.send(UpdateConfiguration(text))
+    core.fire_own("quota")
+    assert gone(core) == {victim.allocation_key for victim in answer.victims}
+    assert len(gone(core)) == 4  # three for the parent, and then of x one more
+
+
+def test_a_group_that_a_limit_names_from_now_on_counts_what_its_users_have():
+    core = Core(config_of("{name: a, resources: {max: {vcore: 2m}}}"))
+    core.node("n0", vcore=8)
+    ugi = UserGroupInformation("alice", ("dev",))
+    for name in ("one", "two"):
+        core.application(name, "root.a", ugi=ugi)
+        core.asks(name, [f"{name}-{at}" for at in range(3)], {"vcore": 1})
+    limits = "limits: [{limit: l, groups: [dev], maxresources: {vcore: 3m}}]"
+    told = {
+        app.application_id: app
+        for app in asked(core, config_of(f"{{name: a, {limits}}}")).applications
+    }
+    assert (told["one"].placed, told["two"].placed) == (1, 0)
+    assert told["two"].reason == Reason.USER_QUOTA
+
+
+def test_what_becomes_of_queues_is_told():
+    core = Core(config_of("{name: a, queues: [{name: x}]}", "{name: b}", "{name: c}"))
+    core.application("app", "root.b")
+    answer = asked(
+        core,
+        config_of("{name: a, queues: [{name: x, maxapplications: 3}]}", "{name: c}", "{name: d}"),
+    )
+    assert [(told.queue_name, told.change, told.applications, told.changed) for told in answer.queues] == [
+        ("root.a.x", QueueChange.CHANGED, 0, ("maxapplications",)),
+        ("root.b", QueueChange.DRAINS, 1, ()),
+        ("root.d", QueueChange.COMES, 0, ()),
+    ]  # fmt: skip
+    parent = "{name: a, queues: [{name: x}]}"
+    core.send(UpdateConfiguration(config_of(parent, "{name: c}")))
+    back = asked(core, config_of(parent, "{name: b}", "{name: c}"))
+    kinds = {told.queue_name: told.change for told in back.queues}
+    assert kinds["root.b"] is QueueChange.STAYS
+    assert "root.c" not in kinds
+
+
+def test_a_configuration_that_a_reload_would_refuse_has_no_forecast():
+    core = Core(config_of("{name: a}"))
+    core.application("app", "root.a")
+    answer = asked(core, config_of("{name: a, queues: [{name: x}]}"))
+    assert not answer.done
+    assert answer.message.startswith("queue root.a has 1 applications and cannot become a parent")
+
+
+def test_whoever_is_supposed_to_go_is_taken_for_one_only():
+    core = full()
+    asks = tuple(AllocationAsk(f"{name}-0", name, {"vcore": 4}) for name in ("new", "next"))
+    applications = tuple(AddApplicationRequest(name, "root.b") for name in ("new", "next"))
+    answer = what_if.forecast(core.partition, WhatIf(applications=applications, asks=asks))
+    keys = [victim.allocation_key for victim in answer.victims]
+    assert len(keys) == len(set(keys)) == 8
 
 
 def test_other_limits_of_the_queues_let_who_waits_start():

@@ -141,14 +141,20 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     if not (
         application.waits_as_a_whole
         and application.state is ApplicationState.ACCEPTED
-        and leaf.settings.sort_policy != FAIR
-        and fits_limit(leaf.configured_max(), application.outstanding())
+        and may_be_waited_for(application)
     ):
         return False
     if application.starts_placed and not could_be_held(partition.nodes, application):
         partition.too_large[application] = None
         return False
     return True
+
+
+def may_be_waited_for(application: Application) -> bool:
+    """Return whether its leaf's order and maxima let others wait behind a gang."""
+    leaf = application.queue
+    is_in_line = leaf.settings.sort_policy != FAIR
+    return is_in_line and fits_limit(leaf.configured_max(), application.outstanding())
 
 
 def _be_late(partition: Partition, application: Application) -> None:

@@ -15,7 +15,7 @@ Rule 4: parents go before their children, which then give back what is left to g
 Source: contract section 6.10; cases X-17, X-19, X-20.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from fractions import Fraction
 from heapq import heapify, heappop
 from operator import le, sub
@@ -46,8 +46,7 @@ def max_changed(partition: Partition, queue: Queue) -> None:
     """Start, shift or stop the delay of a queue whose max, delay or use has changed."""
     before = queue.quota_due_ns
     delay_ns = queue.settings.quota_preemption_delay_ns
-    may_enforce = partition.quota_preemption_enabled and delay_ns and queue.is_managed
-    if not may_enforce or not preemptable(queue):
+    if not may_enforce(partition, queue) or not preemptable(queue):
         since_ns = due_ns = 0
     else:
         since_ns = queue.quota_since_ns or partition.now_ns
@@ -144,11 +143,7 @@ def look(partition: Partition) -> None:
 
 
 def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
-    victims = [
-        victim
-        for leaf, share in divided(queue, wanted).items()
-        for victim in victims_of(partition, leaf, share)
-    ]
+    victims = victims_below(partition, queue, wanted)
     for victim in victims:
         owner = partition.applications[victim.application_id]
         text = f"Preempted by Quota change enforcement process in {queue.path}"
@@ -158,14 +153,36 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 
 
-def victims_of(partition: Partition, leaf: Queue, wanted: Resource) -> list[Allocation]:
+def may_enforce(partition: Partition, queue: Queue) -> bool:
+    """Return whether a queue that is over its max is made to give back, in a while."""
+    return bool(
+        partition.quota_preemption_enabled
+        and queue.settings.quota_preemption_delay_ns
+        and queue.is_managed
+    )
+
+
+def victims_below(
+    partition: Partition, queue: Queue, wanted: Resource, gone: Container[str] = ()
+) -> list[Allocation]:
+    """Return whom a queue that is to give something back would evict; ``gone`` are left out."""
+    return [
+        victim
+        for leaf, share in divided(queue, wanted).items()
+        for victim in victims_of(partition, leaf, share, gone)
+    ]
+
+
+def victims_of(
+    partition: Partition, leaf: Queue, wanted: Resource, gone: Container[str] = ()
+) -> list[Allocation]:
     """Return the allocations of a leaf that together stay within what it is to give back.
 
     Only those that go among the first are put in order: a class of which none fits is passed whole.
     """
     left = tuple(wanted.values())
     chosen: list[Allocation] = []
-    for _, going in sorted(_classes(partition, leaf, wanted).items()):
+    for _, going in sorted(_classes(partition, leaf, wanted, gone).items()):
         waiting = [entry for entries in going.values() for entry in entries]
         heapify(waiting)
         while waiting and any(_fits(part, left) for part in going):
@@ -181,7 +198,7 @@ def _fits(part: Part, left: Part) -> bool:
 
 
 def _classes(
-    partition: Partition, leaf: Queue, wanted: Resource
+    partition: Partition, leaf: Queue, wanted: Resource, gone: Container[str]
 ) -> dict[Order, dict[Part, list[Entry]]]:
     """Return who may go by what comes first in their order, and by what each has of the types."""
     names, most = tuple(wanted), tuple(wanted.values())
@@ -193,7 +210,7 @@ def _classes(
             size = max(Fraction(*one) for one in zip(part, most, strict=True))
             sizes[part] = (-sum(value > 0 for value in part), size)
         types, size = sizes[part]
-        if types:
+        if types and allocation.allocation_key not in gone:
             hour, created = allocation.create_time_ns // HOUR_NS, allocation.create_time_ns
             order = (partition.victims.rank_of(allocation), types, allocation.priority, -hour, size)
             entry = (-created, allocation.allocation_key, at, part, allocation)

@@ -3,7 +3,7 @@
 The rules are those of ``user_ledger``.
 """
 
-from services.core.scheduler.model.rows import Application, Tracker
+from services.core.scheduler.model.rows import Application, Owner, Tracker
 from services.core.scheduler.model.user_ledger import WILDCARD
 from shared.model.reasons import Shortage
 from shared.model.resources import ResourceView
@@ -50,6 +50,23 @@ class UserTable:
         group.change_promise(application.queue, {}, application.promise)
         for cover in application.covers.values():
             group.keep(application.queue, cover.in_queues)
+
+    def lose_group(self, application: Application, trackers: Owner, owner: Owner | None) -> None:
+        """Undo ``find_group``: who limited an application before does so again."""
+        if application.trackers is not trackers:
+            group = application.trackers[-1]
+            for cover in application.covers.values():
+                group.keep_no_more(application.queue, cover.in_queues)
+            group.change_promise(application.queue, application.promise, {})
+            if application.allocations:
+                used = application.in_use()
+                group.take_back(application.queue, application.id, used, is_last=True)
+            del group.links[application.id]
+            if not group.links:
+                del self.groups[group.name]
+            for tracker in trackers:
+                tracker.links[application.id] = ""
+        application.trackers, application.owner = trackers, owner
 
     def unlink(self, application: Application) -> None:
         """Forget an application; a user or group without any is forgotten with it."""

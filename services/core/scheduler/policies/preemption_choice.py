@@ -53,6 +53,12 @@ class Supposed:
     room: dict[Node, Resource] = field(default_factory=dict)  # what that makes of a node's room
     coming: dict[Node, list[Allocation]] = field(default_factory=dict)
 
+    def copy(self) -> "Supposed":
+        """Return the same, to suppose more."""
+        room = {node: dict(amount) for node, amount in self.room.items()}
+        coming = {node: list(pods) for node, pods in self.coming.items()}
+        return Supposed(dict(self.gone), room, coming)
+
     def go(self, victim: Victim, node: Node) -> None:
         """Suppose that a victim goes."""
         self.gone[victim.key] = victim

@@ -3,13 +3,14 @@
 Rule 1: a forecast is made right after a cycle, when nobody who waits can be placed as it is. What
         is supposed is placed as the cycle would: the queues in their order, in a leaf the
         applications, in an application the asks; a gang is admitted as a whole, or not at all.
-Rule 2: where asks that are supposed find no room, YuniKorn's laws of preemption say who would have
-        to go for them, once they are as old as their queue's delay; for a gang, for all or none.
+Rule 2: where asks that are supposed find no room, or any that wait under another configuration,
+        the laws say who would have to go for them (``what_if_victims``).
 Rule 3: of a node that is drained, all pods but those that must be there are supposed to be evicted,
         and to be made again elsewhere at once.
-Rule 4: nothing is committed: all of it is on a hypothesis that is discarded.
+Rule 4: a configuration is supposed whole (``what_if_queues``). Reserved asks are tried first.
+Rule 5: nothing is committed: all of it is on a hypothesis that is discarded.
 Limits: MAX_STEPS searches for a node or for victims; what is not tried by then is said. MAX_PLACES
-places are told of one application, MAX_TOLD applications.
+places are told of one application, MAX_TOLD applications and as many queues.
 """
 
 from collections import deque
@@ -20,20 +21,16 @@ from heapq import heapify, heappop, heapreplace
 from services.core.scheduler.actions import gang_places, patience
 from services.core.scheduler.actions.gang import lacks_headroom, over_applications, over_headroom
 from services.core.scheduler.actions.gang_places import NoPlaces
-from services.core.scheduler.actions.preemption_looks import has_guarantee
 from services.core.scheduler.intake import updates
-from services.core.scheduler.model.preemptors import may_ever
 from services.core.scheduler.model.queue_ledger import OrderKey
-from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue
-from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, YUNIKORN
+from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
+from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
-from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.policies.preemption import guarantees_hold
-from services.core.scheduler.policies.preemption_choice import NoChoice, Supposed, choose_victims
-from services.core.scheduler.policies.preemption_victims import eligible
-from services.core.scheduler.queues.tree import PartitionConfig, conflict
+from services.core.scheduler.policies.what_if_queues import UnansweredError, suppose
+from services.core.scheduler.policies.what_if_victims import Steps, Victims
+from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.statement.hypothesis import Hypothesis
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
@@ -42,11 +39,13 @@ from shared.messages.what_if import (
     Forecast,
     ForecastApplication,
     ForecastPlace,
+    ForecastQueue,
     ForecastVictim,
     WhatIf,
 )
 from shared.model.names import POD_NAME_TAG
 from shared.model.reasons import Law, Reason, Refusal
+from shared.model.resources import fits_room
 from shared.model.states import ApplicationState
 
 MAX_STEPS = 5_000
@@ -54,10 +53,6 @@ MAX_PLACES = 1_000
 MAX_TOLD = 200
 MAX_ADDED = 1_000
 _NOT_TRIED = Refusal(Reason.NO_NODE_FITS, f"not tried: a forecast takes {MAX_STEPS} steps at most")
-
-
-class UnansweredError(ValueError):
-    """A question that has no forecast; the message says why."""
 
 
 @dataclass(slots=True, eq=False)
@@ -99,9 +94,9 @@ class _Forecaster:
     def __init__(self, hypothesis: Hypothesis) -> None:
         self._hypothesis = hypothesis
         self._partition = hypothesis.partition
-        self._steps = MAX_STEPS
+        self._steps = Steps(MAX_STEPS)
         self._rejected: list[ForecastApplication] = []
-        self._victims: list[ForecastVictim] = []
+        self._queues: list[ForecastQueue] = []
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
         """Return the forecast of a question. Raises UnansweredError."""
@@ -111,35 +106,68 @@ class _Forecaster:
             self._add_nodes(question.add_nodes, question.like)
             waiters = self._all_waiting()
         elif config is not None:
-            self._configure(config)
+            self._queues = suppose(self._hypothesis, config)
             waiters = self._all_waiting()
         else:
             waiters = self._newcomers(question)
         self._place_all(waiters)
-        for waiter in waiters:
-            if waiter.is_new:
-                self._preempt_for(waiter)
+        victims = self._victims(waiters, config)
         told = [*map(_told, waiters), *self._rejected]
         told.sort(key=lambda item: not (item.is_new or item.placed))
         return Forecast(
             done=True,
-            message=self._unsaid(waiters),
+            message=self._unsaid(waiters, victims, config),
             applications=tuple(told[:MAX_TOLD]),
-            victims=tuple(self._victims[:MAX_PLACES]),
+            victims=tuple(victims[:MAX_PLACES]),
+            queues=tuple(self._queues[:MAX_TOLD]),
             refused=question.refused,
         )
 
-    def _unsaid(self, waiters: list[_Waiter]) -> str:
+    def _victims(
+        self, waiters: list[_Waiter], config: PartitionConfig | None
+    ) -> list[ForecastVictim]:
+        """Return who would go for those who wait, and under a configuration for its maxima."""
+        wanting = [
+            waiter
+            for waiter in waiters
+            if (waiter.is_new or config is not None)
+            and waiter.why_not is not None
+            and waiter.why_not.reason in _ROOM_WOULD_HELP
+        ]
+        leaves = {queue: at for at, queue in enumerate(depth_first(self._partition.root))}
+        if config is not None:  # for those who are supposed their own order counts
+            wanting.sort(key=lambda waiter: (leaves[waiter.application.queue], _place(waiter)))
+        with QueueTrial() as trial:
+            victims = Victims(self._partition, trial, self._steps)
+            for waiter in wanting:
+                asks = [ask for _, ask in waiter.unplaced]
+                waiter.after_evictions = victims.preempt_for(waiter.application, asks)
+            if config is not None:
+                victims.enforce_maxima()
+        return victims.told
+
+    def _unsaid(
+        self,
+        waiters: list[_Waiter],
+        victims: list[ForecastVictim],
+        config: PartitionConfig | None,
+    ) -> str:
         """Say what the forecast leaves open, "" where it does not."""
         settings = self._partition.settings
-        waits = any(waiter.is_new and waiter.why_not is not None for waiter in waiters)
-        if self._steps <= 0:
-            return f"not all was tried: a forecast takes {MAX_STEPS} steps"
+        waits = any(
+            (waiter.is_new or config is not None) and waiter.why_not is not None
+            for waiter in waiters
+        )
+        open_: list[str] = []
+        if self._steps.left <= 0:
+            open_.append(f"not all was tried: a forecast takes {MAX_STEPS} steps")
         if waits and (settings.policy != YUNIKORN or CONSOLIDATION in settings.actions):
-            return (
+            open_.append(
                 f"whom the policy {settings.policy} and its actions would move or evict is not told"
             )
-        return ""
+        if any(victim.law == Law.QUOTA for victim in victims):
+            open_.append("who would start in the room that queues over their max leave is not told")
+        return "; ".join(open_)
 
     # --- what is supposed -----------------------------------------------------------------------
 
@@ -157,29 +185,41 @@ class _Forecaster:
                      schedulable=True)
             )  # fmt: skip
 
-    def _configure(self, config: PartitionConfig) -> None:
-        """Suppose the limits of the queues that are there already."""
-        error = conflict(self._partition, config)
-        if error:
-            raise UnansweredError(error)
-        queues = [(config.root, self._partition.root)]
-        while queues:
-            wanted, queue = queues.pop()
-            own = queue.max_resource if queue.parent is None else wanted.max_resource
-            self._hypothesis.limit_queue(queue, own, wanted.max_applications)
-            queues += [
-                (child, queue.children[child.name])
-                for child in wanted.children
-                if child.name in queue.children
-            ]
-
     def _all_waiting(self) -> list[_Waiter]:
-        """Return everybody who waits, as long as nothing of it has a node kept already."""
-        return [
+        """Return everybody who waits; those for whom a node is kept are tried first."""
+        waiters = [
             self._waiter(application, is_new=False)
             for application in self._partition.in_order_asking()
             if application.state in _MAY_START
         ]
+        for waiter in waiters:
+            if waiter.application.reservations:
+                self._try_reserved(waiter)
+        return waiters
+
+    def _try_reserved(self, waiter: _Waiter) -> None:
+        """Place the asks that have a node kept, there or elsewhere, where they may be placed now.
+
+        Those whose room is being released wait for that.
+        """
+        application, nodes = waiter.application, self._partition.nodes
+        if patience.refusal(self._partition, application) is not None:
+            return
+        self._load(waiter)
+        for group, ask in list(waiter.untried):
+            held = application.reservations.get(ask.key)
+            if held is None or held.has_preempted or not self._steps.take(1):
+                continue
+            if self._no_headroom(application, ask) is not None:
+                continue
+            is_first = next(iter(held.node.reservations.values())) is held
+            node = held.node if is_first and nodes.takes(held.node, ask.shape) else None
+            if node is None and not held.is_required:
+                node = nodes.best(ask.shape)
+            if node is not None:
+                waiter.untried.remove((group, ask))
+                self._hypothesis.end_reservation(held)
+                self._place(waiter, ask, node)
 
     def _newcomers(self, question: WhatIf) -> list[_Waiter]:
         """Suppose the applications of a question, but those that would be rejected."""
@@ -245,10 +285,10 @@ class _Forecaster:
         for entries in by_leaf.values():
             heapify(entries)
         turns = _Turns(self._partition.root, by_leaf)
-        while by_leaf and self._steps > 0:
+        while by_leaf and self._steps.left > 0:
             leaf = turns.next()
             _, number, waiter = by_leaf[leaf][0]
-            self._steps -= turns.cost
+            self._steps.take(turns.cost)
             self._place_next(waiter, closed)
             turns.moved(leaf)
             key = _order(waiter)
@@ -280,13 +320,22 @@ class _Forecaster:
             if found.reason not in (Reason.QUEUE_QUOTA, Reason.USER_QUOTA, Reason.PLUGIN):
                 closed[ask.shape] = found
             return
-        self._hypothesis.place(application, ask, found)
+        self._place(waiter, ask, found)
+
+    def _place(self, waiter: _Waiter, ask: Ask, node: Node) -> None:
+        """Suppose an ask placed; nobody need wait behind its application any more."""
+        application = waiter.application
+        self._hypothesis.place(application, ask, node)
         self._hypothesis.promise(application)
-        waiter.placed.append((ask, found))
+        waiter.placed.append((ask, node))
+        if application.queue.overdue_gang is application:
+            self._hypothesis.set(application.queue, overdue_gang=None)
 
     def _may_not_start(self, waiter: _Waiter) -> Refusal | None:
         """Return why an application may not start; a gang that needs its places gets them."""
         application, partition = waiter.application, self._partition
+        if application.is_refused_for(Reason.BACKOFF):
+            return application.refusal  # whatever comes, until its time is over
         behind = patience.refusal(partition, application)
         if behind is not None:
             return behind
@@ -309,8 +358,7 @@ class _Forecaster:
         """Place all placeholders of a gang, or say why one has no place."""
         application, nodes = waiter.application, self._partition.nodes
         wanted = gang_places.amount(application)
-        self._steps -= len(waiter.untried)
-        if self._steps < 0:
+        if not self._steps.take(len(waiter.untried)):
             return _NOT_TRIED
         backfill = self._partition.settings.backfill
         found: list[tuple[Ask, Node]] | NoPlaces | None
@@ -326,26 +374,18 @@ class _Forecaster:
         if isinstance(found, NoPlaces):
             return found.refusal
         for ask, node in found:
-            self._hypothesis.place(application, ask, node)
-        waiter.placed = list(found)
+            self._place(waiter, ask, node)
         waiter.untried.clear()
         return None
 
     def _node_for(self, application: Application, ask: Ask) -> Node | Refusal:
         """Return the node that an ask would go to now, or why there is none."""
-        amount, nodes = ask.shape.resource, self._partition.nodes
-        self._steps -= 1
-        if self._steps < 0:
+        nodes = self._partition.nodes
+        if not self._steps.take(1):
             return _NOT_TRIED
-        user = first_shortage(application, amount)
-        if user is not None:
-            return Refusal(Reason.USER_QUOTA, str(user[1]), limit=user[1])
-        short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
-        if short is not None:
-            return Refusal(Reason.QUEUE_QUOTA, str(short[1]), limit=short[1])
-        refused = self._partition.no_capacity(application, amount)
+        refused = self._no_headroom(application, ask)
         if refused is not None:
-            return refused[0]
+            return refused
         name = ask.shape.constraints.required_node
         if not name:
             best = nodes.best(ask.shape, backfill=self._partition.settings.backfill)
@@ -354,60 +394,27 @@ class _Forecaster:
         is_kept = node is not None and any(
             not held.is_ordinary for held in node.reservations.values()
         )
-        if node is None or is_kept or not nodes.takes(node, ask.shape):
-            return Refusal(
-                Reason.REQUIRED_NODE,
-                f"the required node {name} is missing, full or kept for others",
-            )
-        return node
+        if node is not None and not is_kept:
+            if nodes.takes(node, ask.shape):
+                return node
+            if fits_room(node.capacity, ask.shape.resource):
+                self._hypothesis.keep_node(application, ask, node)  # as the cycle would
+        return Refusal(
+            Reason.REQUIRED_NODE,
+            f"the required node {name} is missing, full or kept for others",
+        )
 
-    # --- who would have to go -------------------------------------------------------------------
-
-    def _preempt_for(self, waiter: _Waiter) -> None:
-        """Find victims for asks that were not placed, one beside the other, by YuniKorn's laws."""
-        partition, leaf = self._partition, waiter.application.queue
-        settings = partition.settings
-        may = settings.policy == YUNIKORN and PREEMPT in settings.actions
-        if not (may and partition.preemption_enabled and has_guarantee(leaf)):
-            return
-        if waiter.why_not is None or waiter.why_not.reason not in _ROOM_WOULD_HELP:
-            return
-        partition.victims.start(partition.applications.values())
-        supposed, found = Supposed(), []
-        gained: list[tuple[Ask, Node]] = []
-        with QueueTrial() as trial:
-            for _, ask in waiter.unplaced:
-                chosen = self._choose(leaf, ask, supposed, trial)
-                if chosen is None and waiter.application.is_gang:
-                    return  # of which a part would come: it takes from nobody
-                if chosen is None:
-                    break
-                gained.append((ask, chosen[0]))
-                found += chosen[1]
-        waiter.after_evictions = gained
-        self._victims += [_victim(victim, waiter.application) for victim in found]
-
-    def _choose(
-        self, leaf: Queue, ask: Ask, supposed: Supposed, trial: QueueTrial
-    ) -> tuple[Node, list[Victim]] | None:
-        """Return where an ask would go, and who would go for it; None where nobody may."""
-        partition = self._partition
-        self._steps -= _STEPS_OF_A_CHOICE
-        if self._steps < 0 or not may_ever(ask):
-            return None
-        victims = eligible(partition, leaf, ask)
-        if not guarantees_hold(partition, leaf, ask, victims):
-            return None
-        chosen = choose_victims(partition, leaf, ask, victims, supposed)
-        if isinstance(chosen, NoChoice):
-            return None
-        node, taken = chosen
-        for victim in taken:
-            supposed.go(victim, partition.nodes.nodes[victim.allocation.node_id])
-            trial.evict(victim.kind.leaf, victim.kind.amount)
-        supposed.come(ask, node)
-        trial.keep(leaf, ask.shape.resource)
-        return node, taken
+    def _no_headroom(self, application: Application, ask: Ask) -> Refusal | None:
+        """Return what user, group, queue or plugin say to an ask."""
+        amount = ask.shape.resource
+        user = first_shortage(application, amount)
+        if user is not None:
+            return Refusal(Reason.USER_QUOTA, str(user[1]), limit=user[1])
+        short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
+        if short is not None:
+            return Refusal(Reason.QUEUE_QUOTA, str(short[1]), limit=short[1])
+        refused = self._partition.no_capacity(application, amount)
+        return refused[0] if refused is not None else None
 
     # --- a node that is drained -----------------------------------------------------------------
 
@@ -436,8 +443,7 @@ class _Forecaster:
     def _move(self, waiter: _Waiter, allocation: Allocation) -> None:
         """Find a pod that is evicted another place."""
         nodes = self._partition.nodes
-        self._steps -= 1
-        if self._steps < 0:
+        if not self._steps.take(1):
             waiter.why_not = waiter.why_not or _NOT_TRIED
             return
         ask = self._hypothesis.ask_like(allocation)
@@ -449,10 +455,14 @@ class _Forecaster:
         waiter.placed.append((ask, node))
 
 
-_STEPS_OF_A_CHOICE = 10
 _CHILDREN_A_STEP = 200
 _MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 _ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
+
+
+def _place(waiter: _Waiter) -> tuple[object, ...]:
+    """Return an application's place in its leaf."""
+    return waiter.application.order
 
 
 def _free_groups(application: Application) -> list[AskGroup]:
@@ -522,18 +532,6 @@ class _Turns:
                 return
             del self._below[queue.parent]
             queue = queue.parent
-
-
-def _victim(victim: Victim, winner: Application) -> ForecastVictim:
-    allocation = victim.allocation
-    return ForecastVictim(
-        victim.key,
-        allocation.allocation_tags.get(POD_NAME_TAG, ""),
-        allocation.application_id,
-        allocation.node_id,
-        Law.GUARANTEE,
-        winner.id,
-    )
 
 
 def _told(waiter: _Waiter) -> ForecastApplication:

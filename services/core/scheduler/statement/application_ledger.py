@@ -34,7 +34,7 @@ def count_waiting(
     total = amount if times == 1 else multiply(amount, times)
     add_into(application.pending, total)
     application.queue.add_pending(total)
-    count_priority(application, priority, times)
+    _count_priority(application, priority, times)
 
 
 def remove_ask(application: Application, key: str) -> Ask | None:
@@ -47,7 +47,7 @@ def remove_ask(application: Application, key: str) -> Ask | None:
     application.pending_placeholders -= request.placeholder
     subtract_into(application.pending, request.resource_per_alloc)
     application.queue.remove_pending(request.resource_per_alloc)
-    count_priority(application, request.priority, -1)
+    _count_priority(application, request.priority, -1)
     if not group.asks:
         application.drop(group)
     return ask
@@ -127,7 +127,7 @@ def count_placed(application: Application, group: AskGroup, times: int) -> None:
     """Count so many asks of a group out that were placed; ``count_run`` knows the amounts."""
     if group.placeholder:
         application.pending_placeholders -= times
-    count_priority(application, group.key[1], -times)
+    _count_priority(application, group.key[1], -times)
 
 
 def count_run(application: Application, total: ResourceView, *, is_placeholder: bool) -> None:
@@ -164,13 +164,22 @@ def _was_there_at(application: Application, created_ns: int) -> bool:
     return True
 
 
-def count_priority(application: Application, priority: int, change: int) -> None:
-    """Count asks of a priority that wait in, or out: queues are ordered by the highest."""
+def _count_priority(application: Application, priority: int, change: int) -> None:
+    """Count asks of a priority that wait, in or out; a change of the highest moves all of it."""
+    if count_priority(application, priority, change):
+        queueing.reorder(application)
+
+
+def count_priority(application: Application, priority: int, change: int) -> bool:
+    """Count asks of a priority that wait, in or out; return whether the highest has changed.
+
+    Queues are ordered by that, and know it by then.
+    """
     known = application.ask_priorities.get(priority, 0)
     count = known + change
     if known and count:
         application.ask_priorities[priority] = count
-        return
+        return False
     before = application.max_priority
     if count:
         application.ask_priorities[priority] = count
@@ -179,4 +188,4 @@ def count_priority(application: Application, priority: int, change: int) -> None
     after = application.max_priority
     if before != after:
         application.queue.change_priority(before, after)
-        queueing.reorder(application)
+    return before != after

@@ -1,20 +1,31 @@
 """What is supposed of a partition for a question, on the partition itself, and taken back whole.
 
 Rule 1: besides what a statement tries, applications may have come, nodes be there or be closed, and
-        queues have other limits. Each has its inverse; ``discard`` takes back the last first, and
+        another configuration hold. Each has its inverse; ``discard`` takes back the last first, and
         every ledger and every answer is what it was.
 Rule 2: nobody is woken, nothing is told, no timer is armed: an application that is supposed stands
         in no queue and in no bucket, only its user's and its group's limits know it meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Self
 
-from services.core.scheduler.model.rows import Application, AskGroup, Bucket, Node, Queue, group_key
+from services.core.scheduler.model.queue_settings import QueueSettings
+from services.core.scheduler.model.rows import (
+    Application,
+    AskGroup,
+    Bucket,
+    Node,
+    Queue,
+    Reservation,
+    group_key,
+)
 from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.node_table import DEFAULT_WEIGHTS
 from services.core.scheduler.statement.application_ledger import count_priority
+from services.core.scheduler.statement.journal import Row
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Statement
 from shared.messages.conversions import ask_of
@@ -90,14 +101,12 @@ class Hypothesis:
             application.count_placeholder(request.task_group_name, request.resource_per_alloc)
         application.join(group, ask)
         self._count_waiting(application, ask, 1)
-        self._undo.append(lambda: self._count_waiting(application, ask, -1))
         return ask
 
     def place(self, application: Application, ask: Ask, node: Node) -> None:
         """Suppose that an ask which waits is placed: it waits no more."""
         self.statement.place(application, ask, node)
         self._count_waiting(application, ask, -1)
-        self._undo.append(lambda: self._count_waiting(application, ask, 1))
         if application.state is ApplicationState.ACCEPTED:
             self._start(application)
 
@@ -108,17 +117,20 @@ class Hypothesis:
                 level.allocating_accepted[application.id] = None
                 self._undo.append(partial(level.allocating_accepted.pop, application.id))
 
-    @staticmethod
-    def _count_waiting(application: Application, ask: Ask, change: int) -> None:
-        """Count an ask into what waits, or out of it: queues are ordered by that."""
-        amount, queue = ask.shape.resource, application.queue
-        if change > 0:
-            add_into(application.pending, amount)
-            queue.add_pending(amount)
-        else:
-            subtract_into(application.pending, amount)
-            queue.remove_pending(amount)
-        count_priority(application, ask.request.priority, change)
+    def _count_waiting(self, application: Application, ask: Ask, change: int) -> None:
+        """Count an ask into what waits, or out of it: queues and applications are ordered by it.
+
+        What waits with those that are refused alike keeps its place among them.
+        """
+        order = application.order
+        if _count(application, ask, change):
+            application.order = application.order_at(application.in_use())
+
+        def undo() -> None:
+            _count(application, ask, -change)
+            application.order = order
+
+        self._undo.append(undo)
 
     def promise(self, application: Application) -> None:
         """Let what an admitted gang has yet to allocate be promised to it, as it is by now."""
@@ -198,19 +210,79 @@ class Hypothesis:
         node.schedulable = schedulable
         self.partition.nodes.refresh(node)
 
-    # --- queues ---------------------------------------------------------------------------------
+    # --- a configuration ------------------------------------------------------------------------
 
-    def limit_queue(self, queue: Queue, limit: Resource | None, most_applications: int) -> None:
-        """Suppose that a queue has another max, and may run another number of applications."""
-        before, most_before = queue.max_resource, queue.max_applications
-        _limit(queue, limit)
-        queue.max_applications = most_applications
+    def set(self, row: Row | Partition, **values: object) -> None:
+        """Suppose other values of fields that are in no sum."""
+        before = {name: getattr(row, name) for name in values}
+        _write(row, values)
+        self._undo.append(lambda: _write(row, before))
 
-        def undo() -> None:
-            _limit(queue, before)
-            queue.max_applications = most_before
+    def add_queue(self, queue: Queue) -> None:
+        """Suppose a queue, below its parent."""
+        assert queue.parent is not None
+        children = queue.parent.children
+        children[queue.name] = queue
+        self._undo.append(lambda: children.pop(queue.name))
 
-        self._undo.append(undo)
+    def configure_queue(self, queue: Queue, settings: QueueSettings) -> None:
+        """Suppose other settings of a queue, with what it then shows to its siblings."""
+        before = queue.settings
+        queue.configure(settings)
+        self._undo.append(lambda: queue.configure(before))
+
+    def order_nodes(self, policy: str, weights: Mapping[str, float]) -> None:
+        """Suppose another order of the nodes."""
+        nodes = self.partition.nodes
+        before, weights_before = nodes.policy, nodes.weights
+        if (policy, dict(weights) or DEFAULT_WEIGHTS) == (before, weights_before):
+            return
+        nodes.set_policy(policy, weights)
+        self._undo.append(lambda: nodes.set_policy(before, weights_before))
+
+    def find_owner(self, application: Application) -> None:
+        """Suppose that limits of users and groups concern those whom they concern by now."""
+        users, trackers, owner = self.partition.users, application.trackers, application.owner
+        users.find_group(application)
+        if application.trackers is not trackers or application.owner != owner:
+            self._undo.append(lambda: users.lose_group(application, trackers, owner))
+
+    def keep_node(self, application: Application, ask: Ask, node: Node) -> None:
+        """Suppose that a node is kept for an ask that requires it, and not for age any more."""
+        now_ns = self.partition.now_ns
+        kept = Reservation({}, application, ask, node, now_ns, is_required=True)
+        held = {k: one for k, one in node.reservations.items() if not one.is_ordinary}
+        self._reserve(node, {**held, ask.key: kept})
+
+    def end_reservation(self, reservation: Reservation) -> None:
+        """Suppose that a node is not kept for an ask any more."""
+        held = reservation.node.reservations
+        self._reserve(
+            reservation.node, {k: one for k, one in held.items() if one is not reservation}
+        )
+
+    def _reserve(self, node: Node, reservations: dict[str, Reservation]) -> None:
+        """Suppose other reservations of a node."""
+        self.set(node, reservations=reservations)
+        self.partition.nodes.refresh(node)
+        self._undo.insert(-1, lambda: self.partition.nodes.refresh(node))  # after that is undone
+
+
+def _count(application: Application, ask: Ask, change: int) -> bool:
+    """Count an ask that waits, in or out; return whether the highest priority has changed."""
+    amount, queue = ask.shape.resource, application.queue
+    if change > 0:
+        add_into(application.pending, amount)
+        queue.add_pending(amount)
+    else:
+        subtract_into(application.pending, amount)
+        queue.remove_pending(amount)
+    return count_priority(application, ask.request.priority, change)
+
+
+def _write(row: Row | Partition, values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        setattr(row, name, value)
 
 
 def _limit(queue: Queue, limit: Resource | None) -> None:
