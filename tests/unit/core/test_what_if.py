@@ -166,17 +166,16 @@ def test_a_max_that_is_enforced_says_who_would_be_evicted_and_then_they_go():
 
 
 def test_a_group_that_a_limit_names_from_now_on_counts_what_its_users_have():
-    core = Core(config_of("{name: a, resources: {max: {vcore: 2m}}}"))
+    named = "{name: b, limits: [{limit: l, groups: [dev], maxresources: {vcore: 9m}}]}"
+    core = Core(config_of("{name: a, resources: {max: {vcore: 2m}}}", named))
     core.node("n0", vcore=8)
     ugi = UserGroupInformation("alice", ("dev",))
-    for name in ("one", "two"):
-        core.application(name, "root.a", ugi=ugi)
+    for name, leaf in (("known", "b"), ("one", "a"), ("two", "a")):
+        core.application(name, f"root.{leaf}", ugi=ugi)
         core.asks(name, [f"{name}-{at}" for at in range(3)], {"vcore": 1})
     limits = "limits: [{limit: l, groups: [dev], maxresources: {vcore: 3m}}]"
-    told = {
-        app.application_id: app
-        for app in asked(core, config_of(f"{{name: a, {limits}}}")).applications
-    }
+    answer = asked(core, config_of(f"{{name: a, {limits}}}", named))
+    told = {item.application_id: item for item in answer.applications}
     assert (told["one"].placed, told["two"].placed) == (1, 0)
     assert told["two"].reason == Reason.USER_QUOTA
 
