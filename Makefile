@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs site bench bench-gang bench-core bench-bus bench-actions bench-api bench-kubernetes bench-page ui-shots soak clean
+.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs site bench bench-gang bench-core bench-bus bench-actions bench-api bench-kubernetes bench-page bench-what-if ui-shots soak clean
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ site: setup ## The documentation as a site, into build/site
 	@$(PYTHON) scripts/stage_docs.py
 	@.venv/bin/zensical build --clean --strict -f mkdocs.yml
 
-bench: bench-gang bench-core bench-actions bench-bus bench-api ## Every figure of docs/performance.md (a quarter of an hour)
+bench: bench-gang bench-core bench-actions bench-what-if bench-bus bench-api ## Every figure of docs/performance.md (a quarter of an hour)
 
 bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
@@ -67,6 +67,9 @@ bench-api: setup ## Long lists of the API, four clients at once, while schedulin
 
 bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, as clusters grow
 	@$(PYTHON) -m tests.benchmarks.actions $(ARGS)
+
+bench-what-if: setup ## How long a what-if takes on 5,000 nodes, and who comes behind it
+	@$(PYTHON) -m tests.benchmarks.what_if $(ARGS)
 
 bench-kubernetes: setup ## 5,000 nodes and 50,000 pods listed, then pods bound, against the double
 	@$(PYTHON) -m tests.benchmarks.kubernetes $(ARGS)
