@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test test-kubernetes check lint types arrows sizes docs site bench bench-gang bench-core bench-bus bench-actions bench-api bench-kubernetes bench-page bench-what-if ui-shots soak clean
+.PHONY: $(shell sed -n 's,^\([a-z][a-z-]*\):.*,\1,p' $(MAKEFILE_LIST))
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ ui-shots: setup ## Pictures of every view of the live page, into build/ui-shots
 
 soak: setup ## The property tests, many more examples (minutes)
 	@HYPOTHESIS_PROFILE=soak FAULT_SEEDS=400 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
+
+guards: setup ## Remove every guard of the table once: its tests must fail (minutes; ARGS='epoch quota' for some)
+	@$(PYTHON) -m tests.mutation.guards $(ARGS)
 
 clean: ## Remove what the other targets made
 	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -24,6 +24,11 @@ settings.register_profile(
     phases=(Phase.explicit, Phase.reuse, Phase.generate), database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
+settings.register_profile(
+    "trial", max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
+    phases=(Phase.explicit, Phase.generate), database=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 set_up_logs(level="error")
 

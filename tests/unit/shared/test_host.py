@@ -18,6 +18,7 @@ from shared.messages.protocol import (
     TimerSet,
     TimerSyncRequest,
 )
+from shared.runtime import dedupe
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
 
@@ -91,6 +92,28 @@ async def test_a_message_that_comes_twice_is_handled_once():
     await answers(broker, 2)
     await stop(task)
     assert machine.seen == [1, 2]
+
+
+async def test_a_message_that_comes_again_in_a_later_batch_is_not_handled_again():
+    broker, machine = MemoryBroker(), Echo()
+    await MemoryBus(broker).publish([message(1)])
+    _, task = await hosted(machine, broker)
+    subscription = await MemoryBus(broker).subscribe(TIMERS)
+    async with asyncio.timeout(30):
+        first = await subscription.receive(10)
+        await MemoryBus(broker).publish([message(1), message(2)])
+        second = await subscription.receive(10)
+    await stop(task)
+    assert [d.envelope.message.instance for d in first + second] == ["echo-1", "echo-2"]
+    assert machine.seen == [1, 2]
+
+
+def test_of_the_messages_that_were_handled_the_latest_are_remembered(monkeypatch):
+    monkeypatch.setattr(dedupe, "MAX_REMEMBERED", 3)
+    handled = dedupe.HandledMessages()
+    for number in range(5):
+        handled.add(f"m{number}")
+    assert [number for number in range(5) if f"m{number}" in handled] == [2, 3, 4]
 
 
 async def test_answers_are_published_again_until_confirmed_with_the_same_identities():
