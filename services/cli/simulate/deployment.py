@@ -1,0 +1,163 @@
+"""The instances of every service in one run, what outlives them, and what befalls them by time."""
+
+from collections.abc import Callable
+
+from services.api.machine import ApiMachine
+from services.cli.simulate import faults as kinds
+from services.cli.simulate import workload
+from services.cli.simulate.bus import SimulatedBroker
+from services.cli.simulate.faults import Armed, Fault
+from services.cli.simulate.instance import Instance
+from services.cli.simulate.loop import VirtualLoop
+from services.cli.simulate.resource_manager import Disk, FaultyCluster
+from services.cli.simulate.watch import WatchedCore, WatchedShim
+from services.core import service as core_service
+from services.core.scheduler.scheduler import Scheduler
+from services.shim_adapter.machine import ShimMachine
+from services.shim_adapter.records import NodeRecord
+from services.timers import service as timers_service
+from services.timers.wheel import TimerWheel
+from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
+from shared.model.units import NANOS_PER_SECOND
+from shared.runtime.host import Machine
+
+INSTANCES = (("api", 1), ("core", 2), ("timers", 2), ("shim_adapter", 1))
+
+
+class Deployment:
+    """The instances of every service, with what outlives them."""
+
+    def __init__(self, seed: int, loop: VirtualLoop, faults: list[Fault]) -> None:
+        self.loop = loop
+        self.violations: list[str] = []
+        self.armed = Armed(faults)
+        self.broker = SimulatedBroker(seed, loop, self.armed)
+        self.work = workload.drawn(seed, faults)
+        self.disk = Disk(self.armed, loop, self.report)
+        makers: dict[str, Callable[[str], Machine]] = {
+            "core": lambda name: WatchedCore(core_service.make_machine(name), self.report),
+            "timers": timers_service.make_machine,
+            "api": ApiMachine,
+            "shim_adapter": lambda _: WatchedShim(self._shim_machine, self.report),
+        }
+        inboxes = {"core": CORE, "timers": TIMERS, "shim_adapter": SHIM_ADAPTER}
+        self.instances = [
+            Instance(
+                self.broker, service, number,
+                lambda name, service=service: inboxes.get(service, Address(service, name)),  # type: ignore[misc]
+                makers[service],
+            )
+            for service, count in INSTANCES
+            for number in range(count)
+        ]  # fmt: skip
+
+    def report(self, sentence: str) -> None:
+        """Note what must never happen, with its moment."""
+        self.violations.append(f"{self.loop.now_ns / NANOS_PER_SECOND:.3f} s: {sentence}")
+
+    def _shim_machine(self) -> ShimMachine:
+        """Return a shim adapter over what is kept, as a new process reads it."""
+        world = self.disk.load()
+        if not world.epoch:
+            world.set_config(self.work.config)
+            world.scheduler_settings = dict(self.work.settings)
+            for node in self.work.nodes:
+                world.nodes[node.name] = NodeRecord(node.name, node.capacity)
+                world.touch_node(node.name)
+        cluster = FaultyCluster(
+            world, self.armed, self.loop, self.report, self.work.confirm_delay_ns
+        )
+        return ShimMachine(world, cluster, playground=cluster, save=self.disk.save)
+
+    # --- looking in -----------------------------------------------------------------------------
+
+    def of(self, service: str) -> list[Instance]:
+        """Return the instances of a service."""
+        return [instance for instance in self.instances if instance.service == service]
+
+    def active(self, service: str) -> Instance | None:
+        """Return the instance that has the inbox of its service."""
+        return next((item for item in self.of(service) if item.is_active), None)
+
+    def _inner(self, service: str) -> object:
+        instance = self.active(service)
+        machine = instance.machine if instance is not None else None
+        return getattr(machine, "inner", machine)
+
+    @property
+    def core(self) -> Scheduler | None:
+        """Return the machine of the core that decides."""
+        machine = self._inner("core")
+        return machine if isinstance(machine, Scheduler) else None
+
+    @property
+    def shim(self) -> ShimMachine | None:
+        """Return the machine of the shim adapter."""
+        machine = self._inner("shim_adapter")
+        return machine if isinstance(machine, ShimMachine) else None
+
+    @property
+    def wheel(self) -> TimerWheel | None:
+        """Return the timers that are at work."""
+        machine = self._inner("timers")
+        return machine if isinstance(machine, TimerWheel) else None
+
+    @property
+    def api(self) -> ApiMachine | None:
+        """Return the API."""
+        machine = self._inner("api")
+        return machine if isinstance(machine, ApiMachine) else None
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing is on its way, but heartbeats to who sleeps."""
+        return all(instance.is_quiet for instance in self.instances) and not any(
+            inbox.waiting or any(reader._held for reader in inbox.readers)
+            for inbox in self.broker.inboxes.values()
+        )
+
+    # --- faults by time -------------------------------------------------------------------------
+
+    def schedule_faults(self) -> None:
+        """Have the faults that befall a whole service happen at their moments."""
+        for fault in self.armed.take_timed(kinds.TIMED):
+            self.loop.call_later(fault.at_ns / NANOS_PER_SECOND, self._befall, fault)
+
+    def _befall(self, fault: Fault) -> None:
+        self.armed.note(fault, self.loop.now_ns)
+        instances = self.of(fault.service)
+        instance = instances[fault.choice % len(instances)]
+        if fault.choice % 3:  # more often the one that is at work
+            instance = self.active(fault.service) or instance
+        match fault.kind:
+            case "crash":
+                instance.kill(fault.amount_ns)
+            case "pause":
+                instance.pause(fault.amount_ns)
+            case "full":
+                self.broker.refusing[f"{fault.service}.default"] = (
+                    self.loop.now_ns + fault.amount_ns
+                )
+            case "broker":
+                self.broker.stop()
+                over = fault.amount_ns / NANOS_PER_SECOND
+                self.loop.call_later(over, setattr, self.broker, "is_up", True)
+            case _:  # a clock that is off
+                instance.ahead_ns = fault.amount_ns * (1 if fault.choice % 2 else -1)
+                instance.drift_ppm = fault.choice % 400 - 200
+                instance.kill(0)
+
+    def note_mishaps(self) -> None:
+        """Note the faults that people's acts carry."""
+        for fault in self.armed.take_timed(kinds.BY_PEOPLE):
+            self.loop.call_later(
+                fault.at_ns / NANOS_PER_SECOND, self.armed.note, fault, fault.at_ns
+            )
+
+    def calm(self) -> None:
+        """Let nothing fail any more, and everybody come back."""
+        self.armed.is_on = False
+        self.broker.is_up = True
+        self.broker.refusing.clear()
+        for instance in self.instances:
+            instance.resume()
+            instance.start()

@@ -1,0 +1,168 @@
+"""The guards of the system, each of which can be taken out: the oracle is to find it missing.
+
+A guard is a rule that stands in one place in the code. Its entry says the rule and replaces the
+function that keeps it by one that does not, for as long as a simulation runs.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from services.core.scheduler.scheduler import Scheduler
+from services.core.scheduler.statement.partition import Partition
+from services.shim_adapter.machine import ShimMachine
+from services.shim_adapter.mirror import ClusterMirror
+from services.shim_adapter.mirror.gangs import BoundPlaceholders
+from services.shim_adapter.mirror.world import World
+from services.timers.wheel import TimerWheel
+from shared.bus.errors import BusUnavailableError
+from shared.messages.interface import UpdateRequest
+from shared.runtime.dedupe import HandledMessages
+from shared.runtime.host import Host
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A rule, the class and the function that keep it, and what makes a function without it."""
+
+    rule: str
+    owner: type
+    name: str
+    without: Callable[[Function], Function]
+
+
+def _returning(value: object) -> Callable[[Function], Function]:
+    return lambda _: lambda *_args, **_kwargs: value
+
+
+def _ack_first(original: Function) -> Function:
+    class Acknowledged:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        async def ack(self, deliveries: object) -> None:
+            del deliveries
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    async def handle(self: Host, subscription: Any, deliveries: Any, inside: Any) -> None:
+        if deliveries:
+            await subscription.ack(deliveries)
+        await original(self, Acknowledged(subscription), deliveries, inside)
+
+    return handle
+
+
+def _publish_once(_: Function) -> Function:
+    async def publish(self: Host, envelopes: Any) -> None:
+        if envelopes:
+            try:
+                await self._bus.publish(envelopes)
+            except BusUnavailableError:
+                return
+
+    return publish
+
+
+def _every_epoch(original: Function) -> Function:
+    def on_response(self: ClusterMirror, response: Any, epoch: int) -> Any:
+        return original(self, response, max(epoch, self.world.epoch))
+
+    return on_response
+
+
+def _every_news(original: Function) -> Function:
+    def handle(self: Scheduler, envelope: Any, now_ns: int) -> Any:
+        if isinstance(envelope.message, UpdateRequest) and 0 < envelope.epoch < self._epoch:
+            envelope = replace(envelope, epoch=self._epoch)
+        return original(self, envelope, now_ns)
+
+    return handle
+
+
+def _keep_later(original: Function) -> Function:
+    def flush(self: ShimMachine, now_ns: int) -> Any:
+        if now_ns // 1_000_000_000 % 2:  # in every other second what was done stays in memory
+            return []
+        return original(self, now_ns)
+
+    return flush
+
+
+def _synced(original: Function) -> Function:
+    def handle(self: TimerWheel, envelope: Any, now_ns: int) -> Any:
+        self._is_synced = True
+        return original(self, envelope, now_ns)
+
+    return handle
+
+
+def _ask_once(original: Function) -> Function:
+    def ask(self: Scheduler, now_ns: int) -> None:
+        if not self._asked_sync_ns:
+            original(self, now_ns)
+
+    return ask
+
+
+GUARDS = {
+    "handled-once": Guard(
+        "a message that has been handled is not handled again",
+        HandledMessages, "__contains__", _returning(value=False),
+    ),
+    "publish-before-ack": Guard(
+        "what answers a message is confirmed before the message is acknowledged",
+        Host, "_handle_batch", _ack_first,
+    ),
+    "publish-again": Guard(
+        "what is not confirmed is published again", Host, "_publish", _publish_once
+    ),
+    "decisions-of-this-epoch": Guard(
+        "the shim adapter refuses decisions of a lower epoch",
+        ClusterMirror, "on_response", _every_epoch,
+    ),
+    "news-of-this-epoch": Guard(
+        "the core refuses news of a lower epoch", Scheduler, "handle", _every_news
+    ),
+    "ask-again": Guard(
+        "a recovery that does not go on is asked for again",
+        Scheduler, "_ask_for_everything", _ask_once,
+    ),
+    "kept-before-said": Guard(
+        "what the shim adapter did is kept before anything that follows from it is said",
+        ShimMachine, "flush", _keep_later,
+    ),
+    "answered-once": Guard(
+        "a command that comes again is answered as it was, and not carried out",
+        World, "remember", _returning(value=None),
+    ),
+    "timers-due": Guard(
+        "a timer that fires early has no effect", Partition, "fires_early", _returning(value=False)
+    ),
+    "timers-asked-for": Guard(
+        "timers that start ask for those that are armed", TimerWheel, "handle", _synced
+    ),
+    "gang-is-whole": Guard(
+        "real pods wait until every group has its placeholders",
+        BoundPlaceholders, "is_whole", _returning(value=True),
+    ),
+}  # fmt: skip
+
+
+@contextmanager
+def without_guard(name: str | None) -> Iterator[None]:
+    """Take a guard out while this is open; None takes none."""
+    if name is None:
+        yield
+        return
+    guard = GUARDS[name]
+    original = getattr(guard.owner, guard.name)
+    setattr(guard.owner, guard.name, guard.without(original))
+    try:
+        yield
+    finally:
+        setattr(guard.owner, guard.name, original)

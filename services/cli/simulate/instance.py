@@ -1,0 +1,198 @@
+"""One instance of a service: it runs, stands still, dies and comes again, on a clock of its own."""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+
+from services.cli.simulate.bus import SimulatedBroker, SimulatedBus
+from services.cli.simulate.loop import VirtualLoop
+from shared.messages.envelope import Address
+from shared.model.units import NANOS_PER_SECOND, seconds
+from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.metrics import HostMetrics
+
+START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
+HEARTBEAT_NS = seconds(3)
+NOTICED_SECONDS = 3.0  # after which a broker takes the place of one who stands still
+_CRASHED_SECONDS = 0.5
+MakeMachine = Callable[[str], Machine]
+
+
+class PowerLostError(BaseException):
+    """An instance ends in the middle of what no message can interrupt: keeping its state."""
+
+    def __init__(self, down_ns: int) -> None:
+        super().__init__("the power went")
+        self.down_ns = down_ns
+
+
+class SkewedClock:
+    """The clock of one machine: it is off, and runs too fast or too slow by a little."""
+
+    def __init__(
+        self, loop: VirtualLoop, station: "Instance", ahead_ns: int, drift_ppm: int
+    ) -> None:
+        self._loop = loop
+        self._station = station
+        self._ahead_ns = START_NS + ahead_ns
+        self._drift_ppm = drift_ppm
+
+    def now_ns(self) -> int:
+        """Return what the clock shows."""
+        true_ns = self._loop.now_ns
+        return self._ahead_ns + true_ns + true_ns * self._drift_ppm // 1_000_000
+
+    async def sleep_until(self, due_ns: int) -> None:
+        """Sleep; who stands still sleeps on."""
+        await asyncio.sleep(max(0, due_ns - self.now_ns()) / NANOS_PER_SECOND)
+        await self._station.stand_still()
+
+
+class StillMetrics(HostMetrics):
+    """Metrics that measure nothing: what a handling took is the machine's, and not the seed's."""
+
+    def __init__(self) -> None:
+        super().__init__("simulated")
+
+    def started(self) -> int:
+        """Return 0."""
+        return 0
+
+    def handled(self, kind: str, started: int) -> int:
+        """Return 0."""
+        del kind, started
+        self.handled_total += 1
+        return 0
+
+    def waited(self, kind: str, age_ns: int) -> None:
+        """Do nothing."""
+
+    def published(self, count: int) -> None:
+        """Count."""
+        self.published_total += count
+
+    def repeated(self) -> None:
+        """Do nothing."""
+
+
+class Instance:
+    """A service's place in the deployment; each start of it is a new process with a new name."""
+
+    def __init__(
+        self,
+        broker: SimulatedBroker,
+        service: str,
+        number: int,
+        address: Callable[[str], Address],
+        make_machine: MakeMachine,
+    ) -> None:
+        self.service = service
+        self.number = number
+        self.ahead_ns = 0
+        self.drift_ppm = 0
+        self.host: Host | None = None
+        self.crashes: list[str] = []
+        self.handled_total = 0
+        self._broker = broker
+        self._loop = broker.loop
+        self._address = address
+        self._make_machine = make_machine
+        self._bus: SimulatedBus | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._starts = 0
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
+        self._is_ending = False
+
+    # --- what the run does with it --------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start a process: its machine knows nothing yet."""
+        if self._task is not None or self._is_ending:
+            return
+        self._starts += 1
+        name = f"{self.service.replace('_', '-')}-{self.number}-{self._starts}"
+        self._bus = SimulatedBus(self._broker, self)
+        clock = SkewedClock(self._loop, self, self.ahead_ns, self.drift_ppm)
+        self.host = Host(
+            self._address(name), lambda: self._make_machine(name), self._bus, clock,
+            instance=name, options=HostOptions(heartbeat_ns=HEARTBEAT_NS),
+        )  # fmt: skip
+        self.host.metrics = StillMetrics()
+        self._task = self._loop.create_task(self._live(self.host, self._bus))
+
+    async def _live(self, host: Host, bus: SimulatedBus) -> None:
+        """Run a process until it ends; a supervisor starts the next one."""
+        again_in = _CRASHED_SECONDS
+        try:
+            await host.run()
+            self.crashes.append(f"{host.instance} ended by itself")
+        except asyncio.CancelledError:
+            again_in = -1.0  # whoever ends it starts it
+        except PowerLostError as power:
+            again_in = power.down_ns / NANOS_PER_SECOND
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is to be told
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.crashes.append(f"{host.instance}: {error!r} at {place.name}:{place.lineno}")
+        await bus.close()
+        self.handled_total += host.metrics.handled_total
+        self._task = self.host = self._bus = None
+        if again_in >= 0 and not self._is_ending:
+            self._loop.call_later(again_in, self.start)
+
+    def kill(self, down_ns: int) -> None:
+        """End the process as ``kill -9`` does, and start another one after so long."""
+        if self._task is not None:
+            self._task.cancel()
+            self._goes_on.set()
+            self._loop.call_later(max(0.001, down_ns / NANOS_PER_SECOND), self.start)
+
+    def pause(self, for_ns: int) -> None:
+        """Have it stand still; the broker notices, and its place goes to the next."""
+        if self._bus is None:
+            return
+        self._goes_on.clear()
+        self._loop.call_later(for_ns / NANOS_PER_SECOND, self._goes_on.set)
+        if for_ns / NANOS_PER_SECOND > NOTICED_SECONDS:
+            self._loop.call_later(NOTICED_SECONDS, self._bus.lose)
+
+    def resume(self) -> None:
+        """Have it go on."""
+        self._goes_on.set()
+
+    async def end(self) -> None:
+        """End it for good."""
+        self._is_ending = True
+        self._goes_on.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    # --- what its connections ask ---------------------------------------------------------------
+
+    async def stand_still(self) -> None:
+        """Wait while it is stopped."""
+        while not self._goes_on.is_set():
+            await self._goes_on.wait()
+
+    async def die(self, down_ns: int) -> None:
+        """End it here and now; never returns."""
+        self._loop.call_soon(self.kill, down_ns)
+        await asyncio.Event().wait()
+
+    # --- looking in -----------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether it runs and has its inbox."""
+        return self.host is not None and self.host.is_active and self.host.is_connected
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether it waits for something to come."""
+        return self.host is not None and self.host.is_waiting and self.host.is_connected
+
+    @property
+    def machine(self) -> object:
+        """Return its machine, or None while it is down."""
+        return self.host.machine if self.host is not None else None

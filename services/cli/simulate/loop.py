@@ -1,0 +1,66 @@
+"""An event loop in virtual time: it never waits, its clock moves when nothing else is left to do.
+
+Work for threads is done at once, on the loop's own thread: what follows is the same every time.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from shared.model.units import NANOS_PER_SECOND
+
+
+class StalledError(RuntimeError):
+    """Everybody waits, and nothing is due: whoever is waited for will never come."""
+
+
+class _Skipping(selectors.SelectSelector):
+    """A selector that hears of nothing and lets the time that was to be waited have passed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: Callable[[float | None], None] = lambda _: None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.waited(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop. Its time starts at 0 and is the only true time of a run."""
+
+    def __init__(self) -> None:
+        selector = _Skipping()
+        super().__init__(selector)
+        self._seconds = 0.0
+        selector.waited = self._pass
+
+    def time(self) -> float:
+        """Return the virtual seconds since the start."""
+        return self._seconds
+
+    @property
+    def now_ns(self) -> int:
+        """Return the same in nanoseconds."""
+        return round(self._seconds * NANOS_PER_SECOND)
+
+    def _pass(self, timeout: float | None) -> None:
+        if timeout is None:
+            raise StalledError("everybody waits, and nothing is due")
+        if timeout > 0:
+            due: float = self._scheduled[0].when()  # type: ignore[attr-defined]
+            self._seconds = max(self._seconds, due)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> "asyncio.Future[Any]":
+        """Do it now."""
+        del executor
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            future.set_exception(error)
+        return future

@@ -1,0 +1,158 @@
+"""The resource manager: the simulated cluster, with kubelets and servers that fail on purpose.
+
+What happens to pods is checked where it is kept: a pod runs at most once, on one node, and a node
+holds no more than it has when a pod is bound to it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from services.cli.simulate.faults import BOUND, CREATED, DELETED, SAVED, Armed, Fault
+from services.cli.simulate.instance import START_NS, PowerLostError
+from services.cli.simulate.loop import VirtualLoop
+from services.shim_adapter.backends.simulated import SimulatedCluster
+from services.shim_adapter.backends.simulated.store import ClusterStore
+from services.shim_adapter.mirror.calls import (
+    BindPod,
+    BindRefused,
+    Call,
+    CreatePod,
+    News,
+    PlaceholderFailed,
+    PodBound,
+)
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import PodPhase, PodRecord
+from shared.bus.errors import NotNowError
+from shared.messages.commands import PodName, PodSpec
+
+_PROGRESS = {PodPhase.PENDING: 0, PodPhase.RUNNING: 1, PodPhase.SUCCEEDED: 2, PodPhase.FAILED: 2}
+Report = Callable[[str], None]
+
+
+class Disk(ClusterStore):
+    """The shim adapter's file, in memory: it outlives the processes, and fails on purpose."""
+
+    def __init__(self, armed: Armed, loop: VirtualLoop, report: Report) -> None:
+        super().__init__(Path(":memory:"))
+        self._armed = armed
+        self._loop = loop
+        self._report = report
+        self._full_until_ns = 0
+        self._kept: dict[str, tuple[str, int]] = {}  # of each pod, gone ones too: node, progress
+        self.made: dict[tuple[str, str], int] = {}  # real pods by name
+        self.saves = 0
+
+    def save(self, world: World) -> None:
+        """Keep what has changed, or fail as a disk does. Raises NotNowError, PowerLostError."""
+        changed = list(world.changed_pods)
+        fault = self._armed.take(SAVED, "shim_adapter", self._loop.now_ns)
+        if fault is not None and fault.kind == "disk-full":
+            self._full_until_ns = self._loop.now_ns + fault.amount_ns
+        if self._armed.is_on and self._full_until_ns > self._loop.now_ns:
+            raise NotNowError("the state cannot be saved: database or disk is full")
+        if fault is not None and fault.kind == "crash-torn":
+            self._tear(world)
+        if fault is not None and fault.kind.startswith("crash"):
+            raise PowerLostError(fault.amount_ns)
+        super().save(world)
+        self.saves += 1
+        for uid in changed:
+            self._check(uid, world.pods.get(uid))
+
+    def _tear(self, world: World) -> None:
+        """Write what a process has written when it dies before its transaction ends."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._write_all(world)
+        self._db.execute("ROLLBACK")
+
+    def _check(self, uid: str, pod: PodRecord | None) -> None:
+        before = self._kept.get(uid)
+        if pod is None:
+            self._kept[uid] = (before[0] if before else "", 3)
+            return
+        after = (pod.node, _PROGRESS[pod.phase])
+        self._kept[uid] = after
+        if before is None:
+            if not (pod.spec.placeholder or pod.spec.foreign):
+                name = (pod.spec.namespace, pod.spec.name)
+                self.made[name] = self.made.get(name, 0) + 1
+            return
+        if before[0] and before[0] != after[0]:
+            self._report(f"pod {pod.spec.name} was bound to {before[0]} and to {after[0]!r}")
+        if before[1] > after[1]:
+            self._report(f"pod {pod.spec.name} ran again: {before} became {after}")
+
+
+class FaultyCluster(SimulatedCluster):
+    """The cluster. ``armed`` says what goes wrong; what it reports is judged where it is kept."""
+
+    def __init__(
+        self, world: World, armed: Armed, loop: VirtualLoop, report: Report, confirm_delay_ns: int
+    ) -> None:
+        self._loop = loop
+        super().__init__(world, confirm_delay_ns=confirm_delay_ns)
+        self._armed = armed
+        self._report = report
+        self._confirm_ns = confirm_delay_ns
+        self._ahead_ns = 0  # by how much the clock of the shim adapter is ahead of the cluster's
+
+    def _own_time(self, now_ns: int) -> int:
+        """Return what the cluster's own clocks show: they are right."""
+        true_ns = START_NS + self._loop.now_ns
+        self._ahead_ns = now_ns - true_ns
+        return true_ns
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next thing happens, by the clock of who asks."""
+        due_ns = super().next_due_ns()
+        return due_ns + self._ahead_ns if due_ns is not None else None
+
+    def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
+        """Create pods."""
+        return super().create_pods(pods, cause, self._own_time(now_ns))
+
+    def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
+        """Delete pods."""
+        return super().delete_pods(names, self._own_time(now_ns))
+
+    def carry_out(self, call: Call, now_ns: int) -> list[News]:
+        """Do what the mirror asks, or fail as a cluster does."""
+        if isinstance(call, CreatePod) and self._take(CREATED) is not None:
+            refused = "403 Forbidden: exceeded quota"
+            return [PlaceholderFailed(call.spec.application_id, refused)]
+        slow = self._take(DELETED)
+        if slow is not None:
+            self.confirm_delay_ns = self._confirm_ns + slow.amount_ns
+        return super().carry_out(call, self._own_time(now_ns))
+
+    def _take(self, kinds: dict[str, int]) -> Fault | None:
+        return self._armed.take(kinds, "shim_adapter", self._loop.now_ns)
+
+    def _bind(self, call: BindPod, now_ns: int) -> list[News]:
+        pod = self.world.pods.get(call.uid)
+        if pod is None or pod.node or pod.has_ended:
+            return []
+        fault = self._take(BOUND)
+        if fault is not None and fault.kind == "bind-refused":
+            return [BindRefused(pod, "OutOfvcore: Node didn't have enough resource: vcore")]
+        shortage = self.world.shortage(call.node, pod.spec.resource)
+        if shortage:
+            self._report(f"pod {pod.spec.name} was bound to {call.node}: {shortage}")
+        if pod.deletion_ns:
+            self._report(f"pod {pod.spec.name} was bound while it was being deleted")
+        news = super()._bind(call, now_ns)
+        if fault is not None and news:
+            self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
+            return []
+        return news
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Do what is due; a bind that was done and not answered is heard of now."""
+        now_ns = self._own_time(now_ns)
+        late = [item for item in self._due if item[2] == "bound" and item[0] <= now_ns]
+        if late:
+            self._due = sorted(item for item in self._due if item not in late)  # a heap as well
+        pods = [self.world.pods.get(uid) for _, _, _, uid in late]
+        news: list[News] = [PodBound(p) for p in pods if p is not None and not p.has_ended]
+        return news + super().advance(now_ns)

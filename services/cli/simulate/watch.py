@@ -1,0 +1,124 @@
+"""Machines that are watched: what must never happen is seen when it happens.
+
+The core: an ask is allocated at most once until it is released, and no timer has an effect early.
+The shim adapter: the real pods of a gang wait until every group had all of its placeholders bound.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from services.cli.simulate.resource_manager import Report
+from services.core.scheduler.scheduler import Scheduler
+from services.shim_adapter.machine import ShimMachine
+from shared.messages.envelope import Envelope, Outgoing
+from shared.messages.interface import UpdateRequest, UpdateResponse
+from shared.messages.protocol import PARTITION_TIMER, SyncBegin, TimerFirings
+
+
+class _Watched:
+    """A machine, with everything but what is watched handed through."""
+
+    def __init__(self, inner: Any, report: Report) -> None:
+        self.inner = inner
+        self._report = report
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class WatchedCore(_Watched):
+    """A core."""
+
+    inner: Scheduler
+
+    def __init__(self, inner: Scheduler, report: Report) -> None:
+        super().__init__(inner, report)
+        self._allocated: dict[str, None] = {}
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Handle a message; what releases comes to is taken from what is allocated."""
+        message = envelope.message
+        early: list[str] = []
+        if isinstance(message, SyncBegin):
+            self._allocated.clear()
+        elif isinstance(message, UpdateRequest):
+            for release in message.releases:
+                self._allocated.pop(release.allocation_key, None)
+        elif isinstance(message, TimerFirings):
+            early = self._not_due(message, now_ns)
+        outgoing = self.inner.handle(envelope, now_ns)
+        armed = self._timers()
+        for timer_id in early:
+            if timer_id not in armed:
+                self._report(f"timer {timer_id} had its effect before it was due")
+        return outgoing
+
+    def _timers(self) -> dict[str, tuple[str, int]]:
+        return timers_of(self.inner)
+
+    def _not_due(self, firings: TimerFirings, now_ns: int) -> list[str]:
+        """Return which of the timers that fire stand, and are not due."""
+        armed, partition = self._timers(), self.inner.partition
+        now_ns = max(now_ns, partition.now_ns)
+        return [
+            fired.timer_id
+            for fired in firings.fired
+            if fired.timer_id in armed
+            and armed[fired.timer_id][0] == fired.generation
+            and armed[fired.timer_id][1] > now_ns
+        ]
+
+    def flush(self, now_ns: int) -> list[Outgoing]:
+        """Decide, and see that nothing is allocated twice."""
+        outgoing = self.inner.flush(now_ns)
+        for item in outgoing:
+            if isinstance(item.message, UpdateResponse):
+                self._note(item.message)
+        return outgoing
+
+    def _note(self, response: UpdateResponse) -> None:
+        for allocation in response.new_allocations:
+            key = allocation.allocation_key
+            if key in self._allocated:
+                self._report(f"ask {key} was allocated again")
+            self._allocated[key] = None
+        for release in response.released_allocations:
+            if not release.termination_type.is_schedulers:
+                self._allocated.pop(release.allocation_key, None)
+
+
+class WatchedShim(_Watched):
+    """A shim adapter: it reads what is kept when it becomes the active one."""
+
+    inner: ShimMachine
+
+    def __init__(self, make: Callable[[], ShimMachine], report: Report) -> None:
+        super().__init__(None, report)
+        self._make = make
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Handle a message."""
+        if self.inner is None:
+            self.inner = self._make()
+        return self.inner.handle(envelope, now_ns)
+
+    def flush(self, now_ns: int) -> list[Outgoing]:
+        """Keep what was done."""
+        return self.inner.flush(now_ns) if self.inner is not None else []
+
+    def next_due_ns(self) -> int | None:
+        """Return when there is something to do by itself."""
+        return self.inner.next_due_ns() if self.inner is not None else None
+
+    def figures(self) -> dict[str, int]:
+        """Return what is measured."""
+        return self.inner.figures() if self.inner is not None else {}
+
+
+def timers_of(core: Scheduler) -> dict[str, tuple[str, int]]:
+    """Return the generation and the moment of every timer that a core has armed."""
+    found = dict(core.partition.timers)
+    for application in core.partition.applications.values():
+        found |= application.timers
+    assert PARTITION_TIMER not in found
+    return found
