@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from services.api.access.guard import Access
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
@@ -265,10 +266,12 @@ class Cluster:
 
 
 @asynccontextmanager
-async def served(machine: ApiMachine, port: int = 0) -> AsyncIterator[str]:
+async def served(
+    machine: ApiMachine, port: int = 0, access: Access | None = None
+) -> AsyncIterator[str]:
     """Serve a replica over HTTP, and yield where."""
     listening = listen("127.0.0.1", port)
-    app = make_app(Replica(_no_host, lambda: machine))
+    app = make_app(Replica(_no_host, lambda: machine), access=access)
     task = asyncio.create_task(serve(app, listening))
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

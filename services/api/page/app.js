@@ -5,9 +5,11 @@
  * update(changed), dispose()}; what has changed is shown once a frame.
  */
 import { attribute, fill, forgetColours, h, text } from "./dom.js";
+import { forgetToken, token } from "./api.js";
 import { lasting } from "./format.js";
 import { Live } from "./live.js";
 import { overview } from "./overview.js";
+import { askWho } from "./who.js";
 
 const later = (file, name) => async (context) => (await import(`/page/${file}.js`))[name](context);
 const VIEWS = {
@@ -23,6 +25,7 @@ const VIEWS = {
 const main = document.getElementById("main");
 const status = document.getElementById("status");
 const banner = document.getElementById("banner");
+const leave = document.getElementById("leave");
 let view = null;
 let isDue = false;
 let shown = "";
@@ -50,6 +53,7 @@ function showStatus() {
     live: () => "live",
     connecting: () => "connecting",
     recovering: () => "core is recovering",
+    denied: () => "not signed in",
     lost: () => `lost ${lasting(now - live.since)} ago`,
   }[live.state]();
   attribute(status, "data-state", live.state);
@@ -59,14 +63,39 @@ function showStatus() {
     lost: () => `The connection is lost since ${lasting(now - live.since)}. What you see was so then; it is tried again by itself.`,
     recovering: () => `The core is recovering (epoch ${live.epoch}). What you see was so before; it is put right when the core has its state back.`,
   }[live.state];
+  leave.hidden = !token();
+  if (live.state === "denied") showWho();
   banner.hidden = !trouble || !live.partition;
   if (trouble) text(banner, trouble());
   document.body.classList.toggle("stale", Boolean(trouble));
-  if (!live.partition) {
+  if (!live.partition && live.state !== "denied") {
     const first = { lost: "No connection to Muster's API. Is it running? It is tried again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
     if (first) fill(main, h("p", { class: "empty" }, first));
   }
 }
+
+const who = askWho(again);
+/** Ask who it is, in the place of the view. */
+function showWho() {
+  who.say(live.refusal);
+  if (who.element.isConnected) return;
+  view?.dispose?.();
+  view = null;
+  fill(main, who.element);
+  who.focus();
+}
+
+/** Begin again, in the name of whoever is known now. */
+function again() {
+  fill(main, h("p", { class: "empty" }, "Loading…"));
+  live.connect();
+  route();
+}
+
+leave.addEventListener("click", () => {
+  forgetToken();
+  location.reload();
+});
 
 function parse() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");

@@ -1,5 +1,6 @@
 /** One application: why it waits in one sentence, the evidence, its members, pods, messages, events. */
-import { ask, atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
+import { ask } from "./api.js";
+import { atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
 import { bare, clock, count, exact, label, lasting, plural, reason, resource, took } from "./format.js";
 import { drawMembers, memberLegend, members } from "./gang.js";
 import { ENDED } from "./live.js";

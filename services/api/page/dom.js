@@ -100,17 +100,3 @@ export function sharp(canvas, width, height) {
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
 }
-
-/** GET or POST JSON; null for 404. Throws an Error with the server's own sentence. */
-export async function ask(path, options) {
-  const response = await fetch(path, options);
-  if (response.status === 404 || response.status === 405) return null;
-  let value = null;
-  try {
-    value = await response.json();
-  } catch {
-    // no JSON: the status says it
-  }
-  if (!response.ok && !value?.sentence) throw new Error(value?.message ?? `${response.status} ${response.statusText}`);
-  return value;
-}

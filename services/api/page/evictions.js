@@ -1,5 +1,6 @@
 /** Who made way for whom: arrows from victim to winner, and under which law. */
-import { ask, atMostEvery, fill, h, s, text, to } from "./dom.js";
+import { ask } from "./api.js";
+import { atMostEvery, fill, h, s, text, to } from "./dom.js";
 import { clock, count, exact, plural, resource } from "./format.js";
 import { smallTable } from "./table.js";
 

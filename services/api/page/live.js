@@ -8,6 +8,7 @@
  *
  * Limits: MAX_EVENTS events, MAX_ENDED ended applications, MAX_USE points of the cluster's use.
  */
+import { events } from "./api.js";
 
 const MAX_EVENTS = 1000;
 const MAX_ENDED = 500;
@@ -33,7 +34,7 @@ export class Live {
   /** @param {() => void} onChange called whenever something is new; it is cheap to call often */
   constructor(onChange) {
     this.onChange = onChange;
-    this.state = "connecting"; // live, lost, recovering
+    this.state = "connecting"; // live, lost, recovering, denied
     this.since = Date.now();
     this.epoch = 0;
     this.number = 0;
@@ -58,28 +59,39 @@ export class Live {
     setInterval(() => this.watch(), 1000);
   }
 
-  connect() {
-    this.source?.close();
+  async connect() {
+    this.source?.abort();
     clearTimeout(this.again);
-    const source = new EventSource("/v1/live");
+    const source = new AbortController();
     this.source = source;
     this.opened = Date.now();
-    const on = (kind, take) =>
-      source.addEventListener(kind, (event) => {
+    if (this.state === "denied") this.set("connecting");
+    const takes = { snapshot: this.snapshot, difference: this.difference, beat: this.beat };
+    let refused = null;
+    try {
+      for await (const { event, data } of events("/v1/live", source.signal)) {
         if (source !== this.source) return;
+        if (!takes[event]) continue;
         this.heard = Date.now();
         this.attempts = 0;
-        const frame = JSON.parse(event.data);
+        const frame = JSON.parse(data);
         this.skew = frame.now - this.heard;
-        take.call(this, frame);
+        takes[event].call(this, frame);
         this.onChange();
-      });
-    on("snapshot", this.snapshot);
-    on("difference", this.difference);
-    on("beat", this.beat);
-    source.onerror = () => {
-      if (source === this.source) this.lose();
-    };
+      }
+    } catch (error) {
+      refused = error;
+    }
+    if (source !== this.source) return;
+    if (refused?.status === 401 || refused?.status === 403) this.deny(refused.message);
+    else this.lose();
+  }
+
+  /** Nothing is tried again until somebody says who they are. */
+  deny(message) {
+    this.source = null;
+    this.refusal = message;
+    this.set("denied");
   }
 
   /** The server's time, in ms. */
@@ -95,7 +107,7 @@ export class Live {
   }
 
   lose() {
-    this.source?.close();
+    this.source?.abort();
     this.source = null;
     this.set("lost");
     const wait = AGAIN_MS[Math.min(this.attempts++, AGAIN_MS.length - 1)];

@@ -1,5 +1,6 @@
 /** The nodes as a map and a list, and one node: who is on it, and what is left. */
-import { ask, atMostEvery, fill, h, text, to } from "./dom.js";
+import { ask } from "./api.js";
+import { atMostEvery, fill, h, text, to } from "./dom.js";
 import { amount, bare, count, label, lasting, percent, plural, resource } from "./format.js";
 import { bar } from "./bars.js";
 import { HeatMap, legend } from "./heatmap.js";

@@ -1,5 +1,6 @@
 /** What if: a manifest, a drained node, more nodes, other queues. Nothing is done, only forecast. */
-import { ask, fill, h, text, to } from "./dom.js";
+import { ask } from "./api.js";
+import { fill, h, text, to } from "./dom.js";
 import { count, plural, reason } from "./format.js";
 import { HeatMap } from "./heatmap.js";
 import { smallTable } from "./table.js";
