@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 from services.api import progress
+from services.api.access.audit import Audit, note
 from services.api.access.guard import Access, Guard
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.browsers import OnlyOurPages
@@ -48,7 +50,7 @@ _KEY = Annotated[
 def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None = None) -> FastAPI:
     """Return the web application of a replica; ``names`` are further hosts that lead to it.
 
-    Without ``access`` nobody is asked who they are.
+    Without ``access`` nobody is asked who they are, and nothing is audited.
     """
     app = FastAPI(
         title="Muster",
@@ -57,9 +59,11 @@ def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None 
         redirect_slashes=False,
     )
     app.state.replica = replica
-    access = access or Access()
+    is_audited, access = access is not None, access or Access()
     app.add_middleware(Guard, access=access)
     app.add_middleware(OnlyOurPages, names=names)
+    if is_audited:
+        app.add_middleware(Audit)
     app.openapi = lambda: _document(app, access)  # type: ignore[method-assign]
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))
@@ -171,6 +175,7 @@ def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
             text = body.decode()
         except UnicodeDecodeError as error:
             raise AnswerError(400, f"not UTF-8: {error}") from error
+        note(request, "configuration", [sha256(body).hexdigest()])
         result = await replica.ask(UpdateConfiguration(text), request)
         assert isinstance(result, CommandResult)
         if not result.done:
@@ -223,6 +228,7 @@ async def _judged(
         raise AnswerError(400, f"{source}: document {error.index}: {error}") from error
     result = await replica.ask(command(documents, idempotency_key=key), request)
     assert isinstance(result, SubmitResult)
+    note(request, "manifests of", [item.application_id or item.name for item in result.accepted])
     value: dict[str, Any] = {
         "accepted": [
             {

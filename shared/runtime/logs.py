@@ -33,6 +33,15 @@ class _Libraries(logging.Handler):
         log.log(level, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
+def audit_log() -> structlog.typing.FilteringBoundLogger:
+    """Return a log that no level silences; its lines have the form of all others."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(cast(TextIO, _Stderr())),
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["info"]),
+    )
+    return logger
+
+
 def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
     """Set logging up for the process. ``auto``: text on a terminal, JSON elsewhere."""
     is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
