@@ -88,5 +88,8 @@ soak: setup ## The property tests, many more examples (minutes)
 guards: setup ## Remove every guard of the table once: its tests must fail (minutes; ARGS='epoch quota' for some)
 	@$(PYTHON) -m tests.mutation.guards $(ARGS)
 
+chaos: setup ## Real services, a real broker, and everything that breaks; ARGS="--seed N --minutes M"
+	@$(PYTHON) -m tests.chaos $(ARGS)
+
 clean: ## Remove what the other targets made
 	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -128,6 +128,11 @@ class ContainerBroker:
         """Let the broker end; its data stays."""
         self._container.get_wrapped_container().stop()
 
+    def control(self, *arguments: str) -> None:
+        """Tell it something, in the words of rabbitmqctl."""
+        status, said = self._container.get_wrapped_container().exec_run(["rabbitmqctl", *arguments])
+        assert status == 0, said
+
 
 class PrivateBroker:
     """A rabbitmq-server process of our own: own node name, ports, data folder and cookie."""
@@ -199,6 +204,15 @@ class PrivateBroker:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def control(self, *arguments: str) -> None:
+        """Tell it something, in the words of rabbitmqctl."""
+        subprocess.run(
+            [str(SERVER.with_name("rabbitmqctl")), "-q", *arguments],
+            env=self._environment(),
+            capture_output=True,
+            check=True,
+        )
 
     def stop(self) -> None:
         """Stop the broker and its port mapper."""

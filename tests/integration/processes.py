@@ -23,7 +23,7 @@ class Deployment:
     def __init__(self, broker_url: str, folder: Path, prefix: str, **more: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._folder = folder
+        self.folder = folder
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")},
             "MUSTER_BUS_URL": broker_url,
@@ -42,7 +42,7 @@ class Deployment:
 
     def start(self, service: str, name: str = "", **more: str) -> None:
         name = name or service
-        log = (self._folder / f"{name}.log").open("ab")
+        log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
             self.command(service),
             cwd=ROOT,
@@ -96,5 +96,5 @@ class Deployment:
     def logs(self) -> str:
         return "\n".join(
             f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
-            for path in sorted(self._folder.glob("*.log"))
+            for path in sorted(self.folder.glob("*.log"))
         )
