@@ -24,6 +24,10 @@ test: setup ## All tests: on RabbitMQ against a real broker, the live page in Ch
 test-kubernetes: setup ## The Kubernetes tests on a real API server too: K3s in Docker, or KUBECONFIG's
 	@$(PYTHON) -m pytest tests/integration/kubernetes --real-api-server $(ARGS)
 
+test-containers: setup ## The composed stack, and the bus through testcontainers; needs a Docker Engine
+	@$(PYTHON) -m pytest -n 0 tests/containers/composed.py $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m broker
+
 check: setup lint types arrows sizes docs ## What every commit passes
 
 lint: setup
@@ -60,6 +64,9 @@ bench-core: setup ## What the core costs by itself, beside a floor that only cou
 bench-bus: setup ## What the whole costs over RabbitMQ, five processes, beside a floor that hands on
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.bus $(ARGS)
+
+bench-burst: setup ## 100,000 asks handed in at once: memory, CPU, places lost of each service
+	@$(PYTHON) -m tests.benchmarks.burst $(ARGS)
 
 bench-api: setup ## Long lists of the API, four clients at once, while scheduling goes on
 	@scripts/ensure_broker.sh

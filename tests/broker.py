@@ -8,6 +8,7 @@ Never a silent skip: when none can be had, ``BrokerUnavailableError`` says what 
 import contextlib
 import functools
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -22,6 +23,7 @@ from typing import Any, Self
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 IMAGE = "rabbitmq:4-management"
 START_SECONDS = 90.0
+SERVING_PORTS = (20_000, 32_000)
 PULL_SECONDS = 600
 
 
@@ -80,9 +82,15 @@ def image_missing(image: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Return a port that nobody listens on, below those that outgoing connections are given.
+
+    One of those may be taken again before whoever is told of it comes to listen there.
+    """
+    while True:
+        port = random.randrange(*SERVING_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 class ContainerBroker:

@@ -173,7 +173,8 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)
     folder = Path(tempfile.mkdtemp(prefix=f"muster-chaos-{options.seed}-"))
     print(f"seed {options.seed}, {len(INSTANCES)} processes, logs in {folder}")
-    again = f'make chaos ARGS="--seed {options.seed} --minutes {options.minutes:g}"'
+    only = "".join(f" --only '{name}'" for name in options.only or ())
+    again = f'make chaos ARGS="--seed {options.seed} --minutes {options.minutes:g}{only}"'
     try:
         wrong = run(
             options.seed, options.minutes, options.rate, options.only or list(FAULTS), folder

@@ -122,7 +122,7 @@ def sums_are_exact(cluster: Cluster) -> list[str]:
 def no_dead_letters(cluster: Cluster) -> list[str]:
     """Return the messages that were put aside: no fault from outside explains one."""
     letters = cluster.ask("api-1", "/v1/dead-letters")
-    return [f"dead letter: {json.dumps(item)[:400]}" for item in letters["letters"]]
+    return [f"dead letter: {json.dumps(item)[:400]}" for item in letters["deadLetters"]]
 
 
 def the_cluster_is_right(folder: Path, load: Load) -> list[str]:

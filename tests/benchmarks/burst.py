@@ -1,0 +1,129 @@
+"""A hundred thousand asks handed in at once: four services, each a process, and a broker.
+
+    make bench-burst
+    make bench-burst ARGS="--pods 10000 --members 2500"
+
+One application of plain pods and gangs of so many members come in one request each. It is over when
+every pod has its place. Printed of every service: its largest memory, its CPU, and how often it lost
+its place at the bus, which must be never: then a standby would begin all over. Exit status 1 where
+something did not hold. Seconds are this machine's; compare them within one run.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import httpx
+
+from tests.benchmarks.bus import SERVICES, cpu_of
+from tests.broker import own_broker
+from tests.integration.processes import Deployment
+
+MOST_MIB = 400
+PODS_A_NODE = 110  # as the simulated cluster's nodes have
+LOST = "the bus is away"  # in the log
+PATIENCE_SECONDS = 1_200.0
+_MANIFEST = """apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  completions: {pods}
+  parallelism: {pods}
+  template:
+    metadata:
+      labels: {{applicationId: {name}, queue: root.default}}
+{gang}
+    spec:
+      schedulerName: yunikorn
+      containers: [{{name: c, image: i, resources: {{requests: {{cpu: 100m, memory: 100Mi}}}}}}]
+"""
+_GANG = """      annotations:
+        yunikorn.apache.org/task-group-name: tg
+        yunikorn.apache.org/task-groups: |-
+          [{{"name": "tg", "minMember": {pods}, "minResource": {{"cpu": "100m", "memory": "100Mi"}}}}]"""
+
+
+def memory_mib(pid: int) -> int:
+    """Return the largest memory that a process has had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
+
+
+def submit(services: Deployment, name: str, pods: int, *, is_gang: bool) -> None:
+    gang = _GANG.format(pods=pods) if is_gang else ""
+    answer = httpx.post(
+        f"{services.url}/v1/manifests",
+        content=_MANIFEST.format(name=name, pods=pods, gang=gang).encode(),
+        headers={"Content-Type": "application/yaml"},
+        timeout=120,
+    )
+    print(f"{name}: {pods} pods, answered {answer.status_code}")
+
+
+def burst(services: Deployment, pods: int, members: int) -> dict[str, float]:
+    """Hand everything in, and wait until all runs; return how long each came to take."""
+    start = time.monotonic()
+    wanted = {}
+    if pods:
+        submit(services, "plain", pods, is_gang=False)
+        wanted["plain"] = pods
+    if members:
+        submit(services, "gang", members, is_gang=True)
+        wanted["gang"] = members
+    seconds: dict[str, float] = {}
+    while len(seconds) < len(wanted) and time.monotonic() - start < PATIENCE_SECONDS:
+        time.sleep(1)
+        for name in set(wanted) - set(seconds):
+            state = services.application(name)
+            if state["running"] == wanted[name]:
+                seconds[name] = time.monotonic() - start
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=100_000, help="of one plain application")
+    parser.add_argument("--members", type=int, default=0, help="of one gang beside it")
+    options = parser.parse_args()
+    nodes = (options.pods + options.members) // (PODS_A_NODE - 10) + 1
+    with own_broker() as broker, tempfile.TemporaryDirectory() as folder:
+        prefix = f"burst-{uuid.uuid4().hex[:8]}"
+        more = {"MUSTER_SIMULATED_NODES": str(nodes), "MUSTER_POD_RUN_SECONDS": "0"}
+        more["MUSTER_RELEASE_DELAY_MS"] = "0"
+        more["MUSTER_SIMULATED_NODE_VCORE_MILLI"] = "64000"
+        services = Deployment(broker.url, Path(folder), prefix, **more)
+        try:
+            services.start_all()
+            seconds = burst(services, options.pods, options.members)
+            wrong = report(services, Path(folder))
+        finally:
+            services.stop()
+    for name, took in seconds.items():
+        print(f"{name}: all placed after {took:.0f} s")
+    for name, wanted in (("plain", options.pods), ("gang", options.members)):
+        if wanted and name not in seconds:
+            wrong.append(f"{name}: not all of its {wanted} pods were placed")
+    sys.exit("\n".join(wrong))
+
+
+def report(services: Deployment, folder: Path) -> list[str]:
+    """Print what each service took; return what did not hold."""
+    wrong: list[str] = []
+    print(f"{'SERVICE':<14}{'MiB AT MOST':>12}{'CPU s':>8}{'PLACES LOST':>13}")
+    for name in SERVICES:
+        pid = services.processes[name].pid
+        lost = (folder / f"{name}.log").read_text().count(LOST)
+        memory = memory_mib(pid)
+        print(f"{name:<14}{memory:>12}{cpu_of(pid):>8.0f}{lost:>13}")
+        if lost:
+            wrong.append(f"{name} lost its place {lost} times")
+        if memory > MOST_MIB:
+            wrong.append(f"{name} had {memory} MiB, at most {MOST_MIB} are promised")
+    return wrong
+
+
+if __name__ == "__main__":
+    main()

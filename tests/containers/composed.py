@@ -1,0 +1,219 @@
+"""The composed stack, as deploy/README.md starts it: ``make test-containers``.
+
+The image is built, two cores, three api replicas and two timers run on RabbitMQ 4, containers are
+killed and start again, volumes outlive ``down``, and ``down -v`` leaves nothing behind.
+
+Not collected by ``make test``: it needs a Docker Engine, takes minutes and the tag of the image.
+``DOCKER_BUILD_ARGS`` goes to ``docker build`` as it is (``--network host``, say).
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+COMPOSE_FILE = ROOT / "deploy" / "compose.yaml"
+IMAGE = "muster:0.1.0"  # as compose.yaml has it
+SCALE = {"core": 2, "api": 3, "timers": 2}
+PATIENCE_SECONDS = 240
+GANG = """
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  completions: 4
+  parallelism: 4
+  template:
+    metadata:
+      labels: {{applicationId: {name}, queue: root.default}}
+      annotations:
+        muster.io/run-seconds: "{run_seconds}"
+        yunikorn.apache.org/task-group-name: tg
+        yunikorn.apache.org/task-groups: |-
+          [{{"name": "tg", "minMember": 4, "minResource": {{"cpu": "1", "memory": "1Gi"}}}}]
+    spec:
+      schedulerName: yunikorn
+      containers: [{{name: c, image: i, resources: {{requests: {{cpu: "1", memory: 1Gi}}}}}}]
+"""
+# ends whatever runs below the container's init, as a crash would
+CRASH = """
+import os, signal
+for name in os.listdir("/proc"):
+    if name.isdigit() and int(name) not in (1, os.getpid()):
+        os.kill(int(name), signal.SIGKILL)
+"""
+
+
+def run(*command, check=True):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        pytest.fail(
+            f"{shlex.join(command)}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """Fail, with a sentence, where no engine answers."""
+    done = subprocess.run(["docker", "version"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(
+            "make test-containers needs a Docker Engine with compose and found none: start one, or "
+            f"point DOCKER_HOST at one. docker version says: {done.stderr.strip()[-300:]}"
+        )
+
+
+@pytest.fixture(scope="module")
+def image(engine):
+    more = shlex.split(os.environ.get("DOCKER_BUILD_ARGS", ""))
+    run("docker", "build", *more, "-f", "deploy/Dockerfile", "-t", IMAGE, ".")
+    return IMAGE
+
+
+class Stack:
+    """A project of its own on the engine."""
+
+    def __init__(self):
+        self.project = f"muster-test-{uuid.uuid4().hex[:8]}"
+
+    def compose(self, *arguments):
+        return run("docker", "compose", "-p", self.project, "-f", str(COMPOSE_FILE), *arguments)
+
+    def up(self):
+        scale = [part for name, count in SCALE.items() for part in ("--scale", f"{name}={count}")]
+        self.compose("up", "-d", "--no-build", *scale)
+        until(lambda: all(self.is_healthy(name) for name in self.containers()), "all healthy", self)
+
+    def containers(self, service=""):
+        return self.compose("ps", "-a", "-q", *([service] if service else [])).split()
+
+    def inspected(self, container):
+        return json.loads(run("docker", "inspect", container))[0]
+
+    def is_healthy(self, container):
+        state = self.inspected(container)["State"]
+        return state["Running"] and state["Health"]["Status"] == "healthy"
+
+    def apis(self):
+        """Return where each replica answers on this machine."""
+        found = []
+        for container in self.containers("api"):
+            bound = self.inspected(container)["NetworkSettings"]["Ports"]["9080/tcp"]
+            found.append(f"http://127.0.0.1:{bound[0]['HostPort']}")
+        return found
+
+    def crash(self, service):
+        """Kill what the first container of a service runs; the engine is to start it again."""
+        container = self.containers(service)[0]
+        before = self.inspected(container)["RestartCount"]
+        run("docker", "exec", container, "python", "-c", CRASH, check=False)
+        until(
+            lambda: (
+                self.inspected(container)["RestartCount"] > before and self.is_healthy(container)
+            ),
+            f"{service} was started again",
+            self,
+        )
+
+    def left(self):
+        """Return what the engine still has of this project."""
+        of_us = f"label=com.docker.compose.project={self.project}"
+        kinds = {
+            "container": ["ps", "-a"],
+            "volume": ["volume", "ls"],
+            "network": ["network", "ls"],
+        }
+        return {
+            kind: run("docker", *ls, "-q", "--filter", of_us).split() for kind, ls in kinds.items()
+        }
+
+
+def until(holds, what, stack=None):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if holds():
+                return
+        except (httpx.HTTPError, KeyError, ValueError):
+            pass
+        time.sleep(0.5)
+    logs = stack.compose("logs", "--tail", "30") if stack is not None else ""
+    pytest.fail(f"waited {PATIENCE_SECONDS} s in vain: {what}\n{logs}")
+
+
+@pytest.fixture
+def stack(image):
+    found = Stack()
+    try:
+        yield found
+    finally:
+        found.compose("down", "-v", "--timeout", "20")
+
+
+def submit(api, name, run_seconds=1):
+    def is_taken():
+        answer = httpx.post(
+            f"{api}/v1/manifests",
+            content=GANG.format(name=name, run_seconds=run_seconds).encode(),
+            headers={"Content-Type": "application/yaml", "Idempotency-Key": name},
+            timeout=20,
+        )
+        return answer.status_code == 200
+
+    until(is_taken, f"{name} is taken by {api}")
+
+
+def state_of(api, name):
+    return httpx.get(f"{api}/v1/applications/{name}", timeout=10).json()["state"]
+
+
+def has_run(stack, name):
+    apis = stack.apis()
+    until(
+        lambda: all(state_of(api, name) in ("Completing", "Completed") for api in apis),
+        f"{name} ran, and every replica knows",
+        stack,
+    )
+
+
+def places(api, name):
+    found = httpx.get(f"{api}/v1/pods", params={"application": name}, timeout=10).json()["pods"]
+    return {pod["name"]: pod["nodeID"] for pod in found}
+
+
+def test_the_composed_stack_survives_crashes_and_down_and_leaves_nothing_when_told(stack):
+    stack.up()
+    assert {name: len(stack.containers(name)) for name in SCALE} == SCALE
+    submit(stack.apis()[0], "first")
+    has_run(stack, "first")
+    submit(stack.apis()[1], "stays", run_seconds=86_400)
+    until(lambda: state_of(stack.apis()[2], "stays") == "Running", "stays runs", stack)
+    kept = places(stack.apis()[0], "stays")
+    assert len(kept) == 4
+
+    for service in ("core", "timers", "shim_adapter", "api"):
+        submit(stack.apis()[-1], f"during-{service}".replace("_", "-"))
+        stack.crash(service)
+        has_run(stack, f"during-{service}".replace("_", "-"))
+    stack.compose("kill", "rabbitmq")
+    stack.compose("up", "-d", "--no-build", "--no-recreate", "rabbitmq")
+    submit(stack.apis()[0], "after-the-broker")
+    has_run(stack, "after-the-broker")
+
+    stack.compose("down", "--timeout", "20")
+    assert stack.left()["volume"], "volumes outlive down"
+    stack.up()
+    until(lambda: places(stack.apis()[0], "stays") == kept, "its pods are where they were", stack)
+    submit(stack.apis()[0], "anew")
+    has_run(stack, "anew")
+
+    stack.compose("down", "-v", "--timeout", "20")
+    assert stack.left() == {"container": [], "volume": [], "network": []}
