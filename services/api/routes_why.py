@@ -14,6 +14,7 @@ from services.api.why_answer import Eviction, Why
 from shared.messages.what_if import Forecast
 
 MAX_WAITING = 8  # what-ifs of one replica that wait for their turn
+TURN_SECONDS = 10.0  # and for how long; with the time for an answer less than a client waits
 
 
 class _Turns:
@@ -25,15 +26,21 @@ class _Turns:
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[None]:
-        """Wait for the turn. Raises AnswerError 503 where too many wait."""
+        """Wait for the turn. Raises AnswerError 503 where too many wait, or it does not come."""
         if self._waiting >= MAX_WAITING:
             raise AnswerError(503, f"{MAX_WAITING} what-ifs wait already: ask again in a moment")
         self._waiting += 1
         try:
-            async with self._lock:
-                yield
+            await asyncio.wait_for(self._lock.acquire(), TURN_SECONDS)
+        except TimeoutError:
+            said = f"no what-if ahead of this one was answered within {TURN_SECONDS:g} s"
+            raise AnswerError(503, f"{said}: ask again in a moment") from None
         finally:
             self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._lock.release()
 
 
 def why_routes(replica: Replica) -> APIRouter:

@@ -209,5 +209,7 @@ class Client:
         if response.is_error:
             said = value.get("message", "") if isinstance(value, dict) else str(value)
             where = f"{response.request.method} {response.request.url}"
+            if response.status_code == _NO_ANSWER_IN_TIME:
+                raise UnheardError(said or f"{where}: nobody behind it answered in time")
             raise RefusedError(said or f"{where} answered {response.status_code}")
         return value

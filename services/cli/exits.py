@@ -18,7 +18,7 @@ EXITS = {
     Exit.DONE: "done; what was judged holds",
     Exit.REFUSED: "refused: it is not there, may not be, or does not hold; the sentence says why",
     Exit.USAGE: "typed wrong: an option, a name, or a scenario file that is malformed",
-    Exit.NO_ANSWER: "no answer: nobody at the API's address, or what answers there is no Muster",
+    Exit.NO_ANSWER: "no answer: nobody at the API's address, or behind it in time, or no Muster",
     Exit.CONFIGURATION: "`muster up` cannot start as it was told: bus, port, queues.yaml, nodes",
     Exit.INTERRUPTED: "Ctrl-C, before it was done; `muster up` ends with 0 when it is stopped",
 }

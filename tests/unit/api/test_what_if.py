@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from services.api import machine, routes_why
 from services.api.answers import AnswerError
 from services.api.what_if import read_question
+from services.core.scheduler.scheduler import BUSY, RECOVERING
 from shared.messages.what_if import WhatIf
 from tests.unit.api.test_routes import GANG, system  # noqa: F401
 
@@ -47,6 +49,52 @@ async def test_more_nodes_and_a_drained_node_are_forecast(system):  # noqa: F811
         "there is no node 'x' to add nodes like"
     )
     assert not (await ask(system, queues="partitions: 3"))["done"]
+
+
+async def test_a_core_that_does_not_answer_ends_a_question_with_a_sentence(
+    system,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr(machine, "ANSWER_TIMEOUT_SECONDS", 0.2)
+    await system.cluster.crash("core")
+    for question in ({"drain": "n"}, {"queues": "a: 1"}, {"addNodes": 1, "like": "n"}):
+        answer = await system.post("/v1/what-if", json=question)
+        assert answer.status_code == 504
+        assert answer.json()["message"] == (
+            "no answer within 0.2 s; no core is at work, or it is still recovering; "
+            "nothing was changed"
+        )
+    await system.cluster.start_service("core")
+    monkeypatch.undo()
+    name = (await system.get("/ws/v1/partition/default/nodes")).json()[0]["nodeID"]
+    for _ in range(500):
+        told = await ask(system, drain=name)
+        if told["done"]:
+            break
+        assert told["sentence"] in (RECOVERING, BUSY)
+        await asyncio.sleep(0.01)
+    assert told["done"]
+
+
+async def test_a_question_waits_for_those_before_it_so_many_and_for_so_long(
+    system,  # noqa: F811
+    monkeypatch,
+):
+    name = (await system.get("/ws/v1/partition/default/nodes")).json()[0]["nodeID"]
+    told = await asyncio.gather(*(ask(system, drain=name) for _ in range(routes_why.MAX_WAITING)))
+    assert all(answer["done"] for answer in told)
+    await system.cluster.crash("core")
+    monkeypatch.setattr(machine, "ANSWER_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(routes_why, "TURN_SECONDS", 0.1)
+    asked = (system.post("/v1/what-if", json={"drain": name}) for _ in range(10))
+    answers = await asyncio.gather(*asked)
+    first, *others = answers
+    assert first.status_code == 504
+    assert {answer.status_code for answer in others} == {503}
+    assert {answer.json()["message"] for answer in others} == {
+        "8 what-ifs wait already: ask again in a moment",
+        "no what-if ahead of this one was answered within 0.1 s: ask again in a moment",
+    }
 
 
 async def test_what_is_wrong_with_a_manifest_is_said(system):  # noqa: F811

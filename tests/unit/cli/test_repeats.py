@@ -3,6 +3,7 @@
 import pytest
 
 from services.cli import client
+from services.cli.exits import Exit
 
 VERDICT = {"accepted": [], "refused": []}
 
@@ -31,7 +32,7 @@ def test_what_was_lost_on_the_way_is_sent_again_under_its_key(api, muster, manif
 def test_what_was_not_answered_in_time_is_sent_again_and_at_last_told(api, muster, manifest):
     api.says("POST /v1/manifests", {"message": "no answer within 15 s"}, 504)
     run = muster("submit", "-f", manifest)
-    assert run.status == 1
+    assert run.status == Exit.NO_ANSWER
     assert "no answer within 15 s" in run.err
     assert len(api.keys) == 3
     assert len(set(api.keys)) == 1
