@@ -23,6 +23,7 @@ from shared.messages.commands import (
 from shared.messages.interface import UpdateConfiguration
 from shared.runtime.clock import SystemClock
 from tests.builders import config_of
+from tests.patience import until
 
 GOOD, BETTER = config_of("{name: a}"), config_of("{name: a}", "{name: b}")
 ONE = {"vcore": 1_000, "pods": 1}
@@ -67,14 +68,6 @@ async def running(make_bus, wrap=lambda _, machine: machine, **options):
         yield cluster
     finally:
         await cluster.stop()
-
-
-async def until(holds, what):
-    for _ in range(2_000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"{what} did not come to hold")
 
 
 def config_error(cluster):

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from tests.broker import free_port
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parent.parent.parent
-START_SECONDS = 40.0
 
 
 class Deployment:
@@ -69,13 +69,13 @@ class Deployment:
             process.send_signal(signal.SIGTERM)
         for process in self.processes.values():
             try:
-                process.wait(timeout=15)
+                process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 process.kill()
         self.processes.clear()
 
     def get(self, path: str) -> Any:
-        return httpx.get(f"{self.url}{path}", timeout=10).json()
+        return httpx.get(f"{self.url}{path}", timeout=60).json()
 
     def application(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, ValueError):
@@ -84,7 +84,7 @@ class Deployment:
                 return value
         return {"state": "unknown", "placeholders": {"held": 0, "replaced": 0}, "running": 0}
 
-    def wait(self, holds: Any, what: str, seconds: float = START_SECONDS) -> None:
+    def wait(self, holds: Any, what: str, seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with contextlib.suppress(httpx.HTTPError, ValueError, KeyError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from contextlib import suppress
 
 import pytest
 
@@ -12,6 +13,7 @@ from shared.messages.commands import PodSpec, SubmitPods, TaskGroupSpec
 from shared.model.units import milliseconds
 from shared.runtime.clock import SystemClock
 from tests.broker import own_broker
+from tests.patience import until
 
 MEMBERS = 12
 RESOURCE = {"vcore": 1000, "pods": 1}
@@ -47,9 +49,9 @@ async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(how):
         )
         await cluster.start()
         try:
-            await until(lambda: cluster.api.projection.is_ready)
+            await until(lambda: cluster.api.projection.is_ready, "the first snapshot")
             await cluster.ask(SubmitPods(pods))
-            await until(lambda: held(cluster) == MEMBERS)
+            await until(lambda: held(cluster) == MEMBERS, "all placeholders held")
             await asyncio.sleep(1.2)  # a quorum queue younger than that does not survive kill -9
             if how == "kill":
                 broker.kill()
@@ -57,7 +59,8 @@ async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(how):
                 await asyncio.to_thread(broker.stop)
             await asyncio.sleep(0.5)
             await asyncio.to_thread(broker.start)
-            await until(lambda: running(cluster) == MEMBERS and held(cluster) == 0, 90)
+            all_run = lambda: running(cluster) == MEMBERS and held(cluster) == 0  # noqa: E731
+            await until(lambda: known(all_run), "the whole gang runs")
             world = cluster.shim_machine.world
             real = [pod for pod in world.all_pods() if not pod.spec.placeholder]
             assert len(real) == MEMBERS
@@ -80,12 +83,8 @@ def running(cluster):
     )
 
 
-async def until(holds, seconds=60):
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                if holds():
-                    return
-            except (KeyError, AssertionError):
-                pass
-            await asyncio.sleep(0.05)
+def known(holds):
+    """Return whether something holds; what is not there while all is read anew does not."""
+    with suppress(KeyError, AssertionError):
+        return holds()
+    return False

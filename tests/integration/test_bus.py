@@ -14,6 +14,7 @@ from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import API_ALL, API_TRACE, CORE, SHIM_ADAPTER, Address, Envelope
 from shared.messages.interface import AllocationAsk, UpdateRequest
 from shared.messages.protocol import Heartbeat
+from tests.patience import PATIENCE_SECONDS, patience, until
 
 
 class Kit:
@@ -106,7 +107,7 @@ def beat(number, to=CORE):
 
 async def receive(subscription, count):
     got = []
-    async with asyncio.timeout(20):
+    async with patience():
         while len(got) < count:
             got += await subscription.receive(count - len(got))
     return got
@@ -155,7 +156,6 @@ async def test_only_one_reader_of_an_inbox_is_active(kit):
     first, second = await kit.bus(), await kit.bus()
     active = await first.subscribe(CORE)
     standby = await second.subscribe(CORE)
-    await asyncio.sleep(0.1)
     waiting = asyncio.create_task(standby.receive(10))
     await first.publish([beat(n) for n in range(5)])
     got = await receive(active, 5)
@@ -163,7 +163,9 @@ async def test_only_one_reader_of_an_inbox_is_active(kit):
     assert not waiting.done()
     await first.close()
     await second.publish([beat(9)])
-    assert [d.envelope.message_id for d in await asyncio.wait_for(waiting, 20)] == ["id-9"]
+    assert [d.envelope.message_id for d in await asyncio.wait_for(waiting, PATIENCE_SECONDS)] == [
+        "id-9"
+    ]
 
 
 async def test_every_api_replica_hears_the_events_and_each_its_own_answers(kit):
@@ -223,13 +225,14 @@ async def test_dead_letters_are_looked_at_again_and_again_in_their_order(kit):
         await kit.put_raw(CORE, f"Unknown{number}", b"\x80")
     reading = asyncio.create_task(subscription.receive(10))
     wanted = [("Unknown0", "raw"), ("Unknown1", "raw"), ("Unknown2", "raw")]
-    async with asyncio.timeout(20):
-        while (await bus.dead_letters(3)).total < 4:
-            await asyncio.sleep(0.05)
+
+    async def all_put_aside():  # a broker takes its time to take back what was looked at
+        found = await bus.dead_letters(3)
+        return found if found.total == 4 else None
+
+    await until(all_put_aside, "four dead letters")
     for _ in range(25):  # more often than a broker's default delivery limit
-        async with asyncio.timeout(20):  # a broker takes its time to take back what was looked at
-            while (found := await bus.dead_letters(3)).total < 4:
-                await asyncio.sleep(0.01)
+        found = await until(all_put_aside, "four dead letters")
         assert [(letter.kind, letter.message_id) for letter in found.letters] == wanted
         assert all("Unknown" in letter.reason and letter.body for letter in found.letters)
     reading.cancel()
@@ -260,7 +263,7 @@ async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
     monkeypatch.setattr(sender._exchange, "publish", watched)
     sending = asyncio.create_task(sender.publish(sent))
     numbers = []
-    async with asyncio.timeout(120):
+    async with patience():
         while len(numbers) < len(sent):
             got = await inbox.receive(5)
             numbers += [item.envelope.published_ns for item in got]

@@ -47,7 +47,7 @@ def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker
         )
         deployment.kill(victim)
         deployment.start(victim)
-        deployment.wait(lambda: _all_ran(deployment, tmp_path), "every real pod ran to its end", 60)
+        deployment.wait(lambda: _all_ran(deployment, tmp_path), "every real pod ran to its end")
         deployment.wait(
             lambda: deployment.application("gang")["state"] in ("Completing", "Completed"),
             "the application completes",

@@ -1,6 +1,5 @@
 """What is taken one by one can be told all at once: recovery by size, in memory and on RabbitMQ."""
 
-import asyncio
 import json
 import uuid
 
@@ -14,6 +13,7 @@ from shared.messages.commands import ManifestDocument, SubmitManifests
 from shared.model.units import seconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import HostOptions
+from tests.patience import until
 
 NODE = {"vcore": 10**9, "memory": 2**50, "pods": 10**6}
 
@@ -43,12 +43,6 @@ async def cluster(request):
         sweeper = make_bus()
         await sweeper.delete_topology()
         await sweeper.close()
-
-
-async def until(holds, patience=60.0):
-    async with asyncio.timeout(patience):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 def affinity(size, salt):

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from services.api.live import FRAME_SECONDS
 from services.api.machine import ApiMachine
 from shared.messages.state import EventState, StateDelta
+from tests.patience import until
 from tests.ui.clusters import START_NS, Cluster, served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -151,8 +152,11 @@ async def test_a_difference_that_is_not_the_next_opens_the_stream_anew(page):
     await page.page.evaluate("muster.live.number -= 1; muster.live.nodes.clear()")
     page.cluster.churn(2)
     await expect(page.text(ROWS)).to_have_count(5)
-    while await page.page.evaluate("muster.live.nodes.size") != 5:
-        await asyncio.sleep(0.05)
+
+    async def all_known():
+        return await page.page.evaluate("muster.live.nodes.size") == 5
+
+    await until(all_known, "the whole snapshot")
 
 
 async def test_a_table_sorts_filters_and_keeps_both_in_the_address(page):
@@ -365,8 +369,11 @@ async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(browser)
         nodes = cluster.machine.projection.model.nodes.values()
         pods_per_node = [len(node.allocations) for node in nodes]
         shown = "[...muster.live.nodes.values()].map((node) => node.pods)"
-        while await tab.evaluate(shown) != pods_per_node:
-            await asyncio.sleep(0.1)
+
+        async def all_shown():
+            return await tab.evaluate(shown) == pods_per_node
+
+        await until(all_shown, "what the last change says", pause=0.1)
         frames = await tab.evaluate("muster.live.frames") - frames
         seconds = asyncio.get_running_loop().time() - began
         assert 1 <= frames <= 3 + seconds / FRAME_SECONDS

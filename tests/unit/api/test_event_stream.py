@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from services.api.routes import make_app
 from services.api.server import listen, serve
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import EventState, PartitionState, StateDelta
+from tests.patience import PATIENCE_SECONDS, until
 from tests.unit.api.following import System, _no_host
 
 PATH = "/ws/v1/events/stream"
@@ -88,16 +90,14 @@ class Consumer:
         return [json.loads(line) for line in self.text.splitlines()]
 
     async def has(self, count):
-        for _ in range(2000):
-            if len(self.lines) >= count:
-                return self.lines
-            await asyncio.sleep(0.002)
-        raise AssertionError(f"{len(self.lines)} lines, {count} wanted")
+        return await until(
+            lambda: self.lines if len(self.lines) >= count else None, f"{count} lines", pause=0.002
+        )
 
     async def close(self):
         self.takes.set()
         self.leaves.set()
-        await asyncio.wait_for(self.task, 5)
+        await asyncio.wait_for(self.task, PATIENCE_SECONDS)
 
 
 async def test_the_first_line_names_the_replica_and_the_past_comes_before_what_is_new():
@@ -170,16 +170,13 @@ async def test_who_takes_nothing_and_is_far_behind_is_told_so_and_dropped(monkey
     slow.takes.clear()
     replica.tell(1)
     await quick.has(2)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # several STALL_SECONDS: who were dropped for time alone would be now
     assert len(replica.machine.streams.open) == 2  # behind by little: it may take its time
     replica.tell(MAX_BEHIND + 1)
     assert len(await quick.has(MAX_BEHIND + 3)) == MAX_BEHIND + 3
-    for _ in range(500):
-        if len(replica.machine.streams.open) == 1:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: len(replica.machine.streams.open) == 1, "one is dropped")
     assert [item.name for item in replica.machine.streams.open] == ["muster-2"]
-    await asyncio.wait_for(slow.task, 5)
+    await asyncio.wait_for(slow.task, PATIENCE_SECONDS)
     await quick.close()
 
 
@@ -191,13 +188,11 @@ async def test_the_last_line_says_that_it_was_dropped(monkeypatch):
     stream.takes.clear()
     replica.tell(1)
     (place,) = replica.machine.streams.open
-    while place.next_id == 0:  # until it is about to send that one
-        await asyncio.sleep(0.001)
+    await until(lambda: place.next_id, "it is about to send that one", pause=0.001)
     replica.tell(MAX_BEHIND + 1)
-    while replica.machine.streams.open:
-        await asyncio.sleep(0.001)
+    await until(lambda: not replica.machine.streams.open, "it is dropped", pause=0.001)
     stream.takes.set()
-    await asyncio.wait_for(stream.task, 5)
+    await asyncio.wait_for(stream.task, PATIENCE_SECONDS)
     assert stream.lines[-1]["message"] == DROPPED
     assert stream.is_over
 
@@ -220,7 +215,7 @@ async def test_who_misses_what_is_not_held_any_more_is_dropped():
         replica.tell(MAX_EVENTS)
     lines = await stream.has(2)
     assert lines[-1]["message"] == DROPPED
-    await asyncio.wait_for(stream.task, 5)
+    await asyncio.wait_for(stream.task, PATIENCE_SECONDS)
 
 
 async def test_a_replica_that_starts_over_ends_its_streams():
@@ -228,7 +223,7 @@ async def test_a_replica_that_starts_over_ends_its_streams():
     stream = replica.open()
     await stream.has(1)
     replica.machine = ApiMachine("one")
-    await asyncio.wait_for(stream.task, 10)
+    await asyncio.wait_for(stream.task, PATIENCE_SECONDS)
     assert stream.lines[-1]["message"] == DROPPED
 
 
@@ -240,23 +235,19 @@ async def test_over_a_real_connection():
     server = asyncio.create_task(serve(app, listening))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            while True:
-                try:
-                    await client.get("/health/live")
-                    break
-                except httpx.ConnectError:
-                    await asyncio.sleep(0.02)
+
+            async def answers():
+                with suppress(httpx.ConnectError):
+                    return await client.get("/health/live")
+
+            await until(answers, "the server")
             async with client.stream("GET", PATH) as response:
                 lines = response.aiter_lines()
                 assert json.loads(await anext(lines)) == {"InstanceUUID": system.machine.uuid}
                 system.node("node-1", vcore=1)
                 told = [json.loads(await anext(lines))["objectID"] for _ in range(2)]
                 assert told == ["root", "node-1"]  # its max is the sum of the nodes
-            for _ in range(200):
-                if not system.machine.streams.open:
-                    break
-                await asyncio.sleep(0.01)
-            assert not system.machine.streams.open
+            await until(lambda: not system.machine.streams.open, "who has left is forgotten")
     finally:
         server.cancel()
         await asyncio.gather(server, return_exceptions=True)

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.bus.memory import MemoryBroker
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from tests import patience
 from tests.builders import config_of
 from tests.unit.api.following import System
 from tests.unit.api.test_routes import GANG, until
@@ -187,10 +188,11 @@ async def test_every_name_on_the_board_and_in_the_alerts_is_a_metric_of_a_system
     await running.post("/v1/manifests", content=GANG)
     await until(running, "/v1/applications/gang", lambda a: a.get("running") == 3)
     watching = asyncio.create_task(_watch(running))
-    for _ in range(500):
-        if "muster_queue_configuration_refused" in (await running.get("/metrics")).text:
-            break
-        await asyncio.sleep(0.01)
+
+    async def is_told():
+        return "muster_queue_configuration_refused" in (await running.get("/metrics")).text
+
+    await patience.until(is_told, "what became of the configuration")
     values, types = samples((await running.get("/metrics")).text)
     watching.cancel()
     known = {name for name, _ in values} | set(types)

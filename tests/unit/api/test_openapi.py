@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from services.api.roles import role_of
 from services.api.routes import make_app
 from services.api.server import listen, serve
 from tests.broker import free_port
+from tests.patience import until
 from tests.unit.api.test_routes import system as running  # noqa: F401 - the fixture
 
 ROOT = Path(__file__).parents[3]
@@ -24,14 +26,12 @@ AUTHORIZED = ("--header", "Authorization: Bearer secret")
 
 async def _until_up(url):
     async with httpx.AsyncClient() as client:
-        for _ in range(500):
-            try:
-                await client.get(f"{url}/health/live")
-            except httpx.ConnectError:
-                await asyncio.sleep(0.02)
-            else:
-                return
-    raise AssertionError("nobody listens")
+
+        async def answers():
+            with suppress(httpx.ConnectError):
+                return await client.get(f"{url}/health/live")
+
+        await until(answers, "the server")
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["asks nobody", "asks who it is"])

@@ -1,6 +1,5 @@
 """The HTTP answers, over a whole system in one process on the in-memory bus."""
 
-import asyncio
 import json
 
 import httpx
@@ -15,6 +14,7 @@ from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.commands import DeleteApplication, PlaceForeignPods, PodSpec
 from shared.runtime.clock import SystemClock
+from tests import patience
 from tests.builders import config_of
 
 GANG = """
@@ -50,8 +50,11 @@ async def system():
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://muster"
     ) as client:
-        while (await client.get("/health/ready")).status_code != 200:
-            await asyncio.sleep(0.005)
+
+        async def is_ready():
+            return (await client.get("/health/ready")).status_code == 200
+
+        await patience.until(is_ready, "the first snapshot")
         client.broker = broker
         client.cluster = cluster
         yield client
@@ -59,12 +62,14 @@ async def system():
 
 
 async def until(client, path, holds):
-    for _ in range(500):
+    """Wait until the answer of a path is as it is to be, and return it."""
+
+    async def as_wanted():
         value = (await client.get(path)).json()
-        if holds(value):
-            return value
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{path}: {value}")
+        return [value] if holds(value) else None
+
+    (value,) = await patience.until(as_wanted, path)
+    return value
 
 
 async def test_a_gang_that_is_submitted_shows_in_every_answer(system):

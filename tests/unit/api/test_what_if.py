@@ -1,7 +1,5 @@
 """What if over HTTP: a whole system in one process answers, and nothing is changed."""
 
-import asyncio
-
 import pytest
 
 from services.api import machine, routes_why
@@ -9,7 +7,7 @@ from services.api.answers import AnswerError
 from services.api.what_if import read_question
 from services.core.scheduler.scheduler import BUSY, RECOVERING
 from shared.messages.what_if import WhatIf
-from tests.unit.api.test_routes import GANG, system  # noqa: F401
+from tests.unit.api.test_routes import GANG, system, until  # noqa: F401
 
 
 async def ask(client, **question):
@@ -27,11 +25,7 @@ async def test_a_gang_that_would_start_is_forecast_and_then_does(system):  # noq
     )  # fmt: skip
     assert (await system.get("/v1/applications")).json() == []
     await system.post("/v1/manifests", content=GANG)
-    for _ in range(500):
-        detail = (await system.get("/v1/applications")).json()
-        if detail and detail[0]["running"] == 3:
-            break
-        await asyncio.sleep(0.01)
+    await until(system, "/v1/applications", lambda found: found and found[0]["running"] == 3)
     held = (await system.get("/v1/pods?application=gang")).json()["pods"]
     assert sorted(pod["nodeID"] for pod in held) == sorted(p["nodeID"] for p in gang["places"])
 

@@ -21,6 +21,7 @@ from shared.messages.protocol import (
 from shared.runtime import dedupe
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
+from tests.patience import PATIENCE_SECONDS, patience
 
 
 class Echo:
@@ -73,7 +74,7 @@ async def hosted(machine, broker, bus=None):
 async def answers(broker, count):
     subscription = await MemoryBus(broker).subscribe(TIMERS)
     got = []
-    async with asyncio.timeout(5):
+    async with patience():
         while len(got) < count:
             got += await subscription.receive(10)
     return got
@@ -135,7 +136,7 @@ async def test_a_bug_stops_the_host_and_a_message_that_kills_it_again_and_again_
     for _ in range(4):
         _, task = await hosted(Echo(fails_at=(13,)), broker)
         with pytest.raises(RuntimeError, match="a bug"):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, PATIENCE_SECONDS)
     healthy = Echo(fails_at=(13,))
     _, task = await hosted(healthy, broker)
     got = await answers(broker, 2)
@@ -168,7 +169,7 @@ async def test_what_a_host_did_is_told_though_nothing_more_comes():
     feed = await MemoryBus(broker).subscribe(Address("api", "one"))
     task = asyncio.create_task(host.run())
     await MemoryBus(broker).publish([message(1), message(2)])
-    async with asyncio.timeout(5):
+    async with patience():
         (told,) = await feed.receive(10)
     await stop(task)
     assert [record.message_id for record in told.envelope.message.records] == ["id-1", "id-2"]
@@ -220,7 +221,7 @@ async def test_a_message_whose_consequences_kill_the_host_is_put_aside_and_its_n
     for _ in range(4):
         _, task = await hosted(FailsLater(how), broker)
         with pytest.raises((RuntimeError, PoisonError)):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, PATIENCE_SECONDS)
     healthy = FailsLater(how)
     _, task = await hosted(healthy, broker)
     got = await answers(broker, 2)
@@ -399,7 +400,7 @@ async def test_what_comes_in_many_is_handled_in_slices_between_which_the_loop_go
     await MemoryBus(broker).publish([*large, *small])
     beside = asyncio.create_task(others())
     _, task = await hosted(machine, broker)
-    async with asyncio.timeout(20):
+    async with patience():
         while len(machine.at) < len(large) + len(small):
             await asyncio.sleep(0)
     await stop(task)

@@ -12,20 +12,17 @@ from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.runtime.clock import SystemClock
 from tests.builders import config_of
-
-
-async def until(holds):
-    for _ in range(500):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to hold")
+from tests.patience import until
 
 
 async def test_a_change_of_the_file_takes_effect_and_a_bad_one_changes_nothing(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(config_watch, "LOOK_SECONDS", 0.01)
+    read, read_file = [], config_watch._read
+    monkeypatch.setattr(
+        config_watch, "_read", lambda path: read.append(read_file(path)) or read[-1]
+    )
     file = tmp_path / "queues.yaml"
     file.write_text(config_of("{name: a}"))
     broker = MemoryBroker()
@@ -57,7 +54,7 @@ async def test_a_change_of_the_file_takes_effect_and_a_bad_one_changes_nothing(
         events = cluster.api.projection.model.events.read(0, 100)
         assert any("invalid queue name" in event.message for event in events)
         file.unlink()  # as in the middle of a change
-        await asyncio.sleep(0.05)
+        await until(lambda: read[-1] is None, "it is looked at meanwhile")
         file.write_text(config_of("{name: a}", "{name: c}"))
         await until(lambda: "root.c" in queues())
         assert error() == ""

@@ -15,6 +15,7 @@ from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope
 from shared.runtime import host as hosts
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host, HostOptions
+from tests.patience import patience, until
 
 LABELS = {f"label-{at}": "x" * 1000 for at in range(20)}
 
@@ -34,7 +35,8 @@ def command(number):
 
 
 async def test_commands_wait_for_room_and_all_are_carried_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(hosts, "_PAUSE", lambda _: 0.001)
+    pauses = []
+    monkeypatch.setattr(hosts, "_PAUSE", lambda attempt: pauses.append(attempt) or 0.001)
     service, broker = ShimService(ShimOptions(state_dir=tmp_path)), MemoryBroker()
     options = HostOptions(heartbeat_ns=0, is_tapped=False)
     host = Host(
@@ -43,16 +45,15 @@ async def test_commands_wait_for_room_and_all_are_carried_out(tmp_path, monkeypa
     )  # fmt: skip
     task = asyncio.create_task(host.run())
     replies = await MemoryBus(broker).subscribe(Address("api", "x"))
-    while not host.machine.world.epoch:
-        await asyncio.sleep(0.01)
+    await until(lambda: host.machine.world.epoch, "the first turn")
     fill(service, is_full=True)
     await MemoryBus(broker).publish([command(number) for number in range(5)])
-    await asyncio.sleep(0.3)
+    await until(lambda: len(pauses) > 20, "it is tried again and again")
     assert not task.done()
     assert not any(inbox.waiting for name, inbox in broker.inboxes.items() if "api.x" in name)
     fill(service, is_full=False)
     got = []
-    async with asyncio.timeout(20):
+    async with patience():
         while len(got) < 5:
             got += await replies.receive(10)
     task.cancel()
