@@ -259,11 +259,8 @@ class RabbitBus:
             name = topology.dead_queue_name(prefix, inbox.service)
             dead = await _declare_queue(connection, name, topology.dead_arguments())
             await dead.bind(self._dead, routing_key=inbox.service)
-            queue = await _declare_queue(
-                connection,
-                topology.inbox_name(prefix, inbox),
-                topology.inbox_arguments(prefix, inbox),
-            )
+            name = topology.inbox_name(prefix, inbox)
+            queue = await _declare_queue(connection, name, topology.inbox_arguments())
             await queue.bind(self._exchange, routing_key=inbox.routing_key)
         name = topology.dead_queue_name(prefix, "api")
         dead = await _declare_queue(connection, name, topology.dead_arguments())

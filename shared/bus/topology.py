@@ -50,16 +50,18 @@ def dead_queue_name(prefix: str, service: str) -> str:
     return f"{prefix}.dead.{service}"
 
 
-def inbox_arguments(prefix: str, inbox: Address) -> dict[str, Any]:
-    """Return every argument of a durable inbox's queue."""
+def inbox_arguments() -> dict[str, Any]:
+    """Return every argument of a durable inbox's queue.
+
+    It has no dead-letter exchange: what cannot be handled is put aside by its reader, with the
+    reason, and what expires unread is a heartbeat, which says nothing to anybody any more.
+    """
     return {
         "x-queue-type": "quorum",
         "x-single-active-consumer": True,
         "x-delivery-limit": MAX_DELIVERIES,
         "x-max-length": MAX_INBOX_MESSAGES,
         "x-overflow": "reject-publish",
-        "x-dead-letter-exchange": dead_exchange_name(prefix),
-        "x-dead-letter-routing-key": inbox.service,
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from aio_pika.exceptions import DeliveryError
 from tenacity import stop_after_delay
 
-from shared.bus import rabbitmq, topology
+from shared.bus import amqp_message, rabbitmq, topology
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
@@ -216,6 +216,30 @@ async def test_a_message_that_is_refused_by_hand_is_put_aside(kit):
     await subscription.dead_letter(got[0], "because")
     await subscription.ack(got)
     assert await kit.dead_letters("core") == ["because"]
+
+
+async def test_heartbeats_that_nobody_reads_expire_and_are_no_dead_letters(monkeypatch, rabbit_kit):
+    monkeypatch.setattr(amqp_message, "_BEAT_EXPIRES_SECONDS", 0.05)
+    bus = await rabbit_kit.bus()
+    channel = await bus._connections[0].channel()
+
+    async def waiting():
+        inbox = await channel.declare_queue(f"{rabbit_kit.prefix}.core.default", passive=True)
+        return inbox.declaration_result.message_count
+
+    async def is_empty():
+        return await waiting() == 0
+
+    await bus.publish([beat(number) for number in range(5)])
+    await until(is_empty, "all of them have expired")
+    await rabbit_kit.put_raw(CORE, "NoSuchKind", b"\x80")
+    reading = asyncio.create_task((await bus.subscribe(CORE)).receive(10))
+
+    async def put_aside():
+        return (await bus.dead_letters(10)).letters
+
+    assert [letter.kind for letter in await until(put_aside, "poison")] == ["NoSuchKind"]
+    reading.cancel()
 
 
 async def test_dead_letters_are_looked_at_again_and_again_in_their_order(kit):
