@@ -5,6 +5,7 @@ Source: contract section 6.7, and docs/adr/0027: the cluster is not eaten by res
 
 import pytest
 
+from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.model.rows import AskGroup
 from services.core.scheduler.model.settings import settings_from
 from shared.messages.constraints import Constraints
@@ -338,4 +339,21 @@ def test_a_reservation_that_has_ended_is_not_tried_when_the_queue_that_refused_i
         ask_releases=(AllocationAskRelease("big", "big-0", TerminationType.STOPPED_BY_RM),),
         releases=(AllocationRelease("small", "small-0", TerminationType.STOPPED_BY_RM),),
     )
+    core.check()
+
+
+def test_a_reservation_whose_queue_has_had_no_room_for_long_is_given_up():
+    core = full_of_fillers(3, "{name: a}", "{name: b, resources: {max: {vcore: 9}}}")
+    core.application("big", "root.b")
+    core.asks("big", ["big-0"], LARGE)
+    grow_old(core)
+    held = core.partition.applications["big"].reservations["big-0"]
+    core.update(nodes=(NodeInfo("other", NodeAction.CREATE, {"vcore": 2_000, "pods": 9}),))
+    core.application("small", "root.b")
+    core.asks("small", ["small-0", "small-1"], SMALL)
+    for late_ns, is_kept in ((0, True), (1, False)):
+        core.now_ns = held.since_ns + EXPIRY_NS + late_ns
+        held.retry()
+        core.asks("small", [], SMALL)
+        assert reserved_for(core) == (["big-0"] if is_kept else [])
     core.check()

@@ -36,7 +36,8 @@ EXPIRY_NS = seconds(2 * 60 * 60)
 def has_room(partition: Partition, reservation: Reservation) -> bool:
     """Return whether queue, user and group have the headroom; if not it waits at the gate.
 
-    One that has waited for EXPIRY_NS without headroom is given up.
+    One that has waited for EXPIRY_NS without headroom is given up: its ask waits at the gate too,
+    and no more for a node, else it would be given one again at once.
     """
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
@@ -51,6 +52,7 @@ def has_room(partition: Partition, reservation: Reservation) -> bool:
         return True
     if partition.now_ns - reservation.since_ns > EXPIRY_NS:
         partition.unreserve(reservation)
+        queueing.requeue_bucket(application.group_of[reservation.ask.key].bucket)
     else:
         reservation.wait_at(gate)
     return False
