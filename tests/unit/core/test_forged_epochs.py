@@ -80,3 +80,11 @@ def test_the_resource_manager_goes_no_higher_than_anybody_may_believe():
     world = World()
     world.next_epoch(2**63 - 1)
     assert world.epoch == 1
+
+
+def test_an_update_of_no_epoch_is_nobody_s():
+    core = Core(epoch=3)
+    core.epoch = 0
+    core.update(nodes=(NodeInfo("n1", NodeAction.CREATE, schedulable_resource={"vcore": 1000}),))
+    assert core.scheduler.is_synced
+    assert not core.partition.nodes.nodes

@@ -17,7 +17,7 @@ from shared.messages.interface import (
     TerminationType,
     UserGroupInformation,
 )
-from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.messages.protocol import SyncBegin, SyncEnd, TimerFired, TimerFirings, TimerKind
 from shared.model.resources import multiply
 from shared.model.states import ApplicationState
 from shared.model.units import seconds
@@ -584,3 +584,17 @@ def test_a_timer_that_fires_early_is_ordered_again_and_does_nothing():
     assert [(item.generation, item.due_ns) for item in orders.armed] == [(generation, due_ns)]
     core.now_ns = due_ns
     assert core.send(TimerFirings((fired,)))
+
+
+def test_a_timer_of_an_earlier_generation_does_nothing():
+    core = Core()
+    core.node("n", vcore=1000)
+    core.gang("gang", 2, {"vcore": 1000})
+    application = core.partition.applications["gang"]
+    ((timer_id, (generation, due_ns)),) = application.timers.items()
+    core.now_ns = due_ns
+    fired = TimerFired(timer_id, TimerKind.PLACEHOLDER, "gang", f"{generation}-before")
+    before = application.state
+    assert core.send(TimerFirings((fired,))) == []
+    assert application.state is before
+    assert application.timers == {timer_id: (generation, due_ns)}

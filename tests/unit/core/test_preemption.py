@@ -5,6 +5,7 @@ import pytest
 from services.core.scheduler.actions.quota_preemption import preemptable
 from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.policies import preemption
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
     Allocation,
@@ -743,3 +744,71 @@ def test_a_look_without_a_node_finds_nobody():
     core.run("leaf2", "wants", 5)
     core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
     assert core.look() == []
+
+
+def test_victims_leave_their_queue_what_it_is_guaranteed():
+    core = Cluster(guaranteed("child1", 3), guaranteed("child2", 2), nodes={"n1": 5})
+    for at in range(5):
+        core.run("child1", f"v{at}", 1)
+    core.run("child2", "one", 1)
+    assert core.look() == ["v4"]
+    assert core.confirm("child1", "v4") == ["one"]
+    core = Cluster(guaranteed("child1", 3), guaranteed("child2", 2), nodes={"n1": 4})
+    for at in range(4):
+        core.run("child1", f"v{at}", 1)
+    core.run("child2", "both", 2)
+    assert core.look() == [], "the second would take child1 below its guarantee"
+
+
+def test_an_ask_that_was_tried_is_not_tried_within_fifteen_seconds():
+    core = Cluster("{name: child1}", guaranteed("child2", 9), nodes={"n1": 4})
+    core.run("child1", "high", 4, priority=9)
+    core.run("child2", "first", 3)
+    assert core.look() == []
+    (first,) = core.partition.applications["child2"].asks()
+    tried_ns = first.preemption_checked_ns
+    assert tried_ns == core.now_ns
+    for seconds_later, is_tried in ((14, False), (15, True)):
+        core.now_ns = tried_ns + seconds_later * 1_000_000_000
+        core.send(Heartbeat("t"))
+        preemption.look(core.partition)
+        assert (first.preemption_checked_ns == core.now_ns) is is_tried
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # whoever opted out after who did not, an originator last, whatever their priorities
+        ({"priority": 5}, {"allow_preempt_self": False}),
+        ({"allow_preempt_self": False, "priority": 5}, {"originator": True}),
+        # a lower priority before a higher one, whatever their age
+        ({"create_time_ns": 1}, {"priority": 1, "create_time_ns": 2}),
+        # the newest first, whatever their size
+        ({"vcore": 6, "create_time_ns": 2}, {"vcore": 5, "create_time_ns": 1}),
+        # then the smaller
+        ({"vcore": 5, "create_time_ns": 1}, {"vcore": 6, "create_time_ns": 1}),
+    ],
+)
+@pytest.mark.parametrize("order", ["as they are", "turned"])
+def test_victims_for_a_required_node_go_by_rank_priority_age_and_size(one, other, order):
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 12, "n2": 12})
+    pods = {"one": one, "other": other}
+    for key in pods if order == "as they are" else reversed(pods):
+        core.place("leaf1", key, node="n1", **{"vcore": 6, "create_time_ns": 1, **pods[key]})
+    core.run("leaf2", "daemon", 5, constraints=Constraints(required_node="n1"), priority=9)
+    assert list(core.partition.applications["leaf1"].released) == ["one"]
+
+
+def test_an_ask_that_requires_a_node_preempts_there_once():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 10, "n2": 10})
+    core.place("leaf1", "low", 6, "n1")
+    core.run("leaf2", "daemon", 5, constraints=Constraints(required_node="n1"))
+    assert list(core.partition.applications["leaf1"].released) == ["low"]
+    core.place("leaf1", "late", 4, "n1")
+    core.update(allocations=(Allocation("low", "leaf1", "n1", {"vcore": 5}),))
+    core.now_ns += 60_000_000_000
+    core.partition.applications["leaf2"].reservations["daemon"].retry()
+    core.send(Heartbeat("t"))
+    assert list(core.partition.applications["leaf1"].released) == ["low"]
+    assert core.events("no preemption victim found") == []
+    core.check()

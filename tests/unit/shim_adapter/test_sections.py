@@ -39,3 +39,15 @@ def test_pods_are_bound_then_asks_are_dropped_then_allocations_are_released():
         (DeletePod, waiting),
         (DeletePod, bound),
     ]
+
+
+def test_a_pod_that_is_bound_is_not_bound_again():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    accepted = (AcceptedApplication("app"),)
+    (key,) = shim.asks(shim.send(UpdateResponse(accepted_applications=accepted)))
+    place = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    calls, _ = shim.machine.mirror.on_response(place, shim.world.epoch)
+    assert calls == [BindPod(key, "node-0000")]
+    shim.send(place)
+    assert shim.machine.mirror.on_response(place, shim.world.epoch) == ([], [])
