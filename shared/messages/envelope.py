@@ -98,10 +98,13 @@ def envelope_of(
 ) -> Envelope:
     """Return the index-th answer to a message; a redelivery gives the same identity again.
 
+    In another epoch it gives another one: who began an epoch since says something else, and has to
+    be heard though the answer of before was.
     ``step`` is what led to it, where that is more than the message; ``story`` the application that
     it is about, where it is one.
     """
-    message_id = derived_id(f"{source}:{outgoing.asked_by}:{cause.message_id}", index)
+    said_by = f"{source}:{outgoing.asked_by}:{outgoing.epoch}"
+    message_id = derived_id(f"{said_by}:{cause.message_id}", index)
     return Envelope(
         message_id=message_id,
         kind=type(outgoing.message).__name__,

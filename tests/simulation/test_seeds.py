@@ -13,6 +13,9 @@ from services.cli.simulate.run import run
 ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("SIMULATED_SEEDS", "60"))  # make soak runs many more
 A_TEST = 10
+FOUND = {
+    86: "a recovery had the identities of the one before, and the core took it for handled",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,12 @@ def test_whatever_fails_nothing_is_lost_nothing_is_doubled(first):
     for seed in range(first, first + A_TEST):
         outcome = run(seed)
         assert outcome.holds, replay(outcome)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_a_seed_has_found_stays_mended(seed):
+    outcome = run(seed)
+    assert outcome.holds, replay(outcome)
 
 
 def test_the_same_seed_is_the_same_run_to_the_byte_in_every_process():
