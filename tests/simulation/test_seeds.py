@@ -15,6 +15,8 @@ RUNS = int(os.environ.get("SIMULATED_SEEDS", "60"))  # make soak runs many more
 A_TEST = 10
 FOUND = {
     86: "a recovery had the identities of the one before, and the core took it for handled",
+    571: "a pod whose node went between decision and bind was in no ask any more",
+    875: "pods decided together were bound to a node that had become too small for all of them",
 }
 
 

@@ -136,9 +136,6 @@ class FaultyCluster(SimulatedCluster):
         fault = self._take(BOUND)
         if fault is not None and fault.kind == "bind-refused":
             return [BindRefused(pod, "OutOfvcore: Node didn't have enough resource: vcore")]
-        shortage = self.world.shortage(call.node, pod.spec.resource)
-        if shortage:
-            self._report(f"pod {pod.spec.name} was bound to {call.node}: {shortage}")
         if pod.deletion_ns:
             self._report(f"pod {pod.spec.name} was bound while it was being deleted")
         news = super()._bind(call, now_ns)

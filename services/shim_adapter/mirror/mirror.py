@@ -361,9 +361,15 @@ class ClusterMirror(Moves):
             self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
 
     def _on_released(self, release: AllocationRelease) -> None:
-        """Delete a pod because the core decided so; what we stopped ourselves is only echoed."""
+        """Delete a pod because the core decided so; what we stopped ourselves is only echoed.
+
+        A pod that is not bound, and to be, lost its place with the node before it had it.
+        """
         pod = self.world.pods.get(release.allocation_key)
         if release.termination_type is TerminationType.STOPPED_BY_RM:
+            application = self.world.applications.get(release.application_id)
+            if pod is not None and application is not None and is_to_be_asked(application, pod):
+                self._send(asks=(self._ask(pod),))
             return
         if pod is None:
             self._send(releases=(release,))

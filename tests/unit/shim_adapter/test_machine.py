@@ -280,6 +280,35 @@ def test_a_foreign_pod_that_took_the_room_first_makes_the_bind_a_refusal_and_nob
     assert release.message == 'nodes "elsewhere" not found'
 
 
+def test_two_pods_decided_together_are_bound_as_far_as_their_node_has_room():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"), pod("q"))))
+    keys = shim.asks(shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),))))
+    shim.send(PlaceForeignPods("node-0000", (foreign("a", 3000),)))
+    decided = tuple(Allocation(key, "app", "node-0000", ONE) for key in keys)
+    (release,) = sent(shim.send(UpdateResponse(new_allocations=decided)), "releases")
+    assert (release.allocation_key, release.termination_type) == (
+        keys[1],
+        TerminationType.SCHEDULING_FAILED_ON_RM,
+    )
+    assert [shim.world.pods[key].node for key in keys] == ["node-0000", ""]
+
+
+def test_a_pod_whose_node_went_before_it_was_bound_is_asked_for_again():
+    """The core lost the allocation with the node; what the refused bind gives back is nothing."""
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(ChangeNodes((NodeSpec("node-0000", "remove"),)))
+    shim.send(UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),)))
+    lost = AllocationRelease("app", key, TerminationType.STOPPED_BY_RM)
+    assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == [key]
+    shim.send(DeletePods((PodName("p"),)))
+    assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == []
+
+
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
     shim = Shim()
     news = shim.machine.cluster.create_pods((pod("p"),), "c", 1)

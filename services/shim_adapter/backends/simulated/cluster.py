@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.mirror.calls import (
     BindPod,
+    BindRefused,
     Call,
     CancelCreates,
     CreatePod,
@@ -205,6 +206,9 @@ class SimulatedCluster:
         pod = self.world.pods.get(call.uid)
         if pod is None or pod.node or pod.has_ended:
             return []
+        shortage = self.world.shortage(call.node, pod.spec.resource)
+        if shortage:
+            return [BindRefused(pod, shortage)]
         self.world.assign(pod, call.node)
         pod.bound_ns = now_ns
         if self.start_delay_ns:
