@@ -1,15 +1,26 @@
 """The policy kai on the live partition: what the actions must not overlook."""
 
+from services.core.scheduler.actions import live_actions
+from services.core.scheduler.actions.jobs_in_order import queue_key
 from services.core.scheduler.actions.live_actions import STEPS, LiveTerms
+from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, UNLESS_NAMED
 from services.core.scheduler.policies.preemption import LAWS
 from services.core.scheduler.statement.statement import Decision, Statement
 from services.core.scheduler.statement.trial import Trial
-from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
+from shared.messages.constraints import Taint
+from shared.messages.interface import (
+    Allocation,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+)
 from tests.builders import Core, config_of, section
 
 GPU = "nvidia.com/gpu"
 KAI = (("policy", "kai"),)
+FOREIGN = {"foreign": "default"}
 
 
 def leaf(name: str, gpus: int) -> str:
@@ -113,6 +124,90 @@ def test_a_trial_reads_what_the_partition_has():
     assert shares["root"].allocated[at] == 4
     trial.statement.discard()
     core.check()
+
+
+def one_type(max_vcore: str = "") -> Core:
+    """Return a cluster that one has filled, of which two is owed half, in vcores only."""
+    leaves = "{name: %s, resources: {guaranteed: {vcore: 5m}}}"
+    inner = f"queues: [{leaves % 'one'}, {leaves % 'two'}]"
+    core = Core(config_of("{name: d, parent: true, %s%s}" % (max_vcore, inner)), settings=KAI)
+    core.node("n0", vcore=10)
+    core.application("greedy", "root.d.one")
+    core.asks("greedy", [f"g{at}" for at in range(10)], {"vcore": 1})
+    core.application("owed", "root.d.two")
+    return core
+
+
+def test_a_limit_counts_what_is_there_once_the_victims_have_gone():
+    core = one_type("resources: {max: {vcore: 10m}}, ")  # contract kai.md, 1.2 and 1.4
+    core.node("n1", vcore=10)
+    core.asks("owed", ["o0"], {"vcore": 3})
+    assert look(core) == ["g9", "g8", "g7"]
+    gone = [
+        AllocationRelease("greedy", f"g{at}", TerminationType.PREEMPTED_BY_SCHEDULER)
+        for at in (9, 8, 7)
+    ]
+    core.update(releases=tuple(gone))
+    assert list(core.partition.applications["owed"].allocations) == ["o0"]
+    core.check()
+
+
+def test_a_node_that_holds_more_than_it_has_takes_no_room_from_others():
+    core = one_type()
+    core.node("n1", vcore=1)
+    core.update(allocations=(Allocation("f", "", "n1", {"vcore": 30}, allocation_tags=FOREIGN),))
+    core.asks("owed", ["o0"], {"vcore": 2})
+    assert look(core) == ["g9", "g8"]
+
+
+def total_of(core: Core) -> dict[str, int]:
+    trial = Trial(core.partition, LiveTerms(core.partition))
+    trial.statement.discard()
+    return dict(zip(trial.names, trial.total, strict=True))
+
+
+def test_what_is_divided_is_without_others_pods_and_nodes_that_are_not_ready():
+    core = Core(config_of("{name: a}"), settings=KAI)  # contract kai.md, 1.1
+    core.node("n0", vcore=10)
+    core.update(allocations=(Allocation("f", "", "n0", {"vcore": 3}, allocation_tags=FOREIGN),))
+    assert total_of(core) == {"vcore": 7}
+    for at, reason in enumerate(("not-ready", "unreachable"), start=1):
+        taint = Taint(f"node.kubernetes.io/{reason}", "", "NoExecute")
+        core.update(nodes=(NodeInfo(f"n{at}", NodeAction.CREATE, {"vcore": 5}, taints=(taint,)),))
+        lost = Allocation(f"f{at}", "", f"n{at}", {"vcore": 1}, allocation_tags=FOREIGN)
+        core.update(allocations=(lost,))
+    core.node("n3", vcore=4)
+    assert total_of(core) == {"vcore": 11}
+
+
+def test_who_has_too_much_of_cpu_memory_and_accelerators_has_too_much():
+    one_each = "{name: %%s, resources: {guaranteed: {vcore: 1m, memory: 1, %s: 1}}}" % GPU
+    core = Core(config_of(one_each % "a", one_each % "b"), settings=KAI)  # contract kai.md, 1.9
+    core.node("n0", vcore=4, memory=4, **{GPU: 4, "ephemeral-storage": 4})
+    core.application("app", "root.a")
+    core.asks("app", ["k0", "k1", "k2"], {"vcore": 1, "memory": 1, GPU: 1})
+    core.application("other", "root.b")
+    core.asks("other", ["o0", "o1"], {"vcore": 2, "memory": 2, GPU: 2})
+    trial = Trial(core.partition, LiveTerms(core.partition))
+    set_fair_shares(trial)
+    over = {
+        share.name: queue_key(trial, share, (0,) * trial.width)[0]
+        for share in trial.shares.values()
+    }
+    trial.statement.discard()
+    assert over == {"root": False, "root.a": True, "root.b": False}
+
+
+def test_a_full_cluster_is_not_searched_for_what_could_be_moved(monkeypatch):
+    core = one_type()  # contract kai.md, 1.3: moving cannot create capacity
+    searched = []
+    monkeypatch.setattr(live_actions, "solve", lambda trial, job, search: searched.append(search))
+    core.asks("greedy", ["w0"], {"vcore": 1})
+    look(core)
+    core.node("n1", vcore=1)
+    core.asks("greedy", ["w1"], {"vcore": 2})
+    look(core)
+    assert not [search for search in searched if search.action == "consolidation"]
 
 
 # --- what is shown ------------------------------------------------------------------------------

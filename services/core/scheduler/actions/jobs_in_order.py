@@ -11,6 +11,7 @@ from typing import Any
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.statement.task_trees import Group, Holds
 from services.core.scheduler.statement.trial import (
+    GPU,
     UNLIMITED,
     Amount,
     Job,
@@ -25,9 +26,11 @@ from services.core.scheduler.statement.trial import (
     request_of,
     within,
 )
+from shared.model.resources import MEMORY, VCORE
 
 QueueKey = tuple[Any, ...]
 JobKey = tuple[Any, ...]
+DIVIDED = (VCORE, MEMORY, GPU)  # of which a queue that has too much has too much of each
 NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
 
 
@@ -85,7 +88,8 @@ def queue_key(
         allocated = minus(allocated, popped)
     is_over = all(
         share != UNLIMITED and value > share
-        for value, share in zip(allocated, queue.fair_share, strict=True)
+        for name, value, share in zip(trial.names, allocated, queue.fair_share, strict=True)
+        if name in DIVIDED
     )
     with_job = plus(allocated, request)
     allocatable = queue.all_allocatable

@@ -14,10 +14,9 @@ from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.task_trees import Group
-from services.core.scheduler.statement.trial import Job, Status, Task, Trial, is_placed
+from services.core.scheduler.statement.trial import GPU, Job, Status, Task, Trial, is_placed
+from shared.model.resources import VCORE
 
-GPU = "nvidia.com/gpu"
-CPU = "vcore"
 _TOPOLOGY_MARKS = 100_000.0
 _IDLE_MARKS, _TYPE_MARKS, _PLACE_MARKS = 1000.0, 10.0, 9.0
 
@@ -134,7 +133,7 @@ def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.
     marks = np.zeros(rows.size, dtype=np.float64)
     if gpu is not None and not wants_gpu:
         marks += (nodes.capacity_of(GPU)[rows] == 0) * _TYPE_MARKS
-    name = GPU if wants_gpu else CPU if CPU in trial.names else trial.names[0]
+    name = GPU if wants_gpu else VCORE if VCORE in trial.names else trial.names[0]
     room = nodes.room((name,))[rows, 0].astype(np.float64)
     if trial.settings.spread:
         marks += room / np.maximum(nodes.capacity_of(name)[rows], 1)

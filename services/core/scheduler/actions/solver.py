@@ -77,7 +77,7 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     if not _could_fit(capacities, demand, dict.fromkeys(task.request for task in tasks)):
         return None
     leaves = [leaf for leaf in trial.leaves if search.in_leaf(leaf)]
-    free = summed(trial.room())
+    free = trial.free()
     given = sum_of((leaf.allocated for leaf in leaves), trial.width)
     if not np.all(free + given >= sums(demand)):
         return None
@@ -251,7 +251,7 @@ class _Freed:
                 self.room[_row(task)] += task.request
         self.demand = sums(demand)
         self.smallest = np.array(tasks[-1].request, dtype=np.int64)
-        self.free = summed(self.room)
+        self.free = summed(np.maximum(self.room, 0))
         self.by_node: dict[int, Sums] = {}
         self.total = sums([0] * self.width)
 

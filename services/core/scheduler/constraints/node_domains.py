@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.sums import sum_of, summed
+from services.core.scheduler.model.sums import sum_of
 from services.core.scheduler.statement.task_trees import Topology
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ def _holds(trial: "Trial", rows: Mask, tasks: "Sequence[Task]") -> bool:
     """Return whether rows could hold tasks: by their number if they are alike, else by the sum."""
     if len({task.request for task in tasks}) == 1:
         return int(_free(trial, rows, tasks).sum()) >= len(tasks)
-    room = summed(trial.room()[rows])
-    return bool(np.all(room >= sum_of((task.request for task in tasks), trial.width)))
+    return bool(np.all(trial.free(rows) >= sum_of((task.request for task in tasks), trial.width)))
 
 
 def _fullness(

@@ -9,6 +9,7 @@ from fractions import Fraction
 from services.core.scheduler.actions.jobs_in_order import Unit, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.solver import Search
 from services.core.scheduler.constraints.capacity import leveled, may_take, over_fair_share
+from services.core.scheduler.model.sums import sums
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -44,10 +45,15 @@ def _called(job: Job) -> str:
 
 
 def consolidation(trial: Trial, job: Job) -> Search | None:
-    """Return a search in which others only move: whoever is evicted has a new place."""
+    """Return a search in which others only move: whoever is evicted has a new place.
+
+    Moving frees neither a limit nor room: what there is must be enough already.
+    """
     if not job.preemptible or not is_ready(job) or _waits(job):
         return None
-    if not may_take(trial, job, tasks_to_allocate(job)):  # moving others frees no limit
+    tasks = tasks_to_allocate(job)
+    demand = sums(request_of(tasks, trial.width))
+    if not may_take(trial, job, tasks) or (trial.free() < demand).any():
         return None
     return Search(
         is_victim=lambda other: has_victims(other) and other.preemptible,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.sums import Sums, summed
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
@@ -26,6 +27,8 @@ from shared.messages.interface import Allocation
 from shared.model.resources import PODS, ResourceView
 
 UNLIMITED = -1
+GPU = "nvidia.com/gpu"
+NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 Amount = tuple[int, ...]
 
 
@@ -364,11 +367,12 @@ class Trial:
         ]
 
     def _total(self) -> Amount:
-        """Return what there is for us: without what others have placed."""
+        """Return what there is for us: without what others have placed, and nodes not ready."""
         total = {name: self.nodes.total.get(name, 0) for name in self.names}
-        for node in {self.nodes.nodes[name]: None for name in self.partition.foreign.values()}:
-            for name in self.names:
-                total[name] -= min(node.capacity.get(name, 0), node.occupied.get(name, 0))
+        for node in self.nodes.rows:
+            lost = node.capacity if _is_not_ready(node) else node.occupied
+            for name in self.names if lost else ():
+                total[name] -= min(node.capacity.get(name, 0), lost.get(name, 0))
         return tuple(total.values())
 
     def _share_out(self) -> dict[Queue, Share]:
@@ -523,10 +527,20 @@ class Trial:
         """Return what the nodes will have when what is to come has come; closed ones nothing."""
         return self.nodes.room(self.names)
 
+    def free(self, among: NDArray[np.bool_] | None = None) -> Sums:
+        """Return the sum of that; a node that holds more than it has takes nothing from others."""
+        room = np.maximum(self.room(), 0)
+        return summed(room if among is None else room[among])
+
     @property
     def labels(self) -> list[dict[str, str]]:
         """Return the labels of every node."""
         return [node.labels for node in self.nodes.rows]
+
+
+def _is_not_ready(node: Node) -> bool:
+    """Return whether the node controller has marked a node as not ready or not to be reached."""
+    return any(taint.key in NOT_READY for taint in node.taints)
 
 
 def _nodes_kept(application: Application) -> dict[str, Node]:
