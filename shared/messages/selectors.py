@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from shared.messages.constraints import Constraints, NodeTerm, Requirement, Taint, Toleration
+from shared.model.numbers import parse_int64
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 SOFT_EFFECT = "PreferNoSchedule"
@@ -28,9 +29,8 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    try:
-        found, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
+    found, bound = parse_int64(value or ""), parse_int64(next(iter(requirement.values), ""))
+    if found is None or bound is None:
         return False
     return found > bound if requirement.operator == "Gt" else found < bound
 

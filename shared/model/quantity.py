@@ -70,8 +70,8 @@ def parse_pod_quantity(name: str, value: object) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"{value!r} is not a quantity")
-    text = str(value).strip()
-    match = _POD_PATTERN.match(text) if len(text) <= _LONGEST_QUANTITY else None
+    text = str(value)
+    match = _POD_PATTERN.fullmatch(text) if len(text) <= _LONGEST_QUANTITY else None
     if match is None:
         raise QuantityError(f"{text[:_LONGEST_QUANTITY]!r} is not a quantity")
     amount = _decimal(match.group(1), match.group(2) or "") * (

@@ -18,6 +18,8 @@ from shared.messages.constraints import (
     SpreadConstraint,
     Toleration,
 )
+from shared.messages.selectors import HARD_EFFECTS, SOFT_EFFECT
+from shared.model.numbers import parse_int64
 
 DAEMON_SET = "DaemonSet"
 _NODE_NAME = "metadata.name"
@@ -26,6 +28,7 @@ _SET_OPERATORS = ("In", "NotIn")
 _NODE_OPERATORS = (*_SET_OPERATORS, "Exists", "DoesNotExist", "Gt", "Lt")
 _POD_OPERATORS = (*_SET_OPERATORS, "Exists", "DoesNotExist")
 _MATCHES_NOTHING = (Requirement("", "In", ()),)
+_EFFECTS = (*HARD_EFFECTS, SOFT_EFFECT)
 _WEIGHTS = range(1, 101)
 _PORTS = range(1, 65_536)
 MAX_ITEMS = 1_000
@@ -105,8 +108,20 @@ def parse_tolerations(value: Any, where: str) -> tuple[Toleration, ...]:
             value=str(item.get("value") or ""),
             effect=str(item.get("effect") or ""),
         )
+        _check_toleration(toleration, place)
         tolerations.append(toleration)
     return tuple(tolerations)
+
+
+def _check_toleration(toleration: Toleration, where: str) -> None:
+    if toleration.operator == "Exists" and toleration.value:
+        raise ManifestError(f"{where}.value", "Exists takes no value")
+    if toleration.operator == "Equal" and not toleration.key:
+        raise ManifestError(f"{where}.operator", "without a key it must be Exists")
+    if toleration.effect and toleration.effect not in _EFFECTS:
+        raise ManifestError(
+            f"{where}.effect", f"one of {', '.join(_EFFECTS)}, found {toleration.effect!r}"
+        )
 
 
 # --- selectors ----------------------------------------------------------------------------------
@@ -135,9 +150,7 @@ def _check_values(operator: str, values: list[str], where: str) -> None:
         raise ManifestError(where, f"{operator} needs at least one value")
     if operator in ("Exists", "DoesNotExist") and values:
         raise ManifestError(where, f"{operator} takes no values")
-    if operator in ("Gt", "Lt") and (
-        len(values) != 1 or not values[0].removeprefix("-").isdecimal()
-    ):
+    if operator in ("Gt", "Lt") and (len(values) != 1 or parse_int64(values[0]) is None):
         raise ManifestError(where, f"{operator} needs one whole number")
 
 
@@ -168,7 +181,7 @@ def _own_labels(
 def _node_terms(value: Any, where: str) -> tuple[NodeTerm, ...]:
     here = f"{where}.requiredDuringSchedulingIgnoredDuringExecution"
     required = _map(value, here)
-    if not required:
+    if value is None:
         return ()
     terms = tuple(
         _node_term(item, place, 0)
@@ -181,8 +194,10 @@ def _node_terms(value: Any, where: str) -> tuple[NodeTerm, ...]:
 
 def _node_term(item: Mapping[str, Any], where: str, weight: int) -> NodeTerm:
     fields = _requirements(item.get("matchFields"), f"{where}.matchFields", _SET_OPERATORS)
-    if any(field.key != _NODE_NAME for field in fields):
-        raise ManifestError(f"{where}.matchFields", f"only {_NODE_NAME} can be asked for")
+    if any(field.key != _NODE_NAME or len(field.values) != 1 for field in fields):
+        raise ManifestError(
+            f"{where}.matchFields", f"only {_NODE_NAME} can be asked for, with one value"
+        )
     expressions = _requirements(
         item.get("matchExpressions"), f"{where}.matchExpressions", _NODE_OPERATORS
     )

@@ -38,6 +38,10 @@ from shared.model.texts import JsonError, load_json
 # In a simulated cluster nobody else would run a pod: those of other batch schedulers are taken too,
 # and those that name none, as YuniKorn's admission controller would have them.
 SIMULATED_SCHEDULERS = (*SCHEDULER_NAMES, None, "", "volcano", "kai-scheduler")
+_SYSTEM_CLASSES = {  # that every cluster has
+    "system-cluster-critical": PriorityClass(2_000_000_000),
+    "system-node-critical": PriorityClass(2_000_001_000),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +153,17 @@ def _of_kind(bodies: Bodies, *kinds: str) -> Iterable[tuple[str, dict[str, Any]]
 
 
 def _priority_classes(bodies: Bodies) -> dict[str, PriorityClass]:
-    return {
-        name: priority_class(body)
-        for name, body in _of_kind(bodies, "PriorityClass")
-        if _has_priority(body)
-    }
+    """Return the classes by name, Kubernetes' own among them; "" is that of pods that name none.
+
+    Of several that would be that the one with the lowest value is.
+    """
+    classes, default = dict(_SYSTEM_CLASSES), PriorityClass(0)
+    defaults: list[PriorityClass] = []
+    for name, body in _of_kind(bodies, "PriorityClass"):
+        if _has_priority(body):
+            classes[name] = priority_class(body)
+            defaults += [classes[name]] if body.get("globalDefault") is True else []
+    return {**classes, "": min(defaults, key=lambda found: found.value, default=default)}
 
 
 def _has_priority(body: Mapping[str, Any]) -> bool:
@@ -164,7 +174,11 @@ def priority_class(body: Mapping[str, Any]) -> PriorityClass:
     """Return a priority class; its annotation holds for pods that say nothing themselves."""
     annotations = (body.get("metadata") or {}).get("annotations")
     allowed = annotations.get(ALLOW_PREEMPTION) if isinstance(annotations, dict) else None
-    return PriorityClass(body["value"], "true" if allowed is None else str(allowed))
+    return PriorityClass(
+        body["value"],
+        "true" if allowed is None else str(allowed),
+        str(body.get("preemptionPolicy") or ""),
+    )
 
 
 def _runtimes(bodies: Bodies) -> dict[str, Mapping[str, Any]]:

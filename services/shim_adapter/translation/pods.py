@@ -60,17 +60,26 @@ _QUEUE_SOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """A priority class; ``allow_preemption`` holds for its pods that do not say it themselves."""
+    """A priority class; what it says of preemption holds for pods that do not say it themselves."""
 
     value: int
     allow_preemption: str = "true"
+    preemption_policy: str = ""
+
+    def lets_be_preempted(self, annotations: Mapping[str, str]) -> bool:
+        """Return whether a pod of it may be a victim."""
+        return annotations.get(ALLOW_PREEMPTION, self.allow_preemption).lower() != "false"
+
+    def lets_preempt(self, spec: Mapping[str, Any]) -> bool:
+        """Return whether a pod of it may have others make way."""
+        return (spec.get("preemptionPolicy") or self.preemption_policy) != "Never"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How pods are read: whose they are to be, how long they run, and what classes there are.
 
-    ``application_id`` and ``queue`` are for pods that do not name their own.
+    ``application_id`` and ``queue`` are for pods that do not name their own, as is the class "".
     """
 
     scheduler_names: tuple[str | None, ...] = SCHEDULER_NAMES
@@ -102,8 +111,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
     user, user_groups = _user(annotations)
     priority_class = str(spec.get("priorityClassName") or "")
-    known = reading.classes.get(priority_class)
-    allowed = known.allow_preemption if known is not None else "true"
+    known = reading.classes.get(priority_class, PriorityClass(0))
     pod = PodSpec(
         name=name,
         application_id=_application_id(labels, annotations, namespace, reading),
@@ -113,7 +121,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         user=user,
         groups=user_groups,
         task_group_name=annotations.get(TASK_GROUP_NAME, ""),
-        priority=_priority(spec, where, known.value if known is not None else 0),
+        priority=_priority(spec, where, known.value),
         run_ns=_run_ns(spec, annotations, where, reading.run_ns),
         constraints=parse_constraints(
             spec, f"{where}spec", labels=labels, is_daemon=_is_daemon(metadata)
@@ -124,8 +132,8 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         task_groups_error=gang_error,
         style=style,
         placeholder_timeout_seconds=timeout_seconds,
-        allow_preempt_self=annotations.get(ALLOW_PREEMPTION, allowed).lower() != "false",
-        allow_preempt_other=spec.get("preemptionPolicy") != "Never",
+        allow_preempt_self=known.lets_be_preempted(annotations),
+        allow_preempt_other=known.lets_preempt(spec),
         priority_class=priority_class,
         pull_secrets=_pull_secrets(spec, where),
     )
@@ -272,8 +280,9 @@ def pod_request(
         add_into(total, _larger_of(wanted, held[name]) if name in held else wanted)
     add_into(total, sidecars)
     total = _larger_of(total, largest_start)
-    for key, replaces in (("resources", True), ("overhead", False)):
-        _pod_level(total, spec, key, where, replaces=replaces)
+    total |= _pod_level(spec, where, total)
+    place = f"{where}.overhead"
+    add_into(total, _amounts(mapping(spec.get("overhead") or {}, place), place))
     total[PODS] = 1
     too_large = overflows(total)
     if too_large is not None:
@@ -304,16 +313,18 @@ def _amounts(amounts: Mapping[str, Any], where: str) -> Resource:
     return resource
 
 
-def _pod_level(
-    total: Resource, spec: Mapping[str, Any], key: str, where: str, *, replaces: bool
-) -> None:
-    value = mapping(spec.get(key) or {}, f"{where}.{key}")
-    amounts = mapping(value.get("requests") or {}, f"{where}.{key}") if replaces else value
-    resource = _amounts(amounts, f"{where}.{key}")
-    if replaces:
-        total.update(resource)
-    else:
-        add_into(total, resource)
+def _pod_level(spec: Mapping[str, Any], where: str, total: Resource) -> Resource:
+    """Return what the pod as a whole asks for, in place of its containers.
+
+    A limit stands in where neither it nor they have a request.
+    """
+    place = f"{where}.resources"
+    resources = mapping(spec.get("resources") or {}, place)
+    limits, requests = (
+        _amounts(mapping(resources.get(kind) or {}, f"{place}.{kind}"), f"{place}.{kind}")
+        for kind in ("limits", "requests")
+    )
+    return {name: value for name, value in limits.items() if name not in total} | requests
 
 
 def _larger_of(left: Resource, right: Resource) -> Resource:

@@ -80,11 +80,14 @@ class Cluster:
         (Requirement("size", "Lt", ("6",)), True),
         (Requirement("k", "Gt", ("1",)), False),
         (Requirement("none", "Lt", ("1",)), False),
+        (Requirement("odd", "Gt", ("1",)), False),  # 1_0 is a label, and no number
+        (Requirement("huge", "Gt", ("1",)), False),  # nor is what int64 does not hold
+        (Requirement("plus", "Gt", ("4",)), True),
     ],
 )
 def test_node_affinity_expressions(requirement, matches):
     cluster = Cluster()
-    labels = {"k": "a", "size": "5"}
+    labels = {"k": "a", "size": "5", "odd": "1_0", "huge": "9" * 19, "plus": "+5"}
     info = NodeInfo("n1", NodeAction.CREATE, {"vcore": 1000, "pods": 1}, {}, labels)
     cluster.core.update(nodes=(info,))
     found = cluster.pod("p", node_terms=(NodeTerm((requirement,)),))

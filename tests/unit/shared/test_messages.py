@@ -269,7 +269,8 @@ def test_kubernetes_quantities_trialup(name, text, value):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "abc", "1 Gi", "1e999999", "9" * 100, "1.2.3", None, [], True, "0x10", "1eG"]
+    "text",
+    ["", "abc", "1 Gi", "1e999999", "9" * 100, "1.2.3", None, [], True, "0x10", "1eG", " 1", "1\n"],
 )
 def test_what_is_no_quantity_is_refused(text):
     with pytest.raises(QuantityError):

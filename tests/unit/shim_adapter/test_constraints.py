@@ -129,6 +129,16 @@ def test_spread_and_ports():
     assert own.host_ports == (HostPort(9, "UDP"),)
 
 
+def expressions(operator, *values):
+    one = {"key": "a", "operator": operator, "values": list(values)}
+    return {"nodeSelectorTerms": [{"matchExpressions": [one]}]}
+
+
+def two_names():
+    field = {"key": "metadata.name", "operator": "In", "values": ["a", "b"]}
+    return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+
+
 def affinity(kind, value):
     return {"affinity": {kind: {REQUIRED: value}}}
 
@@ -138,6 +148,10 @@ def affinity(kind, value):
     [
         ({"affinity": []}, "spec.affinity", "a map was expected"),
         (affinity("nodeAffinity", {"nodeSelectorTerms": []}), "nodeSelectorTerms", "at least one"),
+        (affinity("nodeAffinity", {}), "nodeSelectorTerms", "at least one"),
+        (affinity("nodeAffinity", expressions("Gt", "9" * 20)), "values", "one whole number"),
+        (affinity("nodeAffinity", expressions("Lt", "1", "2")), "values", "one whole number"),
+        (affinity("nodeAffinity", two_names()), "matchFields", "with one value"),
         (
             affinity(
                 "nodeAffinity",

@@ -39,6 +39,22 @@ def test_requests_add_up_with_sidecars_init_containers_overhead_and_one_pod():
 
 
 @pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"requests": {"cpu": "3"}}, {"vcore": 3000, "example.com/gpu": 1}),
+        ({"limits": {"cpu": "3", "memory": "1k"}}, {"vcore": 1000, "memory": 1000, "example.com/gpu": 1}),
+        ({"requests": {"memory": "1k"}, "limits": {"memory": "2k"}}, {"vcore": 1000, "memory": 1000, "example.com/gpu": 1}),
+    ],
+)  # fmt: skip
+def test_what_the_pod_as_a_whole_asks_for_counts_before_its_containers(resources, expected):
+    """Contract 2.7; a limit stands in for a request that neither the pod nor a container has."""
+    container = {"resources": {"requests": {"cpu": "1"}, "limits": {"example.com/gpu": 1}}}
+    spec = {"containers": [container], "resources": resources, "overhead": {"cpu": "250m"}}
+    expected = {**expected, "vcore": expected["vcore"] + 250, "pods": 1}
+    assert pod_request(spec, "spec") == expected
+
+
+@pytest.mark.parametrize(
     ("body", "field", "message"),
     [
         ({"kind": "Pod", "metadata": {"name": "p"}}, "spec", "a map was expected, found nothing"),
@@ -50,6 +66,11 @@ def test_requests_add_up_with_sidecars_init_containers_overhead_and_one_pod():
         (pod(containers="x"), "spec.containers", "a list was expected"),
         (pod(priority=2**40), "spec.priority", "32-bit"),
         (pod(tolerations=[{"operator": "Sometimes"}]), "spec.tolerations[0]", "Equal or Exists"),
+        (pod(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]), "spec.tolerations[0].value", "no value"),
+        (pod(tolerations=[{"value": "b"}]), "spec.tolerations[0].operator", "must be Exists"),
+        (pod(tolerations=[{"key": "a", "effect": "NoPlace"}]), "spec.tolerations[0].effect", "one of NoSchedule"),
+        (pod(nodeName="n1"), "spec.nodeName", "is not scheduled"),
+        (pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}, {"name": "g"}]), "spec.schedulingGates", "until its gates are removed"),
         (pod(nodeSelector={"a": 1}), "spec.nodeSelector", "a map of texts"),
         ({"kind": "Job", "metadata": {"name": "j"}, "spec": {"completions": -1}}, "spec.completions", "0 or more"),
         ({"kind": "Job", "metadata": {"name": "j"}, "spec": {"completions": 10**9}}, "spec.completions", "at most"),
@@ -97,6 +118,36 @@ def test_a_priority_class_of_the_same_file_gives_its_pods_their_priority():
         ),
     ]
     assert translate(documents, 1).taken[0].pods[0].priority == 9
+
+
+def priority_class(name, value, **more):
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **more}
+
+
+@pytest.mark.parametrize(
+    ("classes", "spec", "priority", "may_preempt"),
+    [
+        ([priority_class("a", 7, preemptionPolicy="Never")], {"priorityClassName": "a"}, 7, False),
+        ([priority_class("a", 7, globalDefault=True)], {}, 7, True),
+        ([priority_class("a", 7, globalDefault=True), priority_class("b", 5, globalDefault=True)], {}, 5, True),
+        ([priority_class("a", 7, globalDefault=True), priority_class("b", 5)], {"priorityClassName": "b"}, 5, True),
+        ([priority_class("a", 7, preemptionPolicy="Never")], {"priorityClassName": "a", "preemptionPolicy": "PreemptLowerPriority"}, 7, True),
+        ([], {"priorityClassName": "system-node-critical"}, 2_000_001_000, True),
+        ([], {"priorityClassName": "system-cluster-critical"}, 2_000_000_000, True),
+    ],
+)  # fmt: skip
+def test_priority_classes_do_what_admission_does_with_them(classes, spec, priority, may_preempt):
+    """Contract kubernetes.md, 3: they are resolved to a priority and a preemptionPolicy."""
+    bodies = [pod(**spec), *classes]
+    documents = [ManifestDocument("f", at, json.dumps(body)) for at, body in enumerate(bodies)]
+    (made,) = translate(documents, 1).taken[0].pods
+    assert (made.priority, made.allow_preempt_other) == (priority, may_preempt)
+
+
+def test_kueues_gate_is_lifted_here():
+    gated = pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    (taken,) = translate([ManifestDocument("f", 1, json.dumps(gated))], 1).taken
+    assert len(taken.pods) == 1
 
 
 def test_k02_k05_a_placeholder_is_named_and_labelled_as_yunikorn_does():

@@ -56,6 +56,21 @@ def test_kubernetes_own_kinds():
     assert {p.application_id for p in pods(cron)} == {"yunikorn-default-autogen"}
 
 
+def test_a_job_that_is_paused_has_no_pods_and_an_indexed_one_says_how_many():
+    def job(**spec):
+        return doc("batch/v1", "Job", template=template(), **spec)
+
+    assert pods(job(parallelism=0, completions=5)) == []
+    assert len(pods(job(parallelism=4, completions=None))) == 4
+    assert len(pods(job(parallelism=5, completions=2))) == 2
+    for body, field in (
+        (job(completionMode="Indexed", parallelism=3), "spec.completions"),
+        (job(suspend="true"), "spec.suspend"),
+    ):
+        ((_, error),) = submit(body).refused
+        assert error.field_path == field
+
+
 def test_a_daemon_set_has_a_pod_on_every_node_that_it_matches():
     nodes = (
         NodeRecord("a", {}, {"disk": "ssd"}),

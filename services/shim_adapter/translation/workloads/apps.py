@@ -96,8 +96,11 @@ def cron_job(workload: Workload) -> Expansion:
 
 
 def job_pods(spec: Mapping[str, Any], where: str) -> int:
-    """Return how many pods a Job's spec comes to."""
-    return whole(spec, "completions", whole(spec, "parallelism", 1, where), where)
+    """Return how many pods a Job's spec comes to; none while it is paused, with parallelism 0."""
+    at_once = whole(spec, "parallelism", 1, where)
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        raise ManifestError(f"{where}.completions", "an Indexed Job needs a number")
+    return whole(spec, "completions", at_once, where) if at_once else 0
 
 
 def _job(

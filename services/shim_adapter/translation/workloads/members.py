@@ -27,6 +27,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     Gang,
     Replicas,
     Workload,
+    items,
     with_minimum,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
@@ -35,6 +36,7 @@ from shared.model.resources import PODS
 MAX_BYTES = 64 * 1024 * 1024
 QUEUE_LABELS = ("kai.scheduler/queue", "kueue.x-k8s.io/queue-name")
 GROUP_ANNOTATIONS = ("pod-group-name", "scheduling.k8s.io/group-name")
+KUEUE_GATE = {"name": "kueue.x-k8s.io/admission"}
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 
 
@@ -85,6 +87,22 @@ def _label_queue(metadata: Mapping[str, Any]) -> str:
     return next((str(labels[key]) for key in QUEUE_LABELS if labels.get(key)), "")
 
 
+def _refuse_unscheduled(item: Replicas, where: str) -> None:
+    """Refuse pods that no scheduler is asked about, where nobody would lift a gate.
+
+    Kueue's gate is lifted with its admission, which is done here.
+    """
+    spec = mapping(item.template.get("spec"), f"{where}spec")
+    if spec.get("nodeName"):
+        raise ManifestError(f"{where}spec.nodeName", "a pod that names its node is not scheduled")
+    gates = [gate for gate in items(spec, "schedulingGates", f"{where}spec") if gate != KUEUE_GATE]
+    if gates:
+        raise ManifestError(
+            f"{where}spec.schedulingGates",
+            "the pod waits until its gates are removed, which nobody does in a simulated cluster",
+        )
+
+
 def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
     """Return the first of some replicas; the workload's namespace and user are its pods' too."""
     metadata = item.template.get("metadata") or {}
@@ -99,6 +117,7 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
     }
     queue = _label_queue(metadata) or reading.queue
     where = f"{item.where}." if item.where else ""
+    _refuse_unscheduled(item, where)
     longest = max(item.names, key=len)
     if len(longest) > MAX_NAME:
         raise ManifestError("metadata.name", f"a pod's name would have {len(longest)} characters")

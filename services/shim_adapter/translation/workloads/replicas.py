@@ -130,5 +130,8 @@ def with_minimum(replicas: list[Replicas], minimum: int | None, where: str) -> t
 
 def refuse_suspended(workload: Workload) -> None:
     """Refuse a workload that its owner has suspended: its operator would make no pods."""
-    if workload.spec.get("suspend") is True:
+    suspended = workload.spec.get("suspend")
+    if not isinstance(suspended, bool | None):
+        raise ManifestError("spec.suspend", f"true or false, found {suspended!r}")
+    if suspended:
         raise ManifestError("spec.suspend", "it is suspended: no pod is made until it is resumed")
