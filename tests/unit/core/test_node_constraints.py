@@ -288,6 +288,41 @@ def test_domains_that_the_selector_leaves_out_do_not_count():
     assert found is None
 
 
+@pytest.mark.parametrize(
+    ("honor_affinity", "honor_taints", "expected"),
+    [
+        (True, True, ["n1", "n1", "n1"]),  # a alone counts
+        (True, False, ["n1", "n1", "n1"]),
+        (False, True, ["n1", None, None]),  # a and b, which is empty
+        (False, False, ["n1", None, None]),
+    ],
+)
+def test_each_policy_of_a_spread_leaves_out_its_own_nodes(honor_affinity, honor_taints, expected):
+    """Affinity names zone a; b is open to all, c is tainted."""
+    cluster = Cluster("a", "b")
+    cluster.add("n3", "c", taints=(Taint("gpu"),))
+    even = SpreadConstraint(
+        ZONE, 1, selector=APP_X, honor_affinity=honor_affinity, honor_taints=honor_taints
+    )
+    asked = {"node_selector": ((ZONE, "a"),), "spread": (even,)}
+    assert [cluster.pod(f"p{at}", {"app": "x"}, **asked) for at in range(3)] == expected
+
+
+@pytest.mark.parametrize(("honor_taints", "expected"), [(True, "n1"), (False, None)])
+def test_a_tainted_domain_counts_unless_taints_are_honored(honor_taints, expected):
+    """The default is Ignore: the tainted zone is a domain, and empty."""
+    cluster = Cluster("a")
+    cluster.add("n2", "b", taints=(Taint("gpu"),))
+    for honor_affinity in (True, False):
+        key = f"honors-{honor_affinity}"
+        mine = (Requirement("app", "In", (key,)),)
+        even = SpreadConstraint(
+            ZONE, 1, selector=mine, honor_affinity=honor_affinity, honor_taints=honor_taints
+        )
+        assert cluster.pod(f"{key}-1", {"app": key}, spread=(even,)) == "n1"
+        assert cluster.pod(f"{key}-2", {"app": key}, spread=(even,)) == expected
+
+
 def test_schedule_anyway_prefers_the_emptier_domain():
     cluster = Cluster("a", "a", "b")
     soft = (SpreadConstraint(ZONE, 1, hard=False, selector=APP_X),)

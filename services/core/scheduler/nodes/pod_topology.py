@@ -41,6 +41,7 @@ from services.core.scheduler.nodes.pod_kinds import (
 from services.core.scheduler.nodes.pod_waiters import PodWaiters
 from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation, AllocationAsk
+from shared.messages.selectors import is_tolerated
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
@@ -451,9 +452,9 @@ class PodIndex:
         for item in hard:
             counted = has_keys.copy()
             if item.honor_affinity:
-                counted &= selected
-            if item.honor_taints:
-                counted &= eligible
+                counted &= eligible if item.honor_taints else selected
+            elif item.honor_taints:
+                counted &= [is_tolerated(constraints, node.taints) for node in self._rows]
             selection = (item.selector, (constraints.namespace,))
             pods = self._counts[selection]
             spread = SpreadCount(
