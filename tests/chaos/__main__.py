@@ -74,6 +74,7 @@ class Run:
             print(
                 f"{time.monotonic() - start:7.1f} s  {name}: {what}; at work after {took or 0:.1f} s"
             )
+            self.wrong += oracle.sums_are_exact(self.broken.cluster)
             time.sleep(chance.uniform(0, 3))
 
     def _recovered(self) -> float | None:

@@ -102,10 +102,16 @@ def _any(chance: random.Random, cluster: Cluster) -> str:
     return active or chance.choice(list(INSTANCES))
 
 
+def _with_a_standby(chance: random.Random, cluster: Cluster) -> str | None:
+    """Return the active core or timers, once its standby stands by, too."""
+    cluster.until(lambda: all(map(cluster.is_ready, INSTANCES)), _WATCHED_SECONDS)
+    return cluster.active(chance.choice(["core", "timers"]))
+
+
 def kill_active(chance: random.Random, broken: Broken) -> str:
     """kill -9 of the active core or timers; it is started again once the standby works."""
     cluster = broken.cluster
-    name = cluster.active(chance.choice(["core", "timers"]))
+    name = _with_a_standby(chance, cluster)
     if name is None:
         return "nobody was active"
     cluster.kill(name)
@@ -117,7 +123,7 @@ def kill_active(chance: random.Random, broken: Broken) -> str:
 def stop_active(chance: random.Random, broken: Broken) -> str:
     """SIGSTOP of the active core or timers until its standby works, and 5 s at least."""
     cluster = broken.cluster
-    name = cluster.active(chance.choice(["core", "timers"]))
+    name = _with_a_standby(chance, cluster)
     if name is None:
         return "nobody was active"
     start = time.monotonic()
