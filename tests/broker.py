@@ -42,18 +42,21 @@ def broker() -> Iterator[str]:
             yield own.url
 
 
-def own_broker() -> "ContainerBroker | PrivateBroker":
-    """Return a broker that nobody else uses, not yet started. Raises BrokerUnavailableError."""
+def own_broker(definitions: str = "") -> "ContainerBroker | PrivateBroker":
+    """Return a broker that nobody else uses, not yet started. Raises BrokerUnavailableError.
+
+    With ``definitions`` (JSON) it has the users that stand there, and no guest.
+    """
     missing = image_missing(IMAGE)
     if not missing:
-        return ContainerBroker()
+        return ContainerBroker(definitions)
     if not SERVER.exists():
         raise BrokerUnavailableError(
             f"these tests need a RabbitMQ broker and found none ({missing}): set RABBITMQ_URL, "
             f"start a Docker engine that has or can pull {IMAGE}, or install the package "
             "rabbitmq-server (apt-get install rabbitmq-server), then run make test again"
         )
-    return PrivateBroker()
+    return PrivateBroker(definitions)
 
 
 @functools.cache
@@ -96,9 +99,10 @@ def free_port() -> int:
 class ContainerBroker:
     """A RabbitMQ in a container of its own, always on the same port of this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, definitions: str = "") -> None:
         self._port = free_port()
         self._host = ""
+        self._definitions = definitions
         self._container: Any = None
 
     @property
@@ -122,7 +126,16 @@ class ContainerBroker:
         if self._container is None:
             from testcontainers.core.container import DockerContainer
 
-            self._container = DockerContainer(IMAGE).with_bind_ports(5672, self._port).start()
+            made = DockerContainer(IMAGE).with_bind_ports(5672, self._port)
+            if self._definitions:
+                folder = Path(tempfile.mkdtemp(prefix="muster-definitions-"))
+                folder.chmod(0o755)
+                (folder / "definitions.json").write_text(self._definitions)
+                (folder / "20.conf").write_text("load_definitions = /etc/muster/definitions.json\n")
+                made = made.with_volume_mapping(str(folder), "/etc/muster", "ro")
+                conf = (str(folder / "20.conf"), "/etc/rabbitmq/conf.d/20-muster.conf", "ro")
+                made = made.with_volume_mapping(*conf)
+            self._container = made.start()
             self._host = self._container.get_container_host_ip()
         else:
             self._container.get_wrapped_container().start()
@@ -145,7 +158,8 @@ class ContainerBroker:
 class PrivateBroker:
     """A rabbitmq-server process of our own: own node name, ports, data folder and cookie."""
 
-    def __init__(self) -> None:
+    def __init__(self, definitions: str = "") -> None:
+        self._definitions = definitions
         self.port = free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
         self._dist_port = free_port()
@@ -167,8 +181,12 @@ class PrivateBroker:
             cookie.write_text(secrets.token_hex(16))
             cookie.chmod(0o400)
         (self._folder / "enabled_plugins").write_text("[].\n")
+        loads = ""
+        if self._definitions:
+            (self._folder / "definitions.json").write_text(self._definitions)
+            loads = f"load_definitions = {self._folder}/definitions.json\n"
         (self._folder / "rabbitmq.conf").write_text(
-            "loopback_users.guest = true\nlog.console = false\ndisk_free_limit.absolute = 50MB\n"
+            f"{loads}loopback_users.guest = true\nlog.console = false\ndisk_free_limit.absolute = 50MB\n"
             "vm_memory_high_watermark.absolute = 2GB\n"
         )
         self._process = subprocess.Popen(

@@ -6,7 +6,7 @@ from aio_pika.abc import AbstractIncomingMessage
 from shared.bus import codec
 from shared.bus.errors import PoisonError
 from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties
-from shared.messages.envelope import SCHEMA_VERSION, Address, Envelope
+from shared.messages.envelope import API_ALL, API_TRACE, SCHEMA_VERSION, Address, Envelope
 
 _BEAT_EXPIRES_SECONDS = 30
 
@@ -37,6 +37,21 @@ def message_of(envelope: Envelope) -> aio_pika.Message:
     )
 
 
+def routing_key(to: Address, kind: str) -> str:
+    """Return what a message is published with: where it goes, and what it says that it is."""
+    return f"{to.routing_key}.{kind}"
+
+
+def _check_key(key: str, inbox: Address, kind: str) -> None:
+    """Raise PoisonError for a kind that is not the one that the broker let through.
+
+    A key without a kind is an older version's; a broker with permissions lets none through.
+    """
+    is_old = key in {to.routing_key for to in (inbox, API_ALL, API_TRACE)}
+    if not is_old and key.rpartition(".")[2] != kind:
+        raise PoisonError(f"it was published as {key} and says that it is {kind}")
+
+
 def _short(text: str) -> str:
     """Return a text as far as a property of AMQP holds it; it names a story, and finds nothing."""
     return text.encode(errors="replace")[:MAX_PROPERTY_BYTES].decode(errors="ignore")
@@ -51,6 +66,7 @@ def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
     if not message.message_id:
         raise PoisonError("a message needs a message_id")
     kind = message.type or ""
+    _check_key(message.routing_key or "", inbox, kind)
     return Envelope(
         message_id=message.message_id,
         kind=kind,

@@ -9,25 +9,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 from shared.bus.codec import nested_class, wire_name
 from shared.messages.envelope import SCHEMA_VERSION
 from shared.messages.registry import KINDS
+from shared.messages.routes import SENDERS
 from shared.messages.sections import sections_of
 
-# Which kinds come into which inbox.
-INBOXES: dict[str, tuple[str, ...]] = {
-    "core.default": (
-        "Heartbeat", "SyncBegin", "UpdateRequest", "SyncEnd", "UpdateConfiguration",
-        "TimerFirings", "TimerSyncRequest", "SnapshotRequest", "ContinueCycle",
-        "WhatIf",
-    ),
-    "shim_adapter.default": (
-        "Heartbeat", "SyncRequest", "UpdateResponse", "ConfigurationResult", "SubmitManifests",
-        "SubmitApplication", "SubmitPods", "DeletePods", "DeleteApplication", "ChangeNodes",
-        "HoldConfirmations", "UpdateConfiguration", "WhatIf",
-    ),
-    "timers.default": ("Heartbeat", "TimerOrders"),
-    "api.all": ("StateDelta",),
-    "api.trace": ("TraceRecords",),
-    "api.<instance>": ("Heartbeat", "StateDelta", "SubmitResult", "CommandResult", "Forecast"),
-}  # fmt: skip
 _JSON_TYPES: dict[Any, str] = {int: "integer", str: "string", bool: "boolean", float: "number"}
 
 
@@ -46,7 +30,7 @@ def asyncapi_document() -> dict[str, Any]:
                 "address": inbox,
                 "messages": {kind: {"$ref": f"#/components/messages/{kind}"} for kind in kinds},
             }
-            for inbox, kinds in INBOXES.items()
+            for inbox, kinds in SENDERS.items()
         },
         "components": {
             "messages": {

@@ -14,7 +14,7 @@ def check_properties(envelope: Envelope) -> None:
     A ``correlation_id`` is not judged: it is cut short, for it names a story and finds nothing.
     """
     properties = {
-        "address": envelope.to.routing_key,
+        "address": f"{envelope.to.routing_key}.{envelope.kind}",
         "message_id": envelope.message_id,
         "reply_to": envelope.reply_to,
         "source": envelope.source,

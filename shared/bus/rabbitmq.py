@@ -30,11 +30,11 @@ from tenacity import (
 )
 
 from shared.bus import topology
-from shared.bus.amqp_message import envelope_in, message_of
+from shared.bus.amqp_message import envelope_in, message_of, routing_key
 from shared.bus.base import DeadLetter, DeadLetters, Delivery
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
-from shared.messages.envelope import API_TRACE, Address, Envelope
+from shared.messages.envelope import API_ALL, API_TRACE, Address, Envelope
 
 PREFETCH = 400
 MAX_IN_FLIGHT = 100
@@ -80,10 +80,16 @@ def _is_refused(error: BaseException) -> bool:
 
 
 class RabbitBus:
-    """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart."""
+    """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart.
 
-    def __init__(self, url: str, *, prefix: str = "muster", name: str = "muster") -> None:
+    ``is_given``: exchanges, inboxes and bindings are there, by the broker's definitions.
+    """
+
+    def __init__(
+        self, url: str, *, prefix: str = "muster", name: str = "muster", is_given: bool = False
+    ) -> None:
         self._url = url
+        self._is_given = is_given
         self._prefix = prefix
         self._name = name
         self._closed = False
@@ -170,7 +176,8 @@ class RabbitBus:
         if exchange is None:
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
         async with asyncio.timeout(CONFIRM_SECONDS):
-            await exchange.publish(message, routing_key=to.routing_key, mandatory=to.is_durable)
+            key = routing_key(to, message.type or "")
+            await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
 
     async def put_aside(self, message: AbstractIncomingMessage, service: str, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
@@ -247,27 +254,24 @@ class RabbitBus:
         return connection
 
     async def _declare(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
-        """Declare everything that outlives a reader, so that nothing published is unroutable."""
-        prefix = self._prefix
-        self._exchange = await channel.declare_exchange(
-            topology.exchange_name(prefix), aio_pika.ExchangeType.TOPIC, durable=True
-        )
-        self._dead = await channel.declare_exchange(
-            topology.dead_exchange_name(prefix), aio_pika.ExchangeType.DIRECT, durable=True
-        )
-        for inbox in topology.DURABLE_INBOXES:
-            name = topology.dead_queue_name(prefix, inbox.service)
-            dead = await _declare_queue(connection, name, topology.dead_arguments())
-            await dead.bind(self._dead, routing_key=inbox.service)
-            name = topology.inbox_name(prefix, inbox)
-            queue = await _declare_queue(connection, name, topology.inbox_arguments())
-            await queue.bind(self._exchange, routing_key=inbox.routing_key)
-        name = topology.dead_queue_name(prefix, "api")
-        dead = await _declare_queue(connection, name, topology.dead_arguments())
-        await dead.bind(self._dead, routing_key="api")
-        name = topology.inbox_name(prefix, API_TRACE)
-        trace = await _declare_queue(connection, name, topology.trace_arguments())
-        await trace.bind(self._exchange, routing_key=API_TRACE.routing_key)
+        """Declare everything that outlives a reader, so that nothing published is unroutable.
+
+        Where the broker's definitions have it all, nothing is declared, and nothing may be.
+        """
+        names = topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
+        if self._is_given:
+            self._exchange, self._dead = [
+                await channel.get_exchange(name, ensure=False) for name in names
+            ]
+            return
+        kinds = aio_pika.ExchangeType.TOPIC, aio_pika.ExchangeType.DIRECT
+        self._exchange, self._dead = [
+            await channel.declare_exchange(name, kind, durable=True)
+            for name, kind in zip(names, kinds, strict=True)
+        ]
+        for name, arguments, exchange, key in topology.durable_queues(self._prefix):
+            queue = await _declare_queue(connection, name, arguments)
+            await queue.bind(exchange, routing_key=key)
 
     async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[_Source]:
         """Return what a reader of an inbox consumes: a replica, the trace as well."""
@@ -288,8 +292,8 @@ class RabbitBus:
             arguments=topology.feed_arguments(),
         )
         exchange = topology.exchange_name(self._prefix)
-        await queue.bind(exchange, routing_key=f"{inbox.service}.all")
-        await queue.bind(exchange, routing_key=inbox.routing_key)
+        for to in (API_ALL, inbox):
+            await queue.bind(exchange, routing_key=topology.binding_key(to))
         return queue
 
     async def _lost(self, connections: list[AbstractConnection]) -> None:

@@ -1,11 +1,12 @@
 """What exists on a broker: one exchange, an inbox a receiver, a dead-letter queue a service.
 
-    <prefix>           topic exchange     routing key = the address, "core.default"
+    <prefix>           topic exchange     routing key = the address and the kind of the message,
+                                          "core.default.SyncBegin"; until 0.1 the address alone
     <prefix>.core.default        quorum, single active consumer: an ordered inbox, standbys wait
     <prefix>.dead                direct exchange
     <prefix>.dead.core           what could not be handled, with the reason in a header
     <prefix>.api.trace           stream: the records of the tap, read from its start by each replica
-    (exclusive queues)           one an API replica, bound to "api.all" and "api.<instance>"
+    (exclusive queues)           one an API replica, bound to "api.all.#", "api.<instance>.#"
 
 Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
 Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS (the oldest
@@ -15,9 +16,10 @@ host's own count of crashes. It is a large number and not -1: RabbitMQ 3.10 take
 "dead-letter at the first redelivery" (docs/adr/0005).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
-from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
+from shared.messages.envelope import API_TRACE, CORE, SHIM_ADAPTER, TIMERS, Address
 
 MAX_INBOX_MESSAGES = 100_000
 MAX_DEAD_LETTERS = 10_000
@@ -48,6 +50,24 @@ def inbox_name(prefix: str, inbox: Address) -> str:
 def dead_queue_name(prefix: str, service: str) -> str:
     """Return the name of a service's dead-letter queue."""
     return f"{prefix}.dead.{service}"
+
+
+def binding_key(inbox: Address) -> str:
+    """Return what binds an inbox: messages of every kind, and those that name none."""
+    return f"{inbox.routing_key}.#"
+
+
+def durable_queues(prefix: str) -> Iterator[tuple[str, dict[str, Any], str, str]]:
+    """Yield what outlives its readers: name, arguments, and what binds it to which exchange.
+
+    Dead letters come before the inboxes: there is no moment in which one has nowhere to go.
+    """
+    exchange, dead = exchange_name(prefix), dead_exchange_name(prefix)
+    for service in SERVICES:
+        yield dead_queue_name(prefix, service), dead_arguments(), dead, service
+    for inbox in DURABLE_INBOXES:
+        yield inbox_name(prefix, inbox), inbox_arguments(), exchange, binding_key(inbox)
+    yield inbox_name(prefix, API_TRACE), trace_arguments(), exchange, binding_key(API_TRACE)
 
 
 def inbox_arguments() -> dict[str, Any]:

@@ -22,7 +22,13 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.health import serve_health
 from shared.runtime.host import Host, HostOptions, Machine
 from shared.runtime.logs import set_up_logs
-from shared.runtime.settings import Settings, SettingsError, load_settings, without_credentials
+from shared.runtime.settings import (
+    Settings,
+    SettingsError,
+    bus_url,
+    load_settings,
+    without_credentials,
+)
 from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
@@ -57,7 +63,12 @@ def run_service(
         settings = load_settings()
         set_up_logs(settings.log_format, settings.log_level)
         instance = settings.instance or f"{service}-{socket.gethostname()}-{os.getpid()}"
-        make_bus = bus_factory(settings.bus_url, prefix=settings.bus_prefix, name=instance)
+        make_bus = bus_factory(
+            bus_url(settings),
+            prefix=settings.bus_prefix,
+            name=instance,
+            is_given=settings.bus_topology == "given",
+        )
         inbox, make_machine = prepare(settings, instance)
     except (SettingsError, UnknownBusError, OSError) as error:
         print(f"muster {service}: {error}", file=sys.stderr)  # noqa: T201

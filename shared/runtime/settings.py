@@ -7,6 +7,7 @@ not silently a default.
 import os
 import re
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -36,6 +37,14 @@ class Settings(BaseSettings):
     bus_prefix: str = Field(
         default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$",
         description="names on the broker start with it",
+    )  # fmt: skip
+    bus_password_file: Path | None = Field(
+        default=None, description="the password of the user in `MUSTER_BUS_URL`, where it has none"
+    )
+    bus_topology: str = Field(
+        default="declared", pattern="^(declared|given)$",
+        description="given: the broker's [definitions](security.md#the-broker) have it, and "
+        "services may declare nothing",
     )  # fmt: skip
     instance: str = Field(
         default="", pattern=r"^[a-zA-Z0-9_.:-]*$", max_length=MAX_INSTANCE,
@@ -148,6 +157,20 @@ def load_settings() -> Settings:
         name = f"{_PREFIX}{first['loc'][0]}".upper()
         found = without_credentials(repr(first["input"]))
         raise SettingsError(f"{name}: {first['msg']}, found {found}") from error
+
+
+def bus_url(settings: Settings) -> str:
+    """Return where the broker is, with the password. Raises OSError, SettingsError."""
+    if settings.bus_password_file is None:
+        return settings.bus_url
+    parts = urlsplit(settings.bus_url)
+    if not parts.username or parts.password:
+        raise SettingsError(
+            "MUSTER_BUS_PASSWORD_FILE: a user without a password is expected in MUSTER_BUS_URL"
+        )
+    password = settings.bus_password_file.read_text().strip()
+    user, _, where = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{where}").geturl()
 
 
 def without_credentials(url: str) -> str:

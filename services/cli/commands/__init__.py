@@ -17,6 +17,7 @@ from services.cli.commands import (
     pods,
     queues,
     scenario,
+    secrets,
     simulate,
     submit,
     token,
@@ -46,6 +47,7 @@ COMMANDS = (
     simulate.app,
     dead_letters.app,
     token.app,
+    secrets.app,
     completion.app,
     version.app,
 )

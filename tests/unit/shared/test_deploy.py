@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from services.api.access.settings import access_of
+from services.cli.secrets_made import make_secrets
 from services.core.configuration import parse_configuration
+from shared.bus.permissions import user_of
 from shared.runtime.settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).parents[3]
@@ -19,12 +22,15 @@ SERVICES = ("core", "timers", "shim_adapter", "api")
 
 
 def test_every_service_is_there_runs_its_module_and_waits_for_a_healthy_broker():
-    assert set(COMPOSE["services"]) == {"rabbitmq", *SERVICES}
+    assert set(COMPOSE["services"]) == {"secrets", "rabbitmq", *SERVICES}
     for name in SERVICES:
         service = COMPOSE["services"][name]
         assert service["command"] == ["python", "-m", f"services.{name}"]
         assert importlib.util.find_spec(f"services.{name}.__main__") is not None
-        assert service["depends_on"] == {"rabbitmq": {"condition": "service_healthy"}}
+        assert service["depends_on"] == {
+            "rabbitmq": {"condition": "service_healthy"},
+            "secrets": {"condition": "service_completed_successfully"},
+        }
         assert "container_name" not in service  # which would forbid --scale
     assert "healthcheck" in COMPOSE["services"]["rabbitmq"]
     assert COMPOSE["services"]["rabbitmq"]["image"].startswith("rabbitmq:4")
@@ -42,8 +48,45 @@ def test_every_variable_is_one_that_a_service_knows():
 
 def test_only_the_api_has_ports_and_enough_for_its_replicas():
     ports = {name: COMPOSE["services"][name].get("ports") for name in SERVICES}
-    assert ports.pop("api") == ["9080-9089:9080"]
+    assert ports.pop("api") == ["127.0.0.1:9080-9089:9080"]  # of this machine alone
     assert set(ports.values()) == {None}
+    assert "ports" not in COMPOSE["services"]["rabbitmq"]
+
+
+def volumes_of(name):
+    return dict(item.split(":")[:2] for item in COMPOSE["services"][name]["volumes"])
+
+
+def test_nothing_has_a_default_password_and_each_secret_goes_to_whom_it_is_for():
+    """The first container makes them; a service has the volume with its own, and reads it only."""
+    text = (ROOT / "deploy/compose.yaml").read_text()
+    assert not re.search(r"amqp://[^@\n]*:[^@\n]*@|PASS", text.replace("BUS_PASSWORD_FILE", ""))
+    made = volumes_of("secrets")
+    assert COMPOSE["services"]["secrets"]["command"] == ["muster", "secrets", "/secrets"]
+    assert COMPOSE["services"]["secrets"]["network_mode"] == "none"
+    for name in ("rabbitmq", *SERVICES):
+        mine = [
+            item for item in COMPOSE["services"][name]["volumes"] if item.startswith("secrets-")
+        ]
+        where = "/etc/rabbitmq/muster" if name == "rabbitmq" else "/run/muster"
+        assert mine == [f"secrets-{name}:{where}:ro"]
+        assert made[f"secrets-{name}"] == f"/secrets/{name}"
+    for name in SERVICES:
+        environment = COMPOSE["services"][name]["environment"]
+        user = user_of("muster", name)
+        assert environment["MUSTER_BUS_URL"] == f"amqp://{user}@rabbitmq:5672/"
+        assert environment["MUSTER_BUS_PASSWORD_FILE"] == "/run/muster/bus-password"
+        assert environment["MUSTER_BUS_TOPOLOGY"] == "given"
+
+
+def test_the_api_knows_who_may_and_its_start_would_be_refused_without(monkeypatch, tmp_path):
+    make_secrets(tmp_path, "muster")
+    environment = COMPOSE["services"]["api"]["environment"]
+    assert environment["MUSTER_TOKENS_FILE"] == "/run/muster/tokens"
+    assert "MUSTER_HTTP_HOST=0.0.0.0" in DOCKERFILE
+    assert access_of(Settings(http_host="0.0.0.0", tokens_file=tmp_path / "api/tokens"))
+    with pytest.raises(SettingsError):
+        access_of(Settings(http_host="0.0.0.0"))
 
 
 def test_every_volume_is_declared_and_every_file_is_there():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from services.cli.secrets_made import kubernetes_secrets
 from services.core.configuration import parse_configuration
 from shared.runtime.settings import Settings
 
@@ -34,6 +35,7 @@ def pod_of(name):
 def test_every_file_of_the_folder_is_in_the_kustomization():
     files = {path.name for path in FOLDER.glob("*.yaml")}
     assert files == {*KUSTOMIZATION["resources"], "kustomization.yaml", "queues.yaml"}
+    assert "definitions.json" in (FOLDER / "rabbitmq.conf").read_text()
     parse_configuration((FOLDER / "queues.yaml").read_text())
 
 
@@ -73,6 +75,45 @@ def test_only_the_shim_adapter_has_a_token():
         assert (subject["name"], subject["namespace"]) == ("shim-adapter", "muster")
 
 
+def secrets_of(pod):
+    return {item["secret"]["secretName"] for item in pod.get("volumes", []) if "secret" in item}
+
+
+def test_every_secret_is_one_that_is_made_and_each_has_its_own():
+    made = {item["metadata"]["name"]: item["data"] for item in kubernetes_secrets("muster")}
+    broker = of_kind("StatefulSet")["rabbitmq"]["spec"]["template"]["spec"]
+    used = secrets_of(broker)
+    assert used == {"broker"}
+    for name in SERVICES:
+        own = {f"bus-{name}", *(["api-tokens"] if name == "api" else [])}
+        assert secrets_of(pod_of(name)) == own
+        used |= own
+        environment = {
+            item["name"]: item.get("value") for item in pod_of(name)["containers"][0]["env"]
+        }
+        assert environment["MUSTER_BUS_URL"] == f"amqp://muster-{name}@rabbitmq:5672/"
+        assert environment["MUSTER_BUS_PASSWORD_FILE"] == "/run/muster/bus/password"
+        assert "password" in made[f"bus-{name}"]
+    assert used == set(made)
+    (access,) = [item for item in pod_of("api")["volumes"] if item["name"] == "access"]
+    assert access["secret"]["items"] == [{"key": "tokens", "path": "tokens"}]  # no token itself
+
+
+def test_the_network_is_closed_and_opened_for_those_who_must():
+    policies = of_kind("NetworkPolicy")
+    assert policies["nobody"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    (rule,) = policies["rabbitmq"]["spec"]["ingress"]
+    (whom,) = rule["from"]
+    assert whom["podSelector"]["matchExpressions"][0]["values"] == list(SERVICES)
+    ports = {"amqp"}
+    for name in SERVICES:
+        (container,) = pod_of(name)["containers"]
+        ports |= {port["name"] for port in container["ports"]}
+    for policy in policies.values():
+        for rule in policy["spec"].get("ingress", []):
+            assert {port["port"] for port in rule["ports"]} <= ports
+
+
 def test_everything_that_runs_may_be_drained_one_at_a_time():
     budgets = of_kind("PodDisruptionBudget")
     assert set(budgets) == {*SERVICES, "rabbitmq"}
@@ -89,6 +130,6 @@ def test_kustomize_builds_it():
     objects = list(yaml.safe_load_all(built.stdout))
     names = {(item["kind"], item["metadata"]["name"]) for item in objects}
     assert ("ConfigMap", "yunikorn-configs") in names
-    assert ("Secret", "broker") in names
+    assert "Secret" not in {kind for kind, _ in names}  # they are made, not kept in a repository
     namespaced = [item for item in objects if not item["kind"].startswith(("Cluster", "Namespace"))]
     assert {item["metadata"]["namespace"] for item in namespaced} == {"muster"}

@@ -1,0 +1,155 @@
+"""What each service may do on a broker, as RabbitMQ writes it: from the routes of the messages.
+
+Rule 1: a user a service. It publishes what ``shared.messages.routes`` has it say and nothing else:
+        the kind is a part of the routing key, which the broker compares; what a message calls
+        itself is compared with the key by whoever reads it (``shared.bus.amqp_message``).
+Rule 2: it reads its own inbox. The API's reads the feeds, the trace and the dead letters.
+Rule 3: it declares and deletes nothing (but the API's the queues of its own replicas): exchanges,
+        inboxes and bindings stand in the definitions.
+Rule 4: anybody may put aside what came to them: every service writes to the dead-letter exchange.
+
+Patterns are Erlang's (PCRE), matched anywhere in a name unless they are anchored.
+"""
+
+import base64
+import hashlib
+import re
+import secrets
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from shared.bus import topology
+from shared.messages.routes import ANY_REPLICA, SENDERS, SERVICES
+
+NOTHING = "^$"
+_SALT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a user may configure, write and read by name; publish and bind by routing key."""
+
+    user: str
+    configure: str
+    write: str
+    read: str
+    publish: str
+    bind: str
+
+
+def user_of(prefix: str, service: str) -> str:
+    """Return the name of a service's user."""
+    return f"{prefix}-{service.replace('_', '-')}"
+
+
+def permissions(prefix: str, service: str) -> Permissions:
+    """Return what a service's user may do."""
+    exchange, dead = re.escape(prefix), re.escape(topology.dead_exchange_name(prefix))
+    feeds = rf"{exchange}\.api\.(?!trace$).*"
+    configure, bind = NOTHING, NOTHING
+    write = f"{exchange}|{dead}"
+    read = rf"{exchange}\.{service}\.default"
+    if service == "api":
+        configure, bind = f"^({feeds})$", r"^api\..*$"
+        write = f"{write}|{feeds}"
+        read = rf"{exchange}|{exchange}\.api\..*|{dead}\..*"
+    return Permissions(
+        user_of(prefix, service),
+        configure,
+        f"^({write})$",
+        f"^({read})$",
+        f"^({'|'.join(_keys(service))})$",
+        bind,
+    )
+
+
+def _keys(service: str) -> list[str]:
+    """Return the routing keys that a service publishes with, as patterns."""
+    found = []
+    for inbox, kinds in SENDERS.items():
+        said = [kind for kind, senders in kinds.items() if service in senders]
+        where = r"api\.(?!all\.|trace\.)[^.]+" if inbox == ANY_REPLICA else re.escape(inbox)
+        if said:
+            found.append(rf"{where}\.({'|'.join(said)})")
+    return found
+
+
+def definitions(prefix: str, passwords: dict[str, str], vhost: str = "/") -> dict[str, Any]:
+    """Return what a broker imports: the users with their passwords' hashes, and the topology."""
+    of_users = [permissions(prefix, service) for service in SERVICES]
+    return {
+        "vhosts": [{"name": vhost}],
+        "users": [
+            {
+                "name": user_of(prefix, service),
+                "password_hash": _hashed(passwords[service]),
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+                "tags": "",
+            }
+            for service in SERVICES
+        ],
+        "permissions": [
+            {
+                "user": item.user, "vhost": vhost, "configure": item.configure,
+                "write": item.write, "read": item.read,
+            }
+            for item in of_users
+        ],
+        "topic_permissions": [
+            {
+                "user": item.user, "vhost": vhost, "exchange": topology.exchange_name(prefix),
+                "write": item.publish, "read": item.bind,
+            }
+            for item in of_users
+        ],
+        **_topology(prefix, vhost),
+    }  # fmt: skip
+
+
+def _hashed(password: str) -> str:
+    """Return a password's hash as RabbitMQ keeps it."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
+def _topology(prefix: str, vhost: str) -> dict[str, Any]:
+    exchange, dead = topology.exchange_name(prefix), topology.dead_exchange_name(prefix)
+    queues = {name: arguments for name, arguments, _, _ in topology.durable_queues(prefix)}
+    return {
+        "exchanges": [
+            {
+                "name": name, "vhost": vhost, "type": kind, "durable": True,
+                "auto_delete": False, "internal": False, "arguments": {},
+            }
+            for name, kind in ((exchange, "topic"), (dead, "direct"))
+        ],
+        "queues": [
+            {
+                "name": name, "vhost": vhost, "durable": True, "auto_delete": False,
+                "arguments": arguments,
+            }
+            for name, arguments in queues.items()
+        ],
+        "bindings": [
+            {
+                "source": source, "vhost": vhost, "destination": name,
+                "destination_type": "queue", "routing_key": key, "arguments": {},
+            }
+            for name, _, source, key in topology.durable_queues(prefix)
+        ],
+    }  # fmt: skip
+
+
+def rabbitmqctl_lines(prefix: str, vhost: str = "/") -> list[str]:
+    """Return the commands that give the users of a broker that there is what they may."""
+    lines = []
+    for service in SERVICES:
+        item = permissions(prefix, service)
+        exchange = topology.exchange_name(prefix)
+        for command, words in (
+            ("set_permissions", [item.configure, item.write, item.read]),
+            ("set_topic_permissions", [exchange, item.publish, item.bind]),
+        ):
+            lines.append(shlex.join(["rabbitmqctl", command, "-p", vhost, item.user, *words]))
+    return lines

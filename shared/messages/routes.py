@@ -1,0 +1,54 @@
+"""Which service says which kind of message to which inbox; nobody else may.
+
+The AsyncAPI document and the permissions on a broker are made of it (``shared.bus.permissions``).
+"""
+
+CORE, SHIM, TIMERS, API = SERVICES = ("core", "shim_adapter", "timers", "api")
+ANY_REPLICA = "api.<instance>"
+SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
+    "core.default": {
+        "Heartbeat": (CORE,),
+        "SyncBegin": (SHIM,),
+        "UpdateRequest": (SHIM,),
+        "SyncEnd": (SHIM,),
+        "UpdateConfiguration": (SHIM,),
+        "TimerFirings": (TIMERS,),
+        "TimerSyncRequest": (TIMERS,),
+        "SnapshotRequest": (API,),
+        "ContinueCycle": (CORE,),
+        "WhatIf": (API, SHIM),
+    },
+    "shim_adapter.default": {
+        "Heartbeat": (SHIM,),
+        "SyncRequest": (CORE, SHIM),
+        "UpdateResponse": (CORE,),
+        "ConfigurationResult": (CORE,),
+        "SubmitManifests": (API,),
+        "DeleteManifests": (API,),
+        "SubmitApplication": (API,),
+        "SubmitPods": (API,),
+        "PlaceForeignPods": (API,),
+        "DeletePods": (API,),
+        "DeleteApplication": (API,),
+        "ChangeNodes": (API,),
+        "HoldConfirmations": (API,),
+        "UpdateConfiguration": (API, SHIM),
+        "WhatIf": (API,),
+    },
+    "timers.default": {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
+    "api.all": {"StateDelta": (CORE,)},
+    "api.trace": {"TraceRecords": SERVICES},
+    ANY_REPLICA: {
+        "Heartbeat": (API,),
+        "StateDelta": (CORE,),
+        "SubmitResult": (SHIM,),
+        "CommandResult": (SHIM,),
+        "Forecast": (CORE, SHIM),
+    },
+}
+
+
+def may_send(service: str, inbox: str, kind: str) -> bool:
+    """Return whether a service may say a kind of message to an inbox, each by its name."""
+    kinds = SENDERS.get(inbox) or (SENDERS[ANY_REPLICA] if inbox.startswith("api.") else {})
+    return service in kinds.get(kind, ())

@@ -1,0 +1,232 @@
+"""Each service has a user of its own on the broker, who may say what the service says, and no more."""
+
+import json
+import re
+import shlex
+from urllib.parse import urlsplit
+
+import aio_pika
+import httpx
+import pytest
+from aio_pika.exceptions import AMQPError
+from aiormq.exceptions import ChannelAccessRefused
+
+from shared.bus import topology
+from shared.bus.errors import BusUnavailableError
+from shared.bus.permissions import definitions, permissions, rabbitmqctl_lines, user_of
+from shared.bus.rabbitmq import RabbitBus
+from shared.messages.envelope import CORE, Envelope
+from shared.messages.protocol import SyncBegin
+from shared.messages.registry import KINDS
+from shared.messages.routes import ANY_REPLICA, SENDERS, SERVICES, may_send
+from tests.broker import own_broker
+from tests.integration.processes import Deployment
+from tests.unit.api.test_routes import GANG
+
+PREFIX = "team-1"
+PASSWORDS = {service: f"password-of-{service}" for service in SERVICES}
+INBOXES = [*(name for name in SENDERS if name != ANY_REPLICA), "api.one"]
+
+
+@pytest.fixture(scope="module")
+def secured():
+    """Yield the address of a broker that knows the services' users and nobody else."""
+    with own_broker(json.dumps(definitions(PREFIX, PASSWORDS))) as broker:
+        yield urlsplit(broker.url)
+
+
+def url_of(secured, service, password=None):
+    where = secured.netloc.rpartition("@")[2]
+    password = PASSWORDS[service] if password is None else password
+    return f"amqp://{user_of(PREFIX, service)}:{password}@{where}/"
+
+
+@pytest.fixture
+async def connected(secured):
+    """Return what makes a channel in the name of a service."""
+    connections = {}
+
+    async def channel(service):
+        if service not in connections:
+            connections[service] = await aio_pika.connect(url_of(secured, service))
+        return await connections[service].channel()
+
+    yield channel
+    for connection in connections.values():
+        await connection.close()
+
+
+async def published(channel, exchange, key):
+    """Return whether the broker takes a message; a refusal ends the channel."""
+    try:
+        made = await channel.get_exchange(exchange, ensure=False)
+        await made.publish(aio_pika.Message(b"", type="x", message_id="x"), key, mandatory=False)
+    except ChannelAccessRefused:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_the_broker_takes_from_a_service_what_the_routes_have_it_say_and_nothing_else(
+    connected, service
+):
+    channel = await connected(service)
+    for inbox in INBOXES:
+        for kind in KINDS:
+            taken = await published(channel, PREFIX, f"{inbox}.{kind}")
+            assert taken is may_send(service, inbox, kind), (inbox, kind)
+            if not taken:
+                channel = await connected(service)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize(
+    ("exchange", "key"),
+    [
+        (PREFIX, "core.default"),
+        (PREFIX, "core.default.SyncBegin.SyncEnd"),
+        (PREFIX, "x.core.default.SyncBegin"),
+        (PREFIX, "api.all.trace.StateDelta"),
+        (PREFIX, ""),
+        ("", f"{PREFIX}.core.default"),  # past the exchange, straight into an inbox
+        ("amq.direct", "x"),
+        ("amq.topic", "core.default.SyncBegin"),
+    ],
+)
+async def test_there_is_no_way_around(connected, service, exchange, key):
+    assert not await published(await connected(service), exchange, key)
+
+
+async def ignore(message): ...
+
+
+async def refused(doing):
+    with pytest.raises(ChannelAccessRefused):
+        await doing
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_service_reads_its_own_inbox_and_makes_and_deletes_nothing(connected, service):
+    for inbox in topology.DURABLE_INBOXES:
+        name = topology.inbox_name(PREFIX, inbox)
+        queue = await (await connected(service)).get_queue(name, ensure=False)
+        if inbox.service == service:
+            await queue.cancel(await queue.consume(ignore))
+        else:
+            await refused(queue.consume(ignore))
+            queue = await (await connected(service)).get_queue(name, ensure=False)
+            await refused(queue.purge())
+        await refused((await connected(service)).queue_delete(name))
+        queue = await (await connected(service)).get_queue(name, ensure=False)
+        await refused(queue.bind(PREFIX, "timers.default.#"))
+    await refused((await connected(service)).exchange_delete(PREFIX))
+    await refused((await connected(service)).declare_queue(f"{PREFIX}.spare", durable=True))
+    await refused((await connected(service)).declare_exchange("spare"))
+    trace = f"{PREFIX}.api.trace"
+    await refused((await connected(service)).queue_delete(trace))
+
+
+async def test_a_replica_hears_what_is_for_replicas_and_nothing_else(connected):
+    channel = await connected("api")
+    queue = await channel.declare_queue(f"{PREFIX}.api.one", exclusive=True)
+    await queue.bind(PREFIX, "api.all.#")
+    await refused(queue.bind(PREFIX, "core.default.#"))
+    queue = await (await connected("api")).get_queue(f"{PREFIX}.api.one", ensure=False)
+    await refused(queue.bind(PREFIX, "#"))
+
+
+@pytest.mark.parametrize("user", ["guest", user_of(PREFIX, "core")])
+async def test_nobody_comes_in_by_a_password_that_somebody_could_guess(secured, user):
+    where = secured.netloc.rpartition("@")[2]
+    for password in ("guest", "", "muster", user):
+        with pytest.raises((AMQPError, OSError)):
+            await aio_pika.connect(f"amqp://{user}:{password}@{where}/")
+
+
+async def test_a_forged_sync_begin_is_refused_whatever_it_calls_itself(secured):
+    """It is not published under its name; under another name, whoever reads it puts it aside."""
+    api = RabbitBus(url_of(secured, "api"), prefix=PREFIX, is_given=True)
+    core = RabbitBus(url_of(secured, "core"), prefix=PREFIX, is_given=True)
+    forged = Envelope("forged", "SyncBegin", SyncBegin(""), CORE, "shim_adapter", epoch=2**61)
+    with pytest.raises(BusUnavailableError, match="ACCESS_REFUSED"):
+        await api.publish([forged])
+    await api.connect()
+    message = aio_pika.Message(b"\x80", type="SyncBegin", message_id="forged")
+    await api._exchange.publish(message, "core.default.SnapshotRequest")
+    honest = Envelope("honest", "WhatIf", KINDS["WhatIf"](), CORE, "api")
+    await api.publish([honest])
+    subscription = await core.subscribe(CORE)
+    heard = []
+    while "honest" not in heard:
+        deliveries = await subscription.receive(100)
+        heard += [item.envelope.message_id for item in deliveries]
+        await subscription.ack(deliveries)
+    assert "forged" not in heard
+    letters = (await api.dead_letters(10_000)).letters
+    assert [item.reason for item in letters if item.message_id == "forged"] == [
+        "it was published as core.default.SnapshotRequest and says that it is SyncBegin"
+    ]
+    for bus in (api, core):
+        await bus.close()
+
+
+def test_the_services_run_as_their_users_and_need_nothing_else(secured, tmp_path):
+    """Every kind of message that people and services send goes through, and none is put aside."""
+    (tmp_path / "password").write_text(PASSWORDS["api"] + "\n")
+    deployment = Deployment("", tmp_path, PREFIX, MUSTER_BUS_TOPOLOGY="given")
+    try:
+        for service in SERVICES:
+            more = {"MUSTER_BUS_URL": url_of(secured, service)}
+            if service == "api":
+                url = more["MUSTER_BUS_URL"].replace(f":{PASSWORDS['api']}", "")
+                password = str(tmp_path / "password")
+                more = {"MUSTER_BUS_URL": url, "MUSTER_BUS_PASSWORD_FILE": password}
+            deployment.start(service, **more)
+        deployment.wait(
+            lambda: httpx.get(f"{deployment.url}/health/ready").status_code == 200, "up"
+        )
+        yaml = {"Content-Type": "application/yaml"}
+        ask = httpx.Client(base_url=deployment.url, timeout=30, headers=yaml)
+        config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', "
+        config += "queues: [{name: a}]}]}]"
+        assert ask.post("/v1/config", content=config).json() == {"accepted": True}
+        assert ask.post("/v1/manifests", content=GANG).status_code == 200
+        deployment.wait(lambda: deployment.application("gang")["state"] == "Running", "runs")
+        what_if = {"manifest": GANG.replace("gang", "other")}
+        assert ask.post("/v1/what-if", json=what_if).status_code == 200
+        assert ask.post("/v1/what-if", json={"drain": "node-1"}).status_code in (200, 404)
+        node = deployment.get("/ws/v1/partition/default/nodes")[0]["nodeID"]
+        assert ask.post(f"/v1/nodes/{node}/drain").status_code == 200
+        assert ask.post(f"/v1/nodes/{node}/undrain").status_code == 200
+        assert ask.post("/v1/manifests/delete", content=GANG).status_code == 200
+        assert ask.post("/v1/manifests", content=GANG.replace("gang", "next")).status_code == 200
+        assert ask.delete("/v1/applications/next").status_code == 200
+        for service in SERVICES:  # each recovers, under its user too
+            deployment.kill(service) if service != "api" else None
+            if service != "api":
+                deployment.start(service, MUSTER_BUS_URL=url_of(secured, service))
+        assert ask.post("/v1/manifests", content=GANG.replace("gang", "last")).status_code == 200
+        deployment.wait(lambda: deployment.application("last")["state"] == "Running", "runs again")
+        assert [item for item in ask.get("/v1/dead-letters").json()["deadLetters"]
+                if item["messageID"] not in ("x", "forged")] == []  # fmt: skip
+        said = "".join(path.read_text() for path in tmp_path.glob("*.log"))
+        assert "ACCESS_REFUSED" not in said
+        assert not any(password in said for password in PASSWORDS.values())
+    finally:
+        deployment.stop()
+
+
+def test_the_same_is_said_in_commands_for_a_broker_that_is_there():
+    lines = [shlex.split(line) for line in rabbitmqctl_lines("a-b", "/team")]
+    assert len(lines) == 2 * len(SERVICES)
+    item = permissions("a-b", "timers")
+    told = [words for words in lines if words[4] == "a-b-timers"]
+    assert told == [
+        ["rabbitmqctl", "set_permissions", "-p", "/team", "a-b-timers", item.configure, item.write,
+         item.read],
+        ["rabbitmqctl", "set_topic_permissions", "-p", "/team", "a-b-timers", "a-b", item.publish,
+         item.bind],
+    ]  # fmt: skip
+    assert re.search(item.publish, "core.default.TimerFirings")
+    assert not re.search(item.publish, "core.default.TimerFiringsX")
+    assert permissions("a-b", "shim_adapter").read == r"^(a\-b\.shim_adapter\.default)$"
