@@ -66,7 +66,9 @@ def test_the_first_token_is_what_the_file_of_tokens_knows(muster, tmp_path):
     assert line.digest == hashlib.sha256(token.encode()).digest()
     assert (line.identity.name, line.identity.role.label) == ("initial", "operate")
     for path in tmp_path.rglob("*/*"):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o644  # a folder a container, which may not write
+        assert (
+            stat.S_IMODE(path.stat().st_mode) == 0o644
+        )  # a folder a container, which may not write
 
 
 def test_the_definitions_hold_hashes_and_no_user_of_everybody_s(muster, tmp_path):

@@ -77,8 +77,7 @@ def test_a_service_that_ends_by_itself_is_to_be_restarted(monkeypatch, end):
 
     assert asyncio.run(run()) is False
     monkeypatch.setattr(service, "_run", lambda *_: _result(told=False))
-    monkeypatch.setattr(service.gc, "freeze", lambda: None)
-    monkeypatch.setattr(service.gc, "set_threshold", lambda _: None)
+    monkeypatch.setattr(service, "spare_the_collector", lambda: None)
     monkeypatch.setattr(service, "set_up_logs", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
         service.run_service("core", lambda *_: (CORE, _Deaf))
