@@ -13,6 +13,7 @@ that have room or were promised some in this trial. Source: contract kai.md, 1.1
 Limit: MAX_SCENARIOS simulated for one job.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ from services.core.scheduler.statement.trial import (
     Share,
     Task,
     Trial,
+    is_evictable,
     is_out,
     request_of,
 )
@@ -178,10 +180,10 @@ class _Tries:
             yield carried
         if freed.could_be_enough(self._given):
             for units in _of_one_node(freed, self._candidates.beside(carried)):
-                yield self._candidates.in_order([*carried, *units])
+                yield self._candidates.whole([*carried, *units])
         freed = _Freed(self._trial, tasks, carried)
         for units in _of_several_nodes(freed, self._candidates.beside(carried)):
-            yield self._candidates.in_order([*carried, *units])
+            yield self._candidates.whole([*carried, *units])
 
 
 # --- scenarios ------------------------------------------------------------------------------------
@@ -195,6 +197,7 @@ class _Candidates:
         self._most = search.max_victims
         self._units: list[Unit] = []
         self._places: dict[Task, int] = {}
+        self._of_job: dict[Job, list[Unit]] = {}
 
     def beside(self, carried: list[Unit]) -> Iterator[list[Unit]]:
         """Yield the victims taken so far beside some, the same list that grows, up to the most."""
@@ -207,9 +210,17 @@ class _Candidates:
                 units.append(unit)
                 yield units
 
-    def in_order(self, units: list[Unit]) -> list[Unit]:
-        """Return units in the order in which they were found."""
-        return sorted(units, key=lambda unit: self._places[unit[1][0]])
+    def whole(self, units: list[Unit]) -> list[Unit]:
+        """Return units in the order in which they were found, of a gang that ends with them all."""
+        gone = {task for _, tasks in units for task in tasks}
+        chosen = Counter(job for job, _ in units)
+        found = [unit for unit in units if len(self._of_job[unit[0]]) == chosen[unit[0]]]
+        for job, count in chosen.items():
+            if count < len(self._of_job[job]):
+                stays = job.group.is_satisfied(lambda task: is_evictable(task) and task not in gone)
+                known = self._of_job[job]
+                found += [unit for unit in known if unit[1][0] in gone] if stays else known
+        return sorted(found, key=lambda unit: self._places[unit[1][0]])
 
     def _at(self, at: int) -> Unit | None:
         if at == len(self._units):
@@ -217,6 +228,7 @@ class _Candidates:
             if unit is None:
                 return None
             self._places[unit[1][0]] = at
+            self._of_job.setdefault(unit[0], []).append(unit)
             self._units.append(unit)
         return self._units[at]
 
