@@ -284,15 +284,15 @@ class TableTerms(Terms):
 
 
 def topology_of(row: dict, constraint: dict | None) -> Topology | None:
-    """Return a topology constraint with the levels of its topology."""
-    for topology in row.get("topologies", []) if constraint else []:
-        if topology["name"] == constraint.get("Topology"):
-            return Topology(
-                tuple(topology["levels"]),
-                constraint.get("RequiredLevel", ""),
-                constraint.get("PreferredLevel", ""),
-            )
-    return None
+    """Return a topology constraint with the levels of its topology; one not there has none."""
+    if not constraint or not constraint.get("Topology"):
+        return None
+    levels = {topology["name"]: topology["levels"] for topology in row.get("topologies", [])}
+    return Topology(
+        tuple(levels.get(constraint["Topology"], ())),
+        constraint.get("RequiredLevel", ""),
+        constraint.get("PreferredLevel", ""),
+    )
 
 
 def group_of(tree: dict, row: dict, spec: dict, tasks: list[Task]) -> Group:

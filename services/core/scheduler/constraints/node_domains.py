@@ -1,8 +1,9 @@
 """Topology: which nodes a gang, or a group of it, may spread over, and which it would rather have.
 
 Rule 1: a domain is the nodes that share the labels of a level and of all levels above it. With a
-        required level all tasks go into one of its domains; a preferred level is tried first, then
-        the levels above it, up to the required one, or everything.
+        required level all tasks go into one of its domains, nowhere if there is no such level; a
+        preferred level is tried first, then the levels above it, up to the required one, or
+        everything.
 Rule 2: domains that cannot hold the tasks are left out. The fullest goes first: the one whose
         topmost domain has the least room, then the next level, down to itself.
 Rule 3: inside a domain that is wider than preferred, the preferred ones with the most room go
@@ -40,6 +41,8 @@ def domains(
     trial: "Trial", topology: Topology, within: Mask, tasks: "Sequence[Task]"
 ) -> Iterator[Domain]:
     """Yield the domains for tasks in the order in which they are to be tried."""
+    if topology.required and topology.required not in topology.levels:
+        return
     bottom = _level(topology, topology.required)
     top = max(bottom, _level(topology, topology.preferred))
     for level in range(top, bottom - 1, -1):
@@ -66,7 +69,7 @@ def same_domain(trial: "Trial", topology: Topology, row: int) -> Mask:
 
 
 def _level(topology: Topology, name: str) -> int:
-    """Return a level's place; -1, everything, for none."""
+    """Return a level's place; -1, everything, for none and for one that is not there."""
     return topology.levels.index(name) if name in topology.levels else -1
 
 
