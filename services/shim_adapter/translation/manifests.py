@@ -38,6 +38,7 @@ from shared.model.texts import JsonError, load_json
 # In a simulated cluster nobody else would run a pod: those of other batch schedulers are taken too,
 # and those that name none, as YuniKorn's admission controller would have them.
 SIMULATED_SCHEDULERS = (*SCHEDULER_NAMES, None, "", "volcano", "kai-scheduler")
+_PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _SYSTEM_CLASSES = {  # that every cluster has
     "system-cluster-critical": PriorityClass(2_000_000_000),
     "system-node-critical": PriorityClass(2_000_001_000),
@@ -208,8 +209,34 @@ def _gang(body: Mapping[str, Any], name: str) -> Gang:
         subgroup = mapping(item, place)
         if subgroup.get("parent") or subgroup.get("minSubGroup") is not None:
             raise ManifestError(place, "not supported: subgroups of subgroups")
+        _refuse_topology(subgroup, place)
         subgroups[text(subgroup, "name", place)] = whole(subgroup, "minMember", 1, place)
-    return Gang(name, whole(spec, "minMember", 1), text(spec, "queue"), subgroups)
+    _refuse_topology(spec, "spec")
+    if whole(spec, "minSubGroup", len(subgroups)) != len(subgroups):
+        raise ManifestError("spec.minSubGroup", "not supported: fewer than all subgroups")
+    preemptibility = text(spec, "preemptibility")
+    if preemptibility not in ("", *_PREEMPTIBILITIES):
+        raise ManifestError(
+            "spec.preemptibility", f"one of {', '.join(_PREEMPTIBILITIES)}, found {preemptibility}"
+        )
+    return Gang(
+        name,
+        whole(spec, "minMember", 1),
+        text(spec, "queue"),
+        subgroups,
+        text(spec, "priorityClassName"),
+        is_preemptible=preemptibility != "non-preemptible",
+    )
+
+
+def _refuse_topology(spec: Mapping[str, Any], where: str) -> None:
+    """Refuse a level that all pods must share; one that is only preferred may be left out."""
+    where = f"{where}.topologyConstraint"
+    constraint = mapping(spec.get("topologyConstraint") or {}, where)
+    if constraint.get("requiredTopologyLevel"):
+        raise ManifestError(
+            f"{where}.requiredTopologyLevel", "not supported: use a pod affinity to the level"
+        )
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:

@@ -221,6 +221,27 @@ def test_a_pod_group_is_the_gang_of_the_pods_that_name_it_and_of_no_others():
     assert "no pod of the submission names the PodGroup 'w'" in error.message
 
 
+def test_a_pod_group_says_of_priority_and_preemption_what_its_pods_do_not():
+    """Contract kai.md, 1.11: priorityClassName and preemptibility are the group's."""
+    classes = [
+        {"kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        for name, value in (("train", 50), ("build", 100))
+    ]
+    more = {"priorityClassName": "build", "preemptibility": "non-preemptible"}
+    group = doc("scheduling.run.ai/v2alpha2", "PodGroup", minMember=2, **more)
+    for own, annotations, expected in (
+        ({}, {}, (100, False)),
+        ({"priorityClassName": "train"}, {}, (50, False)),
+        ({}, {"yunikorn.apache.org/allow-preemption": "true"}, (100, True)),
+    ):
+        named = template(**own)
+        named["metadata"]["annotations"] = {"pod-group-name": "w", **annotations}
+        job = doc("batch/v1", "Job", parallelism=2, template=named)
+        made = pods(*classes, group, job)
+        assert [(pod.priority, pod.allow_preempt_self) for pod in made] == [expected] * 2
+        assert minimum(made[0]) == {"batch": 2}
+
+
 def test_a_priority_class_says_what_its_pods_do_not():
     classes = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -253,6 +274,9 @@ def test_a_priority_class_says_what_its_pods_do_not():
         (doc("batch.volcano.sh/v1alpha1", "Job"), "spec.tasks", "No task specified"),
         (doc("batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "a", "replicas": 1, "minAvailable": 2, "template": template()}]), "spec.tasks[0].minAvailable", "should not be greater"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": "a", "parent": "b"}]), "spec.subGroups[0]", "not supported"),
+        (doc("scheduling.run.ai/v2alpha2", "PodGroup", minSubGroup=1, subGroups=[{"name": "a"}, {"name": "b"}]), "spec.minSubGroup", "fewer than all"),
+        (doc("scheduling.run.ai/v2alpha2", "PodGroup", topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"}), "spec.topologyConstraint.requiredTopologyLevel", "not supported"),
+        (doc("scheduling.run.ai/v2alpha2", "PodGroup", preemptibility="sometimes"), "spec.preemptibility", "one of preemptible"),
         (doc("serving.knative.dev/v1", "Service"), "kind", "not a workload"),
         ({"kind": "Job", "metadata": {"name": "w", "annotations": {"kai.scheduler/batch-min-member": "x"}}, "spec": {"template": template()}}, "metadata.annotations[kai.scheduler/batch-min-member]", "whole number"),
         ({"kind": "Job", "metadata": "w"}, "metadata", "a map was expected"),

@@ -15,6 +15,7 @@ from typing import Any
 from services.shim_adapter.translation.constraints import texts
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import (
+    ALLOW_PREEMPTION,
     MAX_NAME,
     USER_INFO,
     Reading,
@@ -104,20 +105,29 @@ def _refuse_unscheduled(item: Replicas, where: str) -> None:
 
 
 def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
-    """Return the first of some replicas; the workload's namespace and user are its pods' too."""
+    """Return the first of some replicas; the workload's namespace and user are its pods' too.
+
+    So are the priority class of its PodGroup, and that it may not be preempted.
+    """
+    where = f"{item.where}." if item.where else ""
+    _refuse_unscheduled(item, where)
     metadata = item.template.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     own = workload.metadata.get("annotations") or {}
     if USER_INFO in own and USER_INFO not in annotations:
         annotations = {USER_INFO: own[USER_INFO], **annotations}
     namespace = metadata.get("namespace") or workload.metadata.get("namespace")
+    spec, gang = item.template["spec"], _gang_of(workload, item)
+    if gang is not None and not gang.is_preemptible:
+        annotations = {ALLOW_PREEMPTION: "false", **annotations}
+    if gang is not None and not spec.get("priorityClassName"):
+        spec = {**spec, "priorityClassName": gang.priority_class}
     template = {
         **item.template,
+        "spec": spec,
         "metadata": {**metadata, "annotations": annotations, "namespace": namespace},
     }
     queue = _label_queue(metadata) or reading.queue
-    where = f"{item.where}." if item.where else ""
-    _refuse_unscheduled(item, where)
     longest = max(item.names, key=len)
     if len(longest) > MAX_NAME:
         raise ManifestError("metadata.name", f"a pod's name would have {len(longest)} characters")

@@ -30,12 +30,17 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A PodGroup of the same submission: so many pods at once, in all or by subgroup."""
+    """A PodGroup of the same submission: so many pods at once, in all or by subgroup.
+
+    Its priority class, and that it may not be preempted, hold for pods that do not say it.
+    """
 
     name: str
     minimum: int
     queue: str = ""
     subgroups: Mapping[str, int] = field(default_factory=dict)
+    priority_class: str = ""
+    is_preemptible: bool = True
 
 
 @dataclass(frozen=True, slots=True)
