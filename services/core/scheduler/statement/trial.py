@@ -370,7 +370,7 @@ class Trial:
         """Return what there is for us: without what others have placed, and nodes not ready."""
         total = {name: self.nodes.total.get(name, 0) for name in self.names}
         for node in self.nodes.rows:
-            lost = node.capacity if _is_not_ready(node) else node.occupied
+            lost = node.capacity if node.taints and _is_not_ready(node) else node.occupied
             for name in self.names if lost else ():
                 total[name] -= min(node.capacity.get(name, 0), lost.get(name, 0))
         return tuple(total.values())
