@@ -4,7 +4,9 @@ import pytest
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
+from shared.messages.interface import ConfigurationResult, UpdateConfiguration
 from shared.queueconfig import load_configuration
+from tests.builders import Core, config_of
 
 HEAD = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n"
 
@@ -95,3 +97,17 @@ def test_n_11_a_second_partition_gets_a_root_of_its_own_and_a_warning():
     assert [queue.name for queue in gpu.queues] == ["root"]
     assert [queue.name for queue in gpu.queues[0].queues] == ["production", "test"]
     assert "partition gpu is read and not scheduled" in " ".join(parse_configuration(text).warnings)
+
+
+def test_a_leaf_with_applications_becomes_no_parent_and_nothing_else_of_the_text_holds():
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.application("app", "root.a")
+    wanted = config_of("{name: a, queues: [{name: below}]}", "{name: c}")
+    core.send(UpdateConfiguration(wanted))
+    (result,) = [
+        item.message for item in core.answers if isinstance(item.message, ConfigurationResult)
+    ][-1:]
+    assert not result.accepted
+    assert "queue root.a has 1 applications and cannot become a parent" in result.error
+    assert sorted(core.partition.queues) == ["root", "root.a", "root.b"]
+    core.check()

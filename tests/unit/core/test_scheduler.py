@@ -222,3 +222,11 @@ def test_an_ask_release_that_crosses_the_allocation_ends_it():
     assert (gone.allocation_key, gone.termination_type) == ("x", TerminationType.STOPPED_BY_RM)
     assert list(core.partition.applications["app"].allocations) == ["y"]
     core.check()
+
+
+def test_time_in_the_core_does_not_run_backwards():
+    core = Core()
+    known_ns = core.partition.now_ns
+    core.now_ns = known_ns - 5
+    core.send(Heartbeat("h"))
+    assert core.partition.now_ns == known_ns

@@ -51,3 +51,13 @@ def test_a_pod_that_is_bound_is_not_bound_again():
     assert calls == [BindPod(key, "node-0000")]
     shim.send(place)
     assert shim.machine.mirror.on_response(place, shim.world.epoch) == ([], [])
+
+
+def test_a_pod_whose_end_is_on_its_way_is_not_bound():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    accepted = (AcceptedApplication("app"),)
+    (key,) = shim.asks(shim.send(UpdateResponse(accepted_applications=accepted)))
+    shim.world.pods[key].deletion_ns = shim.now
+    place = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    assert shim.machine.mirror.on_response(place, shim.world.epoch) == ([], [])

@@ -1,0 +1,132 @@
+"""Which tests run which line of the pure parts: ``python -m tests.mutation.covering``.
+
+Kept in ``covering.json``, by function, and made by one run of TESTS under coverage: of each line
+the quickest tests, OF_A_LINE of them. It only says where to look first. It goes stale without
+harm: a test that is no more is left out, a function that is new has the tests of its file.
+"""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import coverage
+import pytest
+
+from tests.mutation.trials import NOT_COPIED, ROOT
+
+PURE = (
+    "services/core/scheduler",
+    "services/timers/wheel.py",
+    "services/shim_adapter/mirror",
+    "services/api/projection",
+)
+TESTS = ("tests/unit/core", "tests/unit/timers", "tests/unit/shim_adapter", "tests/unit/api")
+TESTS += ("tests/conformance", "-k", "not rabbitmq and not schemathesis")
+OF_A_LINE = 4
+PLACE = Path(__file__).with_name("covering.json")
+Functions = dict[str, list[str]]  # the tests of each, by "file::Class.function"
+
+
+def pure_files() -> list[Path]:
+    """Return the files of the pure parts, but the invariants: they judge what tests have made."""
+    found: list[Path] = []
+    for name in PURE:
+        path = ROOT / name
+        found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return [path for path in found if path.name != "invariants.py"]
+
+
+def functions_of(path: Path) -> Iterator[tuple[str, range]]:
+    """Yield the functions of a file, the outermost ones, with the lines of their bodies."""
+    name = path.relative_to(ROOT).as_posix()
+    owners: list[tuple[str, ast.AST]] = [("", ast.parse(path.read_text(encoding="utf-8")))]
+    while owners:
+        prefix, owner = owners.pop(0)
+        for node in ast.iter_child_nodes(owner):
+            if isinstance(node, ast.ClassDef):
+                owners.append((f"{prefix}{node.name}.", node))
+            elif isinstance(node, ast.FunctionDef):
+                lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+                yield f"{name}::{prefix}{node.name}", lines
+
+
+class _Watch:
+    """A plugin of pytest: each test is a context of the coverage, and its time is noted."""
+
+    def __init__(self) -> None:
+        places = [str(ROOT / name) for name in PURE]
+        places += [f"{place}/*" for place in places]
+        self.coverage = coverage.Coverage(data_file=None, config_file=False, include=places)
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.coverage.switch_context(item.nodeid)
+        since = time.process_time()
+        found = yield
+        self.seconds[item.nodeid] = time.process_time() - since
+        return found
+
+
+def _measure() -> int:
+    """Run the tests under coverage and write what they run."""
+    watch = _Watch()
+    watch.coverage.start()
+    code = pytest.main(["-q", "-p", "no:cacheprovider", *TESTS], plugins=[watch])
+    watch.coverage.stop()
+    data = watch.coverage.get_data()
+    found: Functions = {}
+    for path in pure_files():
+        contexts = data.contexts_by_lineno(str(path))
+        for name, lines in functions_of(path):
+            chosen: dict[str, None] = {}
+            for line in lines:
+                tests = [test for test in contexts.get(line, ()) if test]
+                tests.sort(key=lambda test: (watch.seconds[test], test))
+                chosen |= dict.fromkeys(tests[:OF_A_LINE])
+            found[name] = sorted(chosen, key=lambda test: (watch.seconds[test], test))
+    write(found)
+    return int(code)
+
+
+def write(found: Functions) -> None:
+    """Keep what is known, in an order that does not depend on how it was found."""
+    tests = sorted({test for some in found.values() for test in some})
+    number = {test: at for at, test in enumerate(tests)}
+    lines = [
+        f"{json.dumps(name)}: {[number[test] for test in some]}"
+        for name, some in sorted(found.items())
+    ]
+    text = '{"tests": [\n' + ",\n".join(map(json.dumps, tests))
+    text += '\n],\n"functions": {\n' + ",\n".join(lines) + "\n}}\n"
+    PLACE.write_text(text, encoding="utf-8")
+
+
+def covering() -> Functions:
+    """Return what is kept."""
+    known = json.loads(PLACE.read_text(encoding="utf-8"))
+    return {name: [known["tests"][at] for at in some] for name, some in known["functions"].items()}
+
+
+def main() -> int:
+    """Measure in a copy of the tree, where nothing stands beside it, and keep what was found."""
+    with tempfile.TemporaryDirectory(prefix="muster-covering-") as folder:
+        tree = Path(folder) / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        here = [sys.executable, "-m", "tests.mutation.covering", "here"]
+        found = subprocess.run(
+            here, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=False
+        )
+        shutil.copy(tree / PLACE.relative_to(ROOT), PLACE)
+    return found.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(_measure() if sys.argv[1:] == ["here"] else main())
