@@ -311,6 +311,62 @@ def beside_the_unplaceable(waiting: int, *, shapes: int = 200) -> float:
     return driver.cpu / (total / 1_000)
 
 
+def first_refusal(nodes: int) -> float:
+    """Return the µs an ask takes that is the first of its shape, and that no node has room for."""
+    driver = Driver(config_of(5))
+    driver.nodes(nodes)
+    driver.applications([(f"app-{at}", f"root.team.leaf{at % 5}") for at in range(10)])
+    made = [
+        AllocationAsk(
+            f"no-{at}", f"app-{at % 10}", {"vcore": 64_001 + at, "memory": GIB, "pods": 1}
+        )
+        for at in range(200)
+    ]
+    driver.cpu = 0.0
+    for batch in batches(made, 10):
+        driver.update(asks=tuple(batch))
+    assert not driver.allocated
+    return driver.cpu / len(made) * 1e6
+
+
+def beside_refused_shapes(shapes: int, nodes: int) -> float:
+    """Return the ms that ten ends and ten starts take beside shapes that are refused each time.
+
+    What ends leaves the room for each of them, which is taken by what starts before their turn.
+    """
+    driver = Driver(config_of(5))
+    driver.nodes(nodes, {**NODE, "vcore": 63_000})
+    driver.applications([(f"app-{at}", f"root.team.leaf{at % 5}") for at in range(10)])
+    large = {"vcore": 16_000, "memory": 8 * GIB, "pods": 1}
+    full = [AllocationAsk(f"run-{at}", f"app-{at % 10}", large) for at in range(3 * nodes)]
+    waiting = [
+        AllocationAsk(
+            f"no-{at}",
+            f"app-{at % 10}",
+            {"vcore": 30_000 + at, "memory": GIB, "pods": 1},
+            priority=-1,
+        )
+        for at in range(shapes)
+    ]
+    for batch in batches(full + waiting):
+        driver.update(asks=tuple(batch))
+    took = []
+    for turn in range(min(50, 3 * nodes // 10)):
+        driver.cpu = 0.0
+        driver.update(
+            releases=tuple(
+                AllocationRelease(f"app-{at % 10}", f"run-{at}", TerminationType.STOPPED_BY_RM)
+                for at in range(10 * turn, 10 * turn + 10)
+            ),
+            asks=tuple(
+                AllocationAsk(f"new-{turn}-{at}", f"app-{at % 10}", large) for at in range(10)
+            ),
+        )
+        took.append(driver.cpu * 1000)
+    assert len(driver.allocated) == len(full) + 10 * len(took)
+    return statistics.median(took)
+
+
 def beside_waiting_gangs(waiting: int) -> float:
     """Return the ms that ten ends and ten starts take beside gangs that wait for their queue."""
     limit = ", resources: {max: {vcore: 100}}"
@@ -570,6 +626,18 @@ def rows(scale: Callable[[int], int]) -> dict[str, Callable[[], tuple[str, float
         "1,000/s beside 100,000 unplaceable": lambda: (
             "cores",
             beside_the_unplaceable(n(100_000)),
+            0,
+        ),
+        "first refusal, 1,000 nodes": lambda: ("µs", first_refusal(n(1_000)), 0),
+        "first refusal, 5,000 nodes": lambda: ("µs", first_refusal(n(5_000)), 0),
+        "10 ends and starts beside 0 refused shapes": lambda: (
+            "ms",
+            beside_refused_shapes(0, n(5_000)),
+            0,
+        ),
+        "10 ends and starts beside 50 refused shapes": lambda: (
+            "ms",
+            beside_refused_shapes(50, n(5_000)),
             0,
         ),
         "10 ends and starts beside 0 gangs": lambda: ("ms", beside_waiting_gangs(0), 0),

@@ -254,7 +254,7 @@ def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
 
 def _refusal(nodes: NodeTable, why: str, shape: Shape, lack: str) -> Refusal:
     sentence = f"the whole gang has no place: {why} of {len(nodes.nodes)} nodes; {lack}"
-    return Refusal(Reason.GANG_PLACES, sentence, nodes.evidence(shape, for_many=True))
+    return Refusal(Reason.GANG_PLACES, sentence, nodes.evidence(shape))
 
 
 def _lack(nodes: NodeTable, shape: Shape) -> str:

@@ -3,7 +3,8 @@
 Limit: MAX_CLASSES are told apart; what comes later is OTHERS.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,17 @@ from shared.model.resources import go_map
 MAX_CLASSES = 64
 MAX_SHOWN = 8  # classes in one refusal; the smaller ones are told together
 OTHERS = "others"
+Failing = tuple[str, NDArray[np.bool_], int]  # on what, in which rows, in how many
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """How many of the first rows are of each class, the most first."""
+
+    count: int
+    shown: dict[int, str]  # by number; all others are told together
+    sizes: dict[str, int]
+    only: str | None  # where there is one class alone
 
 
 class NodeClasses:
@@ -24,6 +36,7 @@ class NodeClasses:
     def __init__(self) -> None:
         self._names: dict[str, int] = {OTHERS: 0}
         self._of: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self._counted: _Counted | None = None
 
     def write(self, node: Node) -> None:
         """Note the class of a node's row."""
@@ -34,33 +47,46 @@ class NodeClasses:
         if not number and len(self._names) <= MAX_CLASSES:
             number = self._names[name] = len(self._names)
         self._of[node.row] = number
+        self._counted = None
 
     def evidence(
         self,
         count: int,
-        failures: Iterable[tuple[str, NDArray[np.bool_]]],
+        failures: Sequence[Failing],
         nearest: tuple[Node, Mapping[str, int]] | None,
     ) -> NodeEvidence:
         """Return by class how many of the first ``count`` rows fail on what, the most first."""
+        counted = self._counted
+        if counted is None or counted.count != count:
+            counted = self._counted = self._count(count)
+        found: list[NodeFailures] = []
+        for on, mask, number in failures:
+            if number == count:
+                numbers = counted.sizes
+            elif counted.only is not None:
+                numbers = {counted.only: number}
+            else:
+                numbers = self._by_class(counted.shown, self._of[:count][mask])
+            found += [NodeFailures(name, on, nodes) for name, nodes in numbers.items()]
+        found.sort(key=lambda failure: -failure.nodes)
+        node, lacks = nearest if nearest is not None else (None, {})
+        return NodeEvidence(count, counted.sizes, tuple(found), node.node_id if node else "", lacks)
+
+    def _count(self, count: int) -> _Counted:
         of = self._of[:count]
         sizes = np.bincount(of, minlength=len(self._names))
         order = np.argsort(-sizes, kind="stable")
-        shown = [at for at in order[:MAX_SHOWN].tolist() if sizes[at]]
         names = list(self._names)
-        rest = int(sizes.sum() - sizes[shown].sum())
-        classes = {names[at]: int(sizes[at]) for at in shown}
-        if rest:
-            classes[OTHERS] = classes.get(OTHERS, 0) + rest
-        found: list[NodeFailures] = []
-        for on, mask in failures:
-            counts = np.bincount(of[mask], minlength=len(names))
-            others = int(counts.sum() - counts[shown].sum())
-            for at in shown:
-                number = int(counts[at]) + (others if not at else 0)
-                if number:
-                    found.append(NodeFailures(names[at], on, number))
-            if others and 0 not in shown:
-                found.append(NodeFailures(OTHERS, on, others))
-        found.sort(key=lambda failure: -failure.nodes)
-        node, lacks = nearest if nearest is not None else (None, {})
-        return NodeEvidence(count, classes, tuple(found), node.node_id if node else "", lacks)
+        shown = {at: names[at] for at in order[:MAX_SHOWN].tolist() if sizes[at]}
+        found = self._by_class(shown, of)
+        return _Counted(count, shown, found, next(iter(found)) if len(found) == 1 else None)
+
+    @staticmethod
+    def _by_class(shown: Mapping[int, str], of: NDArray[np.int64]) -> dict[str, int]:
+        """Return how many of some rows are of each class that is shown, and of the others."""
+        counts = np.bincount(of, minlength=max(shown, default=0) + 1)
+        found = {name: int(counts[at]) for at, name in shown.items() if counts[at]}
+        others = of.size - sum(found.values())
+        if others:
+            found[OTHERS] = found.get(OTHERS, 0) + others
+        return found

@@ -9,7 +9,7 @@ share in use, ``binpacking`` one less it. Shares are the only floats, and no led
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.nodes.node_classes import NodeClasses
+from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
-from services.core.scheduler.nodes.node_view import NodeHooks, NodeView, leaves_enough, normalised
+from services.core.scheduler.nodes.node_view import (
+    MayBeUsed,
+    NodeHooks,
+    NodeView,
+    leaves_enough,
+    normalised,
+)
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
@@ -60,6 +66,23 @@ MANY = 2**31  # of what asks for nothing a node has so many places
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
+@dataclass(slots=True)
+class _Judged:
+    """Which rows fail on what for a shape, and how many; how many pass so far.
+
+    ``left`` could hold it when empty, and of those ``room`` has the room now; the others have too
+    little of what is ``lacking``.
+    """
+
+    failures: list[Failing]
+    lacking: list[str]
+    left: NDArray[np.bool_]
+    room: NDArray[np.bool_]
+    large: int
+    roomy: int
+    may: MayBeUsed
+
+
 class NodeTable:
     """All nodes of the partition, in rows that are kept dense."""
 
@@ -90,6 +113,8 @@ class NodeTable:
         self._index = NodeIndex(self)
         self._views: dict[object, NodeView] = {}
         self._version = 0  # of the views: counted up when they are forgotten
+        self._facts = 0  # counted up when a node comes, goes, or is another, but for its room
+        self._smallest: tuple[int, list[int]] = (-1, [])  # capacities, by column, as of _facts
 
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
@@ -125,6 +150,7 @@ class NodeTable:
         """Forget a node; the last row takes its place."""
         self.pods.count_node(node, -1)
         last = self.rows.pop()
+        self._facts += 1
         self._ranks.removed(node, len(self.rows))
         self._index.removed(node)
         if last is not node:
@@ -167,6 +193,7 @@ class NodeTable:
 
     def _judge_anew(self, node: Node) -> None:
         """Compare every ask's constraints, and plugins, with what a node is now."""
+        self._facts += 1
         for view in self._views.values():
             view.renew(node)
         if self.hooks is not None:
@@ -268,7 +295,9 @@ class NodeTable:
         row = node.row
         self._know(available)
         self._write(self._available, row, available)
-        self._schedulable[row] = node.schedulable
+        if self._schedulable[row] != node.schedulable:
+            self._schedulable[row] = node.schedulable
+            self._facts += 1
         self._reserved[row] = bool(node.reservations)
         self._note(node)
 
@@ -298,6 +327,7 @@ class NodeTable:
         self._know(node.capacity)
         self._write(self._capacity, node.row, node.capacity)
         self._classes.write(node)
+        self._facts += 1
 
     def _write(self, matrix: NDArray[np.int64], row: int, amounts: ResourceView) -> None:
         columns = self._columns
@@ -673,29 +703,35 @@ class NodeTable:
         return np.maximum(found, 0)
 
     def nearest(
-        self, shape: Shape, among: NDArray[np.bool_] | None = None
+        self,
+        shape: Shape,
+        among: NDArray[np.bool_] | None = None,
+        short_of: Sequence[str] | None = None,
     ) -> tuple[Node, Resource] | None:
         """Return the node that lacks least for one more ask than it has places, and what it lacks.
 
         None where no node, or none ``among`` some, may be used for the shape. Shares of what is
-        asked are compared.
+        asked are compared. ``short_of``: none of them has a place, and only of these has one too
+        little.
         """
-        rows = np.flatnonzero(self._usable(shape, reserved_too=True) if among is None else among)
-        if not rows.size:
+        mask = self._usable(shape, reserved_too=True) if among is None else among
+        if not mask.any():
             return None
-        places = self._multiples(self._available, shape)[rows]
-        lacks: dict[str, NDArray[np.int64]] = {}
-        total = np.zeros(rows.size, dtype=np.float64)
-        for name, value in shape.resource.items():
-            if value > 0:
-                column = self._columns.get(name)
-                room = self._available[rows, column] if column is not None else 0 * rows
-                lacks[name] = np.maximum(value - (room - places * value), 0)
-                total += lacks[name] / value
+        times = np.ones(mask.size, dtype=np.int64)
+        if short_of is None:
+            times += self._multiples(self._available, shape)
+        total = np.where(mask, 0.0, np.inf)
+        amounts = {name: value for name, value in shape.resource.items() if value > 0}
+        for name in amounts if short_of is None else short_of:
+            wanted, column = times * float(amounts[name]), self._columns.get(name)
+            if column is not None:
+                wanted -= self._available[: mask.size, column]
+            total += np.maximum(wanted, 0.0) / amounts[name]
         ties = np.flatnonzero(total == total.min())
-        at = int(ties[np.argmin(self._ranks.of(rows[ties]))])
-        lacking = {name: int(amounts[at]) for name, amounts in lacks.items() if amounts[at]}
-        return self.rows[int(rows[at])], lacking
+        row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
+        more, available = int(times[row]), self.rows[row].available
+        lacks = {name: more * value - available.get(name, 0) for name, value in amounts.items()}
+        return self.rows[row], {name: lack for name, lack in lacks.items() if lack > 0}
 
     # --- reservations ---------------------------------------------------------------------------
 
@@ -735,90 +771,168 @@ class NodeTable:
 
     def refusal(self, shape: Shape) -> Refusal:
         """Return why no node takes a shape now, with the numbers behind it."""
-        return replace(self._refusal(shape), nodes=self.evidence(shape))
+        judged = self._judged(shape)
+        reason, message = self._why_none(shape, judged)
+        return Refusal(
+            reason, message, nodes=self._evidence(shape, judged, is_short=not judged.roomy)
+        )
 
-    def evidence(self, shape: Shape, *, for_many: bool = False) -> NodeEvidence:
-        """Return what the nodes lack, by class, for an ask that all of them have refused.
+    def evidence(self, shape: Shape) -> NodeEvidence:
+        """Return what the nodes lack, by class, for more asks than they have room for."""
+        return self._evidence(shape, self._judged(shape), is_short=True)
 
-        ``for_many``: they have room for some, and not for as many as there are.
+    def _judged(self, shape: Shape) -> "_Judged":
+        """Find out which rows fail on what, each counted for the first thing that it fails on.
+
+        Of amounts that are missing it is counted for each.
         """
-        count, left = len(self.rows), ~self._schedulable[: len(self.rows)]
+        may = self._may_be_used(shape)
+        left, large = self._could_hold(shape, may)
+        failures = list(may.failures)
+        if large < may.usable:
+            failures.append((TOO_SMALL, may.left ^ left, may.usable - large))
+        room, lacking = left, []
+        for name, value in shape.resource.items():
+            if value > 0 and large:  # else there may be no column
+                mask = left & (self._available[: left.size, self._columns[name]] < value)
+                if number := int(np.count_nonzero(mask)):
+                    failures.append((name, mask, number))
+                    lacking.append(name)
+                    room = room & ~mask
+        roomy = int(np.count_nonzero(room)) if lacking else large
+        return _Judged(failures, lacking, left, room, large, roomy, may)
+
+    def _may_be_used(self, shape: Shape) -> MayBeUsed:
+        """Find out which rows fail on something else than amounts: it is known for the next one."""
         view = self._view(shape)
-        failures = [(UNSCHEDULABLE, left)]
-        left = ~left
-        for what, passes in (
+        known = view.may_be_used
+        if known is not None and known.facts == self._facts:
+            return known
+        count = len(self.rows)
+        failures: list[Failing] = []
+        left = np.ones(count, dtype=np.bool_)
+        passed = [count]
+        for on, passes in (
+            (UNSCHEDULABLE, self._schedulable[:count]),
             (SELECTOR, view.selected),
             (TAINTS, view.eligible),
             (PLUGIN, view.feasible),
-            (TOO_SMALL, self._fitting(self._capacity, shape)),
         ):
-            failures.append((what, left & ~passes))
-            left &= passes
+            kept = left & passes
+            passed.append(int(np.count_nonzero(kept)))
+            if passed[-1] < passed[-2]:
+                failures.append((on, left ^ kept, passed[-2] - passed[-1]))
+            left = kept
+        view.may_be_used = MayBeUsed(self._facts, failures, left, passed[1], passed[3], passed[4])
+        return view.may_be_used
+
+    def _could_hold(self, shape: Shape, may: MayBeUsed) -> tuple[NDArray[np.bool_], int]:
+        """Return which of the rows that may be used could hold it when empty, and how many."""
+        if self._smallest[0] != self._facts:
+            lows = self._capacity[: len(self.rows)].min(axis=0, initial=INT64_MAX).tolist()
+            self._smallest = (self._facts, lows)
+        lows, left = self._smallest[1], may.left
         for name, value in shape.resource.items():
             column = self._columns.get(name)
-            if value > 0 and column is not None:
-                failures.append((name, left & (self._available[:count, column] < value)))
-        room = left & self._fitting(self._available, shape)
-        is_short = for_many or not room.any()
-        nearest = self.nearest(shape, left) if is_short else None
-        open_rows = self._open_rows(shape) if room.any() else None
-        if open_rows is not None:
-            failures.append((OTHER_PODS, room & ~open_rows))
-            room &= open_rows
-        failures.append((TAKEN, room & self._reserved[:count]))
-        if not is_short and self.hooks is not None:
-            failures.append((PLUGIN, room & ~self._reserved[:count]))
-        return self._classes.evidence(count, [item for item in failures if item[1].any()], nearest)
+            if value > 0:
+                if column is None:
+                    return np.zeros(left.size, dtype=np.bool_), 0
+                if lows[column] < value:
+                    left = left & (self._capacity[: left.size, column] >= value)
+        return left, may.usable if left is may.left else int(np.count_nonzero(left))
 
-    def _refusal(self, shape: Shape) -> Refusal:
-        count = len(self.rows)
-        schedulable = self._schedulable[:count]
-        matching = schedulable & self._view(shape).eligible
-        wanted = f"requested {go_map(shape.resource)}"
-        if not schedulable.any():
-            return Refusal(Reason.NO_NODES, f"none of {count} nodes is schedulable")
-        if not matching.any():
-            return Refusal(
+    def _evidence(self, shape: Shape, judged: "_Judged", *, is_short: bool) -> NodeEvidence:
+        """Return it with what is in the way of those that have the room.
+
+        ``is_short``: they have it for some, or for none, and not for as many as there are.
+        """
+        failures = list(judged.failures)
+        nearest = None
+        if is_short and judged.large:
+            short_of = None if judged.roomy else judged.lacking
+            nearest = self.nearest(shape, judged.left, short_of)
+        if judged.roomy:
+            failures += self._closed_in_spite_of_room(shape, judged.room, is_short=is_short)
+        return self._classes.evidence(len(self.rows), failures, nearest)
+
+    def _closed_in_spite_of_room(
+        self, shape: Shape, room: NDArray[np.bool_], *, is_short: bool
+    ) -> list[Failing]:
+        found: list[tuple[str, NDArray[np.bool_]]] = []
+        open_rows = self._open_rows(shape)
+        if open_rows is not None:
+            found.append((OTHER_PODS, room & ~open_rows))
+            room = room & open_rows
+        reserved = self._reserved[: len(self.rows)]
+        found.append((TAKEN, room & reserved))
+        if not is_short and self.hooks is not None:
+            found.append((PLUGIN, room & ~reserved))
+        numbers = [int(np.count_nonzero(mask)) for _, mask in found]
+        return [(*item, number) for item, number in zip(found, numbers, strict=True) if number]
+
+    def _why_none(self, shape: Shape, judged: "_Judged") -> tuple[Reason, str]:
+        count, matching, large, roomy = (
+            len(self.rows),
+            judged.may.matching,
+            judged.large,
+            judged.roomy,
+        )
+        room = judged.room
+        if not judged.may.schedulable:
+            return Reason.NO_NODES, f"none of {count} nodes is schedulable"
+        if not matching:
+            return (
                 Reason.CONSTRAINTS,
-                f"0 of {int(schedulable.sum())} schedulable nodes match the selector, affinity "
-                "and tolerations",
+                (
+                    f"0 of {judged.may.schedulable} schedulable nodes match the selector, affinity "
+                    "and tolerations"
+                ),
             )
         if self.hooks is not None:
-            why = self._why_closed(matching, shape)
+            view = self._view(shape)
+            admitted = self._schedulable[:count] & view.eligible
+            why = self._why_closed(admitted, shape)
             if why:
-                return Refusal(Reason.PLUGIN, why)
-            matching &= self._view(shape).feasible
-            self._ask_hooks(matching, shape)
-        large = matching & self._fitting(self._capacity, shape)
-        room = matching & self._fitting(self._available, shape)
-        if not large.any():
-            return Refusal(
+                return Reason.PLUGIN, why
+            admitted &= view.feasible
+            self._ask_hooks(admitted, shape)
+            room = room & admitted
+            matching, roomy = int(np.count_nonzero(admitted)), int(np.count_nonzero(room))
+            large = int(np.count_nonzero(judged.left & admitted))
+        wanted = f"requested {go_map(shape.resource)}"
+        if not large:
+            return (
                 Reason.NODE_TOO_SMALL,
-                f"{wanted}: 0 of {int(matching.sum())} matching nodes could hold it when empty",
+                f"{wanted}: 0 of {matching} matching nodes could hold it when empty",
             )
-        if not room.any():
-            return Refusal(
+        if not roomy:
+            return (
                 Reason.NO_NODE_FITS,
-                f"{wanted}: 0 of {int(matching.sum())} matching nodes have the room now, "
-                f"{int(large.sum())} could hold it when empty",
+                (
+                    f"{wanted}: 0 of {matching} matching nodes have the room now, "
+                    f"{large} could hold it when empty"
+                ),
             )
-        return self._refusal_in_spite_of_room(shape, room)
+        return self._why_none_of_the_roomy(shape, room, roomy)
 
-    def _refusal_in_spite_of_room(self, shape: Shape, room: NDArray[np.bool_]) -> Refusal:
+    def _why_none_of_the_roomy(
+        self, shape: Shape, room: NDArray[np.bool_], roomy: int
+    ) -> tuple[Reason, str]:
         open_rows = self._open_rows(shape)
         if open_rows is not None and not (room & open_rows).any():
-            return Refusal(
+            return (
                 Reason.OTHER_PODS,
-                f"{int(room.sum())} nodes have the room, and affinity, spread or host ports of "
-                "pods leave none of them open",
+                (
+                    f"{roomy} nodes have the room, and affinity, spread or host ports of "
+                    "pods leave none of them open"
+                ),
             )
         unreserved = room & ~self._reserved[: len(self.rows)]
         if self.hooks is not None and unreserved.any():
-            return Refusal(Reason.PLUGIN, self._why_closed(unreserved, shape))
-        return Refusal(
+            return Reason.PLUGIN, self._why_closed(unreserved, shape)
+        return (
             Reason.RESERVED,
-            f"{int(room.sum())} nodes have the room, and all are reserved for asks that have "
-            "waited longer",
+            f"{roomy} nodes have the room, and all are reserved for asks that have waited longer",
         )
 
     def why_closed(self, node: Node, shape: Shape) -> str:
@@ -876,6 +990,7 @@ class NodeTable:
 
     def _add_column(self, name: str) -> int:
         column = self._columns[name] = len(self._columns)
+        self._facts += 1
         if column == self._available.shape[1]:
             self._available = np.pad(self._available, ((0, 0), (0, column)))
             self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))

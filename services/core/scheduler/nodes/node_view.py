@@ -1,11 +1,13 @@
 """What an ask's constraints make of every node, as far as the node alone decides it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.nodes.node_classes import Failing
 from shared.messages.interface import Allocation
 from shared.messages.selectors import (
     SOFT_EFFECT,
@@ -67,6 +69,21 @@ class NodeHooks(Protocol):
         """Tell of an allocation that was on a node until now."""
 
 
+@dataclass(frozen=True, slots=True)
+class MayBeUsed:
+    """Which rows fail on something else than amounts; the others are ``left``.
+
+    So many are ``schedulable``, of those ``matching``, of those ``usable``: plugins admit them.
+    """
+
+    facts: int  # of the table, as of which it is so
+    failures: list[Failing]
+    left: NDArray[np.bool_]
+    schedulable: int
+    matching: int
+    usable: int
+
+
 class NodeView:
     """One value a row: may it be taken, would it be but for taints, and how it is liked.
 
@@ -87,6 +104,7 @@ class NodeView:
         "eligible",
         "feasible",
         "made",
+        "may_be_used",
         "preferred",
         "scores",
         "selected",
@@ -102,6 +120,7 @@ class NodeView:
 
     def __init__(self, shape: "Shape", hooks: NodeHooks | None = None) -> None:
         self.made = 0
+        self.may_be_used: MayBeUsed | None = None  # as the table found it last
         self._constraints = shape.constraints.of_nodes
         self._shape = shape
         self._hooks = hooks
