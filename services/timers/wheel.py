@@ -29,6 +29,8 @@ ASK_AGAIN_NS = seconds(10)
 class TimerWheel:
     """The timers of one partition, by due time."""
 
+    recovers = True  # from what the core has armed
+
     def __init__(self, instance: str) -> None:
         self.instance = instance
         self.left_out = 0

@@ -43,6 +43,19 @@ class DeadLetters:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How many messages wait at an inbox, and from how many on it may take no more."""
+
+    waiting: int
+    most: int
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether publishers may be waiting for room."""
+        return self.waiting >= self.most
+
+
 class Subscription(Protocol):
     """A reader's place at an inbox."""
 
@@ -76,7 +89,13 @@ class Bus(Protocol):
         """Take a place at an inbox."""
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Send in order and return once all are confirmed. Raises BusUnavailableError."""
+        """Send in order and return once all are confirmed. Raises BusUnavailableError.
+
+        InboxFullError among them, where an inbox stays full: what came before it may be there.
+        """
+
+    async def fill(self, inbox: Address) -> Fill:
+        """Look at how full a durable inbox is. Raises BusUnavailableError."""
 
     async def dead_letters(self, most: int) -> DeadLetters:
         """Look at what was put aside: nothing is taken away. Raises BusUnavailableError."""

@@ -17,6 +17,10 @@ class BusUnavailableError(ConnectionError):
     """The broker does not answer now: try the same call again later."""
 
 
+class InboxFullError(BusUnavailableError):
+    """An inbox has taken nothing for as long as a publisher waits: its reader does not come by."""
+
+
 class BusClosedError(ConnectionError):
     """This bus was closed here: stop."""
 

@@ -1,7 +1,8 @@
 """The bus in this process: the same rules as a broker's, and the same bytes.
 
 Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
-holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room. Dead letters are kept up
+holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room, REFUSED_SECONDS at most.
+Dead letters are kept up
 to MAX_DEAD_LETTERS, and the trace, for API replicas to come, up to MAX_TRACE_MESSAGES of
 MAX_TRACE_BYTES; the oldest go first.
 """
@@ -13,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from shared.bus import codec
-from shared.bus.base import DeadLetter, DeadLetters, Delivery
+from shared.bus.base import DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
-from shared.bus.errors import BusClosedError, PoisonError
+from shared.bus.errors import BusClosedError, InboxFullError, PoisonError
 from shared.bus.properties import check_properties
 from shared.messages.envelope import API_TRACE, Address, Envelope
 
 MAX_INBOX_MESSAGES = 10_000
+REFUSED_SECONDS = 10.0  # that a publisher waits for room
 MAX_DEAD_LETTERS = 1_000
 MAX_TRACE_MESSAGES = 5_000
 MAX_TRACE_BYTES = 16 * 1024 * 1024
@@ -200,6 +202,16 @@ class MemorySubscription:
             raise BusClosedError(f"the subscription to {self._inbox.name} is closed")
 
 
+async def _have_room(inbox: _Inbox) -> None:
+    if inbox.room.is_set():
+        return
+    try:
+        async with asyncio.timeout(REFUSED_SECONDS):
+            await inbox.room.wait()
+    except TimeoutError as error:
+        raise InboxFullError(f"{inbox.name} is full") from error
+
+
 class MemoryBus:
     """A connection to the broker of this process."""
 
@@ -230,8 +242,15 @@ class MemoryBus:
         letters = self.broker.dead_letters
         return DeadLetters(tuple(islice(letters, most)), len(letters))
 
+    async def fill(self, inbox: Address) -> Fill:
+        """Look at how full an inbox is."""
+        return Fill(len(self.broker.inbox(inbox.routing_key).waiting), MAX_INBOX_MESSAGES)
+
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Append every message, waiting while an inbox is full; none when one cannot be encoded."""
+        """Append every message, waiting while an inbox is full; none when one cannot be encoded.
+
+        Raises InboxFullError where there is no room within REFUSED_SECONDS.
+        """
         for envelope in envelopes:
             check_properties(envelope)
         bodies = [codec.encode(envelope.message) for envelope in envelopes]
@@ -239,5 +258,5 @@ class MemoryBus:
             if self._closed:
                 raise BusClosedError("the bus is closed")
             for inbox in self.broker.targets(envelope.to):
-                await inbox.room.wait()
+                await _have_room(inbox)
             self.broker.put(replace(envelope, message=None), body)

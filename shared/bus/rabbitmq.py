@@ -31,9 +31,9 @@ from tenacity import (
 
 from shared.bus import topology
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
-from shared.bus.base import DeadLetter, DeadLetters, Delivery
+from shared.bus.base import DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
-from shared.bus.errors import BusClosedError, BusUnavailableError, PoisonError
+from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.messages.envelope import API_ALL, API_TRACE, Address, Envelope
 
 PREFETCH = 400
@@ -77,6 +77,12 @@ def _away(what: str) -> Iterator[None]:
 def _is_refused(error: BaseException) -> bool:
     """Return whether the broker refused a message because its inbox is full."""
     return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
+
+
+def _refusal(error: DeliveryError) -> BusUnavailableError:
+    """Return what a message that the broker does not take is to its publisher."""
+    kind = InboxFullError if _is_refused(error) else BusUnavailableError
+    return kind(f"the broker refused a message: {error!r}")
 
 
 class RabbitBus:
@@ -152,10 +158,28 @@ class RabbitBus:
                 for batch in _batches(messages):
                     await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
         except DeliveryError as error:
-            raise BusUnavailableError(f"the broker refused a message: {error!r}") from error
+            raise _refusal(error) from error
         except BusUnavailableError:
             await self._lost(connections)
             raise
+
+    async def fill(self, inbox: Address) -> Fill:
+        """Look at how full an inbox is; one that was full takes nothing until a fifth is read."""
+        await self.connect()
+        connections = self._connections
+        try:
+            with _away(f"cannot look at {inbox.routing_key}"):
+                channel = await connections[0].channel()
+                try:
+                    name = topology.inbox_name(self._prefix, inbox)
+                    queue = await channel.declare_queue(name, passive=True, timeout=CONNECT_SECONDS)
+                    waiting = queue.declaration_result.message_count or 0
+                finally:
+                    await channel.close()
+        except BusUnavailableError:
+            await self._lost(connections)
+            raise
+        return Fill(waiting, topology.MAX_INBOX_MESSAGES * 4 // 5)
 
     async def _publish_lane(self, lane: list[tuple[aio_pika.Message, Address]]) -> None:
         for message, to in lane:

@@ -7,7 +7,7 @@ seen here.
 from collections import Counter
 from collections.abc import Sequence
 
-from shared.bus.base import Bus, DeadLetters, Delivery, Subscription
+from shared.bus.base import Bus, DeadLetters, Delivery, Fill, Subscription
 from shared.bus.errors import PoisonError
 from shared.messages.envelope import Address, Envelope
 
@@ -77,6 +77,10 @@ class TrackedBus:
     async def dead_letters(self, most: int) -> DeadLetters:
         """Look at what was put aside."""
         return await self._bus.dead_letters(most)
+
+    async def fill(self, inbox: Address) -> Fill:
+        """Look at how full an inbox is."""
+        return await self._bus.fill(inbox)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Publish."""

@@ -18,6 +18,9 @@ Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the 
         there is: a connection whose heartbeats stop has lost its place.
 Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried again until it can be:
         until then nothing is answered or acknowledged, and no message is to blame.
+Rule 9: two whose inboxes are full, and who both publish to the other, would wait for ever. One
+        whose machine ``recovers`` puts down what it would say, and what waits for it, and starts
+        over; so the other goes on.
 """
 
 import asyncio
@@ -30,7 +33,13 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from shared.bus.base import Bus, DeadLetters, Delivery, Subscription
-from shared.bus.errors import BusClosedError, BusUnavailableError, NotNowError, PoisonError
+from shared.bus.errors import (
+    BusClosedError,
+    BusUnavailableError,
+    InboxFullError,
+    NotNowError,
+    PoisonError,
+)
 from shared.bus.fitting import SetAside, fitting, numbered
 from shared.messages.envelope import API_TRACE, Address, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import Heartbeat, Tick
@@ -60,8 +69,18 @@ _Said = tuple[Outgoing, Envelope, int]  # with its cause, and its number among t
 log = structlog.get_logger("muster.host")
 
 
+class _StuckError(Exception):
+    """Whoever is to hear what is said here waits for room in this host's own inbox."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} messages wait here")
+        self.waiting = waiting
+
+
 class Machine(Protocol):
     """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch.
+
+    One that ``recovers`` knows nothing that others do not tell a new one: its messages may be lost.
 
     One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
     it runs in a thread, while heartbeats go on, and messages keep their order.
@@ -119,6 +138,7 @@ class Host:
         self._handled = HandledMessages()
         self._injected: asyncio.Queue[Injected] = asyncio.Queue(MAX_INJECTED)
         self._entered = 0
+        self._to_put_down = 0  # messages that waited when it started over
         self._tap = Tap(
             inbox.service, is_on=self._options.is_tapped, hold_ns=self._options.hold_tap_ns
         )
@@ -243,7 +263,7 @@ class Host:
                     if sleeping.done() and due_ns is not None and due_ns <= self._clock.now_ns():
                         inside.append(self._tick())
                     sleeping.cancel()
-                await self._handle_deliveries(subscription, deliveries, inside)
+                await self._handle_or_put_down(subscription, deliveries, inside)
         finally:
             for task in (receiving, injected, sleeping):
                 if task is not None:
@@ -265,6 +285,26 @@ class Host:
         message_id = derived_id(f"tick/{self.instance}/{self._started_ns}", self._entered)
         return Envelope(message_id, "Tick", Tick(), self.inbox, "clock", published_ns=now_ns)
 
+    async def _handle_or_put_down(
+        self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
+    ) -> None:
+        """Handle what came, unless it waited for a machine that could say nothing (rule 9)."""
+        if self._to_put_down > 0:
+            self._to_put_down -= len(deliveries)
+            await subscription.ack(deliveries)
+            deliveries = []
+        try:
+            await self._handle_deliveries(subscription, deliveries, inside)
+        except _StuckError as stuck:
+            log.warning(
+                "its inbox is full, and one that it publishes to: starting over without what waits",
+                service=self.inbox.service,
+                waiting=stuck.waiting,
+            )
+            await subscription.ack(deliveries)
+            self._to_put_down = stuck.waiting
+            self.machine = self._make_machine()
+
     async def _handle_deliveries(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
@@ -281,7 +321,7 @@ class Host:
     async def _handle_suspect(self, subscription: Subscription, delivery: Delivery) -> None:
         try:
             await self._handle_batch(subscription, [delivery], [])
-        except (BusUnavailableError, BusClosedError):
+        except (BusUnavailableError, BusClosedError, _StuckError):
             raise
         except Exception as error:
             if delivery.delivery_count >= MAX_CRASHES:
@@ -484,8 +524,18 @@ class Host:
         """
         if envelopes:
             again = AsyncRetrying(retry=_IS_AWAY, wait=_PAUSE, before_sleep=self._say_again)
-            await again(self._bus.publish, envelopes)
+            await again(self._publish_once, envelopes)
             self.metrics.published(len(envelopes))
+
+    async def _publish_once(self, envelopes: list[Envelope]) -> None:
+        try:
+            await self._bus.publish(envelopes)
+        except InboxFullError:
+            if getattr(self.machine, "recovers", False):
+                fill = await self._bus.fill(self.inbox)
+                if fill.is_full:
+                    raise _StuckError(fill.waiting) from None
+            raise
 
     def _keep_again(self, attempts: RetryCallState) -> None:
         log.error(

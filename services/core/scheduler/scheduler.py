@@ -106,6 +106,8 @@ class Scheduler:
     They are handed in because they are no business of the pure part.
     """
 
+    recovers = True  # from what the resource manager tells a new one (architecture section 4)
+
     def __init__(
         self,
         core_id: str,
