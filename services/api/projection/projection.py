@@ -3,7 +3,9 @@
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
         asked for, and until it comes the last good model stands. A change in several parts comes
         whole or not at all; a snapshot makes it ready with its last part.
-Rule 2: events of a lower epoch are refused; a higher epoch starts with a snapshot.
+Rule 2: events of a lower epoch, or of before, are refused; a higher epoch starts with a snapshot.
+        Who says them may be the core all the same, and the snapshot that was followed nobody's: so
+        one is asked for, and the next that comes is followed whatever its epoch is.
 Rule 3: ended applications outlive a snapshot: the core forgets them, people do not. They expire
         after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time.
 Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
@@ -32,6 +34,7 @@ from services.api.projection.news import (
 from services.api.projection.stories import Stories
 from shared.messages.columns import values_of
 from shared.messages.envelope import CORE, Envelope, Outgoing
+from shared.messages.protocol import MAX_EPOCH
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
@@ -74,6 +77,7 @@ class Projection:
         self.changes = Changes()
         self._next = (1, 0)  # the seq and the part that come next
         self._asked_ns = 0
+        self._is_in_doubt = False  # whether it follows the core
         self._last: Model | None = None  # while a snapshot comes, what was known before it
         self._news: dict[Key, ApplicationNews] = {}  # of the change that is coming in
         self._said: list[EventState] = []
@@ -93,14 +97,16 @@ class Projection:
         match envelope.message:
             case StateDelta() as delta:
                 self._on_delta(envelope, delta)
-                if self._next[1]:  # it is coming: only if it stops is it asked for again
+                # It is coming: only if it stops is it asked for again.
+                if self._next[1] and not self._is_in_doubt:
                     self._asked_ns = max(now_ns, 1)
             case TraceRecords(records):
                 for record in records:
                     self.stories.remember(record)
             case _:
                 pass
-        if self.is_ready or (self._asked_ns and now_ns - self._asked_ns < ASK_AGAIN_NS):
+        is_answered = self.is_ready and not self._is_in_doubt
+        if is_answered or (self._asked_ns and now_ns - self._asked_ns < ASK_AGAIN_NS):
             return []
         self._asked_ns = max(now_ns, 1)
         request = SnapshotRequest(self.instance)
@@ -109,12 +115,17 @@ class Projection:
     # --- state ----------------------------------------------------------------------------------
 
     def _on_delta(self, envelope: Envelope, delta: StateDelta) -> None:
-        if envelope.epoch < self.epoch:
+        if envelope.epoch > max(MAX_EPOCH, self.epoch + 1):
             return
-        if delta.reset:
+        is_below = envelope.epoch < self.epoch
+        if delta.reset and (self._is_in_doubt or not is_below):
             self._complete()
             self._start_over(envelope)
+        elif is_below:
+            self._is_in_doubt = True
+            return
         elif envelope.epoch == self.epoch and self._is_known(envelope.seq, delta.part):
+            self._is_in_doubt |= self.is_ready or self._next[1] > 0
             return
         elif (envelope.epoch, envelope.seq, delta.part) != (self.epoch, *self._next):
             self._miss()
@@ -160,7 +171,7 @@ class Projection:
         self._last = last
         self.changes.start_over()
         self.epoch = envelope.epoch
-        self.is_ready = False
+        self.is_ready = self._is_in_doubt = False
 
     def _count_submissions(self, delta: StateDelta) -> None:
         """Count submissions when they are told of first, and what becomes of each once."""
