@@ -58,6 +58,7 @@ USE_CONFIG_MAP = "the queues are in the ConfigMap yunikorn-configs: change it th
 USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
 USE_CORDON = "the nodes are a Kubernetes cluster's: use kubectl cordon, and kubectl uncordon"
 DEFAULT_RUN_NS = seconds(30)
+LONG_SAVE = 2_000  # records: some 30 microseconds each
 
 
 class ShimMachine:
@@ -128,6 +129,10 @@ class ShimMachine:
         if command is not None:
             return outgoing + self._obey(command, envelope, now_ns)
         return outgoing
+
+    def is_flush_long(self) -> bool:
+        """Return whether more is to be saved than heartbeats can wait for."""
+        return self._save is not None and self.world.changes() > LONG_SAVE
 
     def flush(self, now_ns: int) -> list[Outgoing]:  # noqa: ARG002 - the host's interface
         """Save what has changed; only then may the answers go out."""

@@ -15,7 +15,8 @@ Rule 6: an item that cannot be sent is set aside, and what was to be sent beside
         machine hears of it (``set_aside``) and tells whoever the item came from. So it does of a
         command or an answer that somebody waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
-        there is: a connection whose heartbeats stop has lost its place.
+        there is: a connection whose heartbeats stop has lost its place. For the same reason a
+        flush that is long by its machine's own word runs in a thread, and is waited for.
 Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried again until it can be:
         until then nothing is answered or acknowledged, and no message is to blame.
 Rule 9: two whose inboxes are full, and who both publish to the other, would wait for ever. One
@@ -84,6 +85,8 @@ class Machine(Protocol):
 
     One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
     it runs in a thread, while heartbeats go on, and messages keep their order.
+    One with ``is_flush_long()`` says whether the next flush takes longer than heartbeats can wait;
+    it then runs in a thread, and touches nothing that anybody but the host reads.
     One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
     returns what is to be said of it; ``item`` is None for the whole message.
     """
@@ -409,12 +412,16 @@ class Host:
         if flush is None:
             return []
         started = self.metrics.started()
+        is_long = getattr(self.machine, "is_flush_long", None)
         again = AsyncRetrying(
             retry=retry_if_exception_type(NotNowError), wait=_PAUSE, before_sleep=self._keep_again
         )
         async for attempt in again:
             with attempt:
-                outgoing: list[Outgoing] = coalesced(flush(now_ns))
+                if is_long is not None and is_long():
+                    outgoing: list[Outgoing] = coalesced(await asyncio.to_thread(flush, now_ns))
+                else:
+                    outgoing = coalesced(flush(now_ns))
         spent_ns = self.metrics.handled("flush", started)
         step = self._tap.decided(outgoing, cause, spent_ns)
         cause = replace(cause, correlation_id="", traceparent="")

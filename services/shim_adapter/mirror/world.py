@@ -147,6 +147,15 @@ class World:
         """Return the newest queue configuration that held ("": none is known)."""
         return self.config if self.is_config_good else self.last_good_config
 
+    def changes(self) -> int:
+        """Return how many records have changed since they were last saved."""
+        return (
+            len(self.changed_nodes)
+            + len(self.changed_pods)
+            + len(self.changed_applications)
+            + len(self.changed_answers)
+        )
+
     def forget_changes(self) -> None:
         """Forget what has changed: it has been saved, or nobody saves it."""
         self.changed_nodes.clear()

@@ -1,6 +1,7 @@
 """The host: confirm before acknowledging, handle once, crash on bugs, put a killer aside."""
 
 import asyncio
+import threading
 from collections import deque
 from contextlib import suppress
 
@@ -422,3 +423,33 @@ async def test_a_question_whose_asker_cannot_be_addressed_stops_nothing():
     got = await answers(broker, 2)
     await stop(task)
     assert [d.envelope.message.instance for d in got] == ["echo-1", "echo-2"]
+
+
+async def test_while_a_long_flush_lasts_the_loop_goes_on_and_nothing_is_acknowledged():
+    """It lasts until the loop has done something else: on the loop it would last for ever."""
+    goes_on, flushed = threading.Event(), []
+
+    class Keeps(Echo):
+        def is_flush_long(self):
+            return bool(self.seen)
+
+        def flush(self, now_ns):
+            if self.seen and not flushed:
+                has_gone_on = goes_on.wait(PATIENCE_SECONDS)
+                flushed.append((has_gone_on, len(broker.inbox(TIMERS.routing_key).waiting)))
+            return []
+
+    async def others():
+        while True:
+            await asyncio.sleep(0.01)
+            if machine.seen:
+                goes_on.set()
+
+    broker, machine = MemoryBroker(), Keeps()
+    await MemoryBus(broker).publish([message(1)])
+    beside = asyncio.create_task(others())
+    _, task = await hosted(machine, broker)
+    assert len(await answers(broker, 1)) == 1
+    await stop(task)
+    await stop(beside)
+    assert flushed == [(True, 0)]

@@ -2,11 +2,13 @@
 
 import asyncio
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
 from services.shim_adapter.backends.simulated.store import ClusterStore
+from services.shim_adapter.machine import LONG_SAVE
 from services.shim_adapter.service import STATE_FILE, ShimOptions, ShimService
 from shared.bus.errors import NotNowError
 from shared.bus.memory import MemoryBroker, MemoryBus
@@ -90,3 +92,26 @@ def test_what_was_answered_is_on_the_disk_when_the_power_goes(tmp_path):
     assert store._db.execute("PRAGMA synchronous").fetchone() == (full,)
     store.close()
     assert sqlite3.connect(tmp_path / STATE_FILE).execute("PRAGMA journal_mode").fetchone()
+
+
+def test_what_takes_long_to_save_is_said_to_and_may_be_saved_by_another_thread(tmp_path):
+    service = ShimService(ShimOptions(state_dir=tmp_path, nodes=1))
+    machine = service.make_machine()
+    many = tuple(PodSpec(f"p-{at}", "app", {"vcore": 1}) for at in range(LONG_SAVE))
+    machine.handle(Envelope("few", "SubmitPods", SubmitPods(many[:1]), SHIM_ADAPTER, "api"), 1)
+    assert not machine.is_flush_long()
+    machine.handle(Envelope("many", "SubmitPods", SubmitPods(many[1:]), SHIM_ADAPTER, "api"), 1)
+    assert machine.is_flush_long()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(machine.flush, 2).result()
+    assert not machine.is_flush_long()
+    service.close()
+    store = ClusterStore(tmp_path / STATE_FILE)
+    assert len(store.load().pods) == LONG_SAVE
+    store.close()
+
+
+def test_what_is_kept_in_memory_only_is_never_long_to_save():
+    machine = ShimService(ShimOptions(nodes=LONG_SAVE + 1)).make_machine()
+    assert machine.world.changes() > LONG_SAVE
+    assert not machine.is_flush_long()

@@ -76,7 +76,8 @@ class ClusterStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=1)
+        # a long save runs in a thread of its own, and whoever saves waits for it
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=1, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")  # an answer is promised: the power may go
         self._db.executescript(_SCHEMA)
