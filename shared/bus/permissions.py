@@ -3,9 +3,10 @@
 Rule 1: a user a service. It publishes what ``shared.messages.routes`` has it say and nothing else:
         the kind is a part of the routing key, which the broker compares; what a message calls
         itself is compared with the key by whoever reads it (``shared.bus.amqp_message``).
-Rule 2: it reads its own inbox. The API's reads the feeds, the trace and the dead letters.
-Rule 3: it declares and deletes nothing (but the API's the queues of its own replicas): exchanges,
-        inboxes and bindings stand in the definitions.
+Rule 2: it reads its own inbox, and binds it to the keys of its own address. The API's reads the
+        feeds, the trace and all dead letters.
+Rule 3: it declares and deletes nothing (but the API's the queues of its own replicas): exchanges
+        and inboxes stand in the definitions.
 Rule 4: anybody may put aside what came to them: every service writes to the dead-letter exchange.
 
 Patterns are Erlang's (PCRE), matched anywhere in a name unless they are anchored.
@@ -45,22 +46,22 @@ def user_of(prefix: str, service: str) -> str:
 
 def permissions(prefix: str, service: str) -> Permissions:
     """Return what a service's user may do."""
-    exchange, dead = re.escape(prefix), re.escape(topology.dead_exchange_name(prefix))
-    feeds = rf"{exchange}\.api\.(?!trace$).*"
-    configure, bind = NOTHING, NOTHING
-    write = f"{exchange}|{dead}"
-    read = rf"{exchange}\.{service}\.default"
+    exchanges = [topology.exchange_name(prefix), topology.dead_exchange_name(prefix)]
+    own = [item.name for item in topology.durable_queues(prefix) if item.service == service]
+    write = read = [re.escape(name) for name in (*exchanges, *own)]
+    configure, address = NOTHING, rf"{service}\.default\.#"
     if service == "api":
-        configure, bind = f"^({feeds})$", r"^api\..*$"
-        write = f"{write}|{feeds}"
-        read = rf"{exchange}|{exchange}\.api\..*|{dead}\..*"
+        feeds = rf"{re.escape(prefix)}\.api\.(?!trace$).*"
+        dead = rf"{re.escape(topology.dead_exchange_name(prefix))}\..*"
+        configure, address = f"^({feeds})$", r"api\..*"
+        write, read = [*write, feeds], [*read, feeds, dead]
     return Permissions(
         user_of(prefix, service),
         configure,
-        f"^({write})$",
-        f"^({read})$",
+        f"^({'|'.join(write)})$",
+        f"^({'|'.join(read)})$",
         f"^({'|'.join(_keys(service))})$",
-        bind,
+        f"^{address}$",
     )
 
 
@@ -115,7 +116,6 @@ def _hashed(password: str) -> str:
 
 def _topology(prefix: str, vhost: str) -> dict[str, Any]:
     exchange, dead = topology.exchange_name(prefix), topology.dead_exchange_name(prefix)
-    queues = {name: arguments for name, arguments, _, _ in topology.durable_queues(prefix)}
     return {
         "exchanges": [
             {
@@ -126,17 +126,10 @@ def _topology(prefix: str, vhost: str) -> dict[str, Any]:
         ],
         "queues": [
             {
-                "name": name, "vhost": vhost, "durable": True, "auto_delete": False,
-                "arguments": arguments,
+                "name": item.name, "vhost": vhost, "durable": True, "auto_delete": False,
+                "arguments": item.arguments,
             }
-            for name, arguments in queues.items()
-        ],
-        "bindings": [
-            {
-                "source": source, "vhost": vhost, "destination": name,
-                "destination_type": "queue", "routing_key": key, "arguments": {},
-            }
-            for name, _, source, key in topology.durable_queues(prefix)
+            for item in topology.durable_queues(prefix)
         ],
     }  # fmt: skip
 

@@ -88,7 +88,7 @@ def _refusal(error: DeliveryError) -> BusUnavailableError:
 class RabbitBus:
     """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart.
 
-    ``is_given``: exchanges, inboxes and bindings are there, by the broker's definitions.
+    ``is_given``: exchanges and inboxes are there, by the broker's definitions.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class RabbitBus:
     async def _declare(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
         """Declare everything that outlives a reader, so that nothing published is unroutable.
 
-        Where the broker's definitions have it all, nothing is declared, and nothing may be.
+        Where the broker's definitions have it, nothing is declared, and nothing may be.
         """
         names = topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
         if self._is_given:
@@ -293,12 +293,21 @@ class RabbitBus:
             await channel.declare_exchange(name, kind, durable=True)
             for name, kind in zip(names, kinds, strict=True)
         ]
-        for name, arguments, exchange, key in topology.durable_queues(self._prefix):
-            queue = await _declare_queue(connection, name, arguments)
-            await queue.bind(exchange, routing_key=key)
+        for item in topology.durable_queues(self._prefix):
+            queue = await _declare_queue(connection, item.name, item.arguments)
+            await queue.bind(item.exchange, routing_key=item.key)
 
     async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[_Source]:
-        """Return what a reader of an inbox consumes: a replica, the trace as well."""
+        """Return what a reader of an inbox consumes: a replica, the trace as well.
+
+        Where inboxes are given, a service binds its own: a broker that starts with bindings in its
+        definitions may fail at queues that are not up yet (docs/adr/0053).
+        """
+        if self._is_given:
+            for item in topology.durable_queues(self._prefix):
+                if item.service == inbox.service:
+                    queue = await channel.get_queue(item.name, ensure=False)
+                    await queue.bind(item.exchange, routing_key=item.key)
         if inbox.is_durable:
             name = topology.inbox_name(self._prefix, inbox)
             return [(await channel.get_queue(name, ensure=False), {})]

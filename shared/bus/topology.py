@@ -17,6 +17,7 @@ host's own count of crashes. It is a large number and not -1: RabbitMQ 3.10 take
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from shared.messages.envelope import API_TRACE, CORE, SHIM_ADAPTER, TIMERS, Address
@@ -57,17 +58,27 @@ def binding_key(inbox: Address) -> str:
     return f"{inbox.routing_key}.#"
 
 
-def durable_queues(prefix: str) -> Iterator[tuple[str, dict[str, Any], str, str]]:
-    """Yield what outlives its readers: name, arguments, and what binds it to which exchange.
+@dataclass(frozen=True, slots=True)
+class DurableQueue:
+    """A queue that outlives its readers, whose it is, and what binds it to which exchange."""
 
-    Dead letters come before the inboxes: there is no moment in which one has nowhere to go.
-    """
+    service: str
+    name: str
+    arguments: dict[str, Any]
+    exchange: str
+    key: str
+
+
+def durable_queues(prefix: str) -> Iterator[DurableQueue]:
+    """Yield every queue that outlives its readers."""
     exchange, dead = exchange_name(prefix), dead_exchange_name(prefix)
     for service in SERVICES:
-        yield dead_queue_name(prefix, service), dead_arguments(), dead, service
-    for inbox in DURABLE_INBOXES:
-        yield inbox_name(prefix, inbox), inbox_arguments(), exchange, binding_key(inbox)
-    yield inbox_name(prefix, API_TRACE), trace_arguments(), exchange, binding_key(API_TRACE)
+        name = dead_queue_name(prefix, service)
+        yield DurableQueue(service, name, dead_arguments(), dead, service)
+    kept = [(inbox, inbox_arguments()) for inbox in DURABLE_INBOXES]
+    for inbox, arguments in [*kept, (API_TRACE, trace_arguments())]:
+        name = inbox_name(prefix, inbox)
+        yield DurableQueue(inbox.service, name, arguments, exchange, binding_key(inbox))
 
 
 def inbox_arguments() -> dict[str, Any]:
