@@ -9,10 +9,11 @@ from services.api.machine import ApiMachine
 from services.api.replica import Replica
 from services.api.routes import make_app
 from services.api.server import listen, serve
+from services.api.tls import Certificate
 from shared.messages.envelope import Address
 from shared.runtime.host import Host, Machine
 from shared.runtime.service import run_service
-from shared.runtime.settings import Settings
+from shared.runtime.settings import Settings, SettingsError
 
 
 class _Http:
@@ -20,6 +21,16 @@ class _Http:
 
     listening: socket.socket | None = None
     access = Access()
+    certificate: Certificate | None = None
+
+
+def certificate_of(settings: Settings) -> Certificate | None:
+    """Return the API's certificate, if it has one. Raises SettingsError, CertificateError."""
+    if settings.http_certificate is None:
+        if settings.http_key is not None:
+            raise SettingsError("MUSTER_HTTP_KEY: MUSTER_HTTP_CERTIFICATE is missing")
+        return None
+    return Certificate(settings.http_certificate, settings.http_key)
 
 
 def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
@@ -27,6 +38,7 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
 
     Raises SettingsError, and OSError: a taken port, a file that is not there.
     """
+    _Http.certificate = certificate_of(settings)
     _Http.access = access_of(settings)
     _Http.listening = listen(settings.http_host, settings.http_port)
     name = instance.replace(".", "-")
@@ -43,7 +55,7 @@ async def serve_http(host: Host, settings: Settings) -> None:
     names = [name.strip() for name in settings.http_names.split(",") if name.strip()]
     app = make_app(Replica(lambda: host, machine), names, _Http.access)
     assert _Http.listening is not None
-    await serve(app, _Http.listening)
+    await serve(app, _Http.listening, _Http.certificate)
 
 
 if __name__ == "__main__":

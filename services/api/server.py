@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from services.api.connections import Connection, sweep
+from services.api.tls import Certificate, look_for_ever
 
 _BACKLOG = 2_048
 
@@ -43,8 +44,10 @@ def _end(server: uvicorn.Server) -> None:
         connection.transport.close()
 
 
-async def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Serve on a socket until cancelled."""
+async def serve(
+    app: FastAPI, listening: socket.socket, certificate: Certificate | None = None
+) -> None:
+    """Serve on a socket until cancelled, by HTTPS where there is a certificate."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -53,13 +56,17 @@ async def serve(app: FastAPI, listening: socket.socket) -> None:
         http=Connection,
         ws="none",
         timeout_graceful_shutdown=1,
+        ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
     )
     server = _Server(config)
-    sweeping = asyncio.create_task(sweep(server.server_state.connections))
+    beside = [asyncio.create_task(sweep(server.server_state.connections))]
+    if certificate:
+        beside.append(asyncio.create_task(look_for_ever(certificate)))
     try:
         await server.serve(sockets=[listening])
     except asyncio.CancelledError:
         _end(server)
         raise
     finally:
-        sweeping.cancel()
+        for task in beside:
+            task.cancel()

@@ -167,6 +167,11 @@ class Client:
                 verify=self.url.startswith("https:"),  # certificates are read where they count
             )
         except httpx.ConnectError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise ApiError(
+                    f"{self.url} is not believed: {error}. SSL_CERT_FILE names the file of its "
+                    f"authority; or {_ANOTHER}"
+                ) from error
             raise ApiError(
                 f"no answer from {self.url}: {error}. Is Muster running there? Start it with "
                 f"`muster up`, or {_ANOTHER}"

@@ -70,6 +70,11 @@ class Settings(BaseSettings):
     http_names: str = Field(
         default="", description="hosts, with commas between, under which browsers reach the API"
     )
+    http_certificate: Path | None = Field(
+        default=None, description="for HTTPS: the API's certificate, with those between it and its "
+        "authority, read anew when it changes",
+    )  # fmt: skip
+    http_key: Path | None = Field(default=None, description="its key; empty: in the same file")
     authentication: str = Field(
         default="required", pattern="^(required|off)$",
         description="required wherever the API listens but on this machine's own addresses; off: a "

@@ -23,7 +23,7 @@ class WatchedFile(Generic[T]):
         self._path = path
         self._read = read
         self._max_bytes = max_bytes
-        self._seen = self._signature()
+        self._seen = signature(path)
         self._looked = time.monotonic()
         self._value = self._load()
 
@@ -37,7 +37,7 @@ class WatchedFile(Generic[T]):
         return self._value
 
     def _look(self) -> None:
-        seen = self._signature()
+        seen = signature(self._path)
         if seen == self._seen:
             return
         self._seen = seen
@@ -58,10 +58,11 @@ class WatchedFile(Generic[T]):
         except ValueError as error:
             raise ValueError(f"{self._path}: {error}") from error
 
-    def _signature(self) -> tuple[int, int, int] | None:
-        """Return what tells one content from another; None while there is no file."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+
+def signature(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells one content of a file from another; None while there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -58,6 +58,10 @@ def access_of(settings: Settings) -> Access:
                 "MUSTER_AUTHENTICATION=off"
             )
         log.warning("NOBODY IS ASKED WHO THEY ARE: whoever reaches this may do all", where=where)
+    if authenticators and not is_loopback(settings.http_host) and not settings.http_certificate:
+        log.warning(
+            "tokens come unencrypted: MUSTER_HTTP_CERTIFICATE, or a proxy with TLS in front"
+        )
     return Access(authenticators, metrics)
 
 

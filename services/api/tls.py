@@ -1,0 +1,76 @@
+"""The API's certificate: from files, which are looked at every LOOK_SECONDS and read anew.
+
+Rule 1: certificate and key are tried together, apart from what is in use; what does not hold, be it
+        that only one of them has been replaced yet, changes nothing.
+Rule 2: connections that are open stay as they are; the next handshake has the new certificate.
+"""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import structlog
+
+from shared.runtime.watched import signature
+
+LOOK_SECONDS = 1.0
+log = structlog.get_logger("muster.api")
+
+
+class CertificateError(OSError):
+    """A certificate does not hold at the start; the message says where and why."""
+
+
+class Certificate:
+    """A certificate with its key, which may stand in the same file. Raises CertificateError."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        self._certificate, self._key = certificate, key or certificate
+        self._seen = self._signatures()
+        self.context = _new_context()
+        error = self._load()
+        if error:
+            raise CertificateError(error)
+
+    def look(self) -> None:
+        """Take what has changed in use, if it holds."""
+        seen = self._signatures()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        error = self._load()
+        if error:
+            log.warning("a certificate has changed and does not hold; the last does", error=error)
+        else:
+            log.info("a certificate has changed and holds now", file=str(self._certificate))
+
+    def _load(self) -> str:
+        """Load the files; return what is wrong, or ""."""
+        try:
+            for context in (_new_context(), self.context):
+                context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        except (OSError, ValueError) as error:
+            said = getattr(error, "reason", "") or error.args[-1]
+            return f"{self._certificate} with {self._key}: {said}"
+        return ""
+
+    def _signatures(self) -> list[tuple[int, int, int] | None]:
+        return [signature(path) for path in (self._certificate, self._key)]
+
+
+def _new_context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _no_password() -> str:
+    """Refuse a key with a password: nobody is there to be asked for it."""
+    raise ValueError("the key needs a password: one without is expected")
+
+
+async def look_for_ever(certificate: Certificate) -> None:
+    """Look whether a certificate has changed, for ever."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        certificate.look()
