@@ -94,7 +94,6 @@ def without(name):
         {**CLAIMS, "sub": ""},
         {**CLAIMS, "sub": ["ada"]},
     ],
-    ids=str,
 )
 async def test_a_claim_that_does_not_hold_is_refused(tokens, claims):
     with pytest.raises(TokenError):
