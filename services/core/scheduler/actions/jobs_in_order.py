@@ -21,6 +21,7 @@ from services.core.scheduler.statement.trial import (
     Trial,
     is_active,
     is_evictable,
+    is_waiting,
     minus,
     plus,
     request_of,
@@ -34,15 +35,11 @@ DIVIDED = (VCORE, MEMORY, GPU)  # of which a queue that has too much has too muc
 NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
 
 
-def tasks_to_allocate(job: Job, evicted: "frozenset[Task] | set[Task]" = frozenset()) -> list[Task]:
+def tasks_to_allocate(job: Job, waits: Holds[Task] = is_waiting) -> list[Task]:
     """Return the tasks that a job is to get next: what its minimum lacks, else one more.
 
-    ``evicted`` are tasks that a statement has evicted and that may come back.
+    ``waits`` says of a task whether it may be one of them.
     """
-
-    def waits(task: Task) -> bool:
-        return task.status is Status.PENDING or task in evicted
-
     lacking = job.group.lacking(is_active, waits)
     if lacking is None:
         return []

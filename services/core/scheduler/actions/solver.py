@@ -362,14 +362,7 @@ def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Uni
     The order is that of all who wait, though only the job and the victims are tried: where another
     job of the queue comes first, the queue is as hungry as that one makes it.
     """
-    evicted = {task for _, tasks in units for task in tasks}
-
-    def tasks_of(candidate: Job) -> list[Task]:
-        if candidate is job:
-            return wanted
-        gone = {task for task in candidate.tasks if task in evicted and is_out(task)}
-        return tasks_to_allocate(candidate, gone)
-
+    tasks_of = _what_comes_next(job, wanted, units)
     to_try = dict.fromkeys([job, *(victim for victim, _ in units)])
     ready = dict.fromkeys(other for other in attempt.trial.asking if is_ready(other))
     waiting = [*to_try, *(other for other in ready if other not in to_try)]
@@ -382,10 +375,27 @@ def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Uni
         if candidate is job:
             if not _wait_for_room(attempt, job, tasks):
                 return False
-        elif _wait_for_room(attempt, candidate, [task for task in tasks if task in evicted]):
+        elif _wait_for_room(attempt, candidate, tasks):
             to_try[candidate] = None
             order.push(candidate)
     return True
+
+
+def _what_comes_next(
+    job: Job, wanted: list[Task], units: list[Unit]
+) -> Callable[[Job], list[Task]]:
+    """Return what says which tasks a job gets next: of a victim those come back that were taken."""
+    victims = {victim for victim, _ in units}
+    evicted = {task for _, tasks in units for task in tasks}
+
+    def tasks_of(candidate: Job) -> list[Task]:
+        if candidate is job:
+            return wanted
+        if candidate not in victims:
+            return tasks_to_allocate(candidate)
+        return tasks_to_allocate(candidate, lambda task: task in evicted and is_out(task))
+
+    return tasks_of
 
 
 def _wait_for_room(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:

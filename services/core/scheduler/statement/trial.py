@@ -86,6 +86,11 @@ def is_active(task: Task) -> bool:
     return task.status in ACTIVE
 
 
+def is_waiting(task: Task) -> bool:
+    """Return whether a task has no room and was promised none."""
+    return task.status is Status.PENDING
+
+
 def holds_room(task: Task) -> bool:
     """Return whether a task has room, was promised some or is giving it back."""
     return task.status is not Status.PENDING
