@@ -45,7 +45,9 @@ class Place(_Part):
 class Outcome(_Part):
     """What would become of an application: of ``wanted`` pods ``placed`` would start at once.
 
-    ``afterEvictions`` more would once the victims have gone.
+    ``afterEvictions`` more would once the victims have gone. ``expectedStart`` is when all of it
+    would have started by what running pods say of how long they run, in nanoseconds; 0: ``noStart``
+    says why there is none, or it is not one that would wait.
     """
 
     application_id: str = Field(alias="applicationID")
@@ -57,6 +59,8 @@ class Outcome(_Part):
     is_new: bool
     reason: str
     message: str
+    expected_start: int
+    no_start: str
     places: list[Place]
 
 
@@ -188,6 +192,8 @@ def _outcome(item: ForecastApplication) -> Outcome:
         is_new=item.is_new,
         reason=item.reason,
         message=readable(item.rejected or item.message),
+        expected_start=item.expected_start_ns,
+        no_start=item.no_start,
         places=[
             Place(pod=place.name or place.allocation_key, node_id=place.node_id)
             for place in item.places

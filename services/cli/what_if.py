@@ -1,6 +1,7 @@
 """What `muster what-if` asks, and what it shows."""
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer
 from services.cli.client import Client, RefusedError
 from services.cli.render import hanging
 from services.cli.table import Column
+from shared.model.units import NANOS_PER_SECOND
 
 PATH = "/v1/what-if"
 
@@ -22,7 +24,16 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def _why(row: dict[str, Any]) -> str:
-    return f"{row['reason']}: {row['message']}" if row["reason"] else str(row["message"])
+    why = f"{row['reason']}: {row['message']}" if row["reason"] else str(row["message"])
+    return "; ".join(filter(None, (why, _start(row))))
+
+
+def _start(row: dict[str, Any]) -> str:
+    """Say when all of an application is expected to have started, or why that is not known."""
+    if not row["expectedStart"]:
+        return str(row["noStart"])
+    at = datetime.fromtimestamp(row["expectedStart"] // NANOS_PER_SECOND).astimezone()
+    return f"all of it is expected to have started by {at:%Y-%m-%d %H:%M:%S}"
 
 
 def _becomes(row: dict[str, Any]) -> str:

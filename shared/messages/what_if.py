@@ -41,7 +41,9 @@ class ForecastApplication:
     ``after_evictions`` more would when the victims have gone.
 
     ``reason`` and ``message`` say why the others would wait, ``rejected`` why all of it would be
-    refused for good. ``places`` are at most MAX_PLACES.
+    refused for good. ``places`` are at most MAX_PLACES. ``expected_start_ns`` is when all of it
+    would have started by what running pods say of how long they run (0: ``no_start`` says why
+    there is none, or it is not asked).
     """
 
     application_id: str
@@ -54,6 +56,8 @@ class ForecastApplication:
     reason: str = ""
     message: str = ""
     rejected: str = ""
+    expected_start_ns: int = 0
+    no_start: str = ""
     places: tuple[ForecastPlace, ...] = ()
 
 

@@ -17,3 +17,4 @@ QUEUE_ERROR = (
 )
 EVENT_SETTING = "event."  # how the API's own settings begin: the core hands them on
 POD_NAME_TAG = "kubernetes.io/meta/podName"
+RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.queue_ledger import DRAINING
@@ -11,15 +11,18 @@ from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
+    AllocationRelease,
     NodeAction,
     NodeInfo,
+    TerminationType,
     UpdateConfiguration,
     UpdateRequest,
     UserGroupInformation,
 )
 from shared.messages.what_if import QueueChange, WhatIf
+from shared.model.names import RUN_SECONDS
 from shared.model.resources import multiply
-from tests.builders import Core, config_of
+from tests.builders import START_NS, Core, config_of
 from tests.property.dump import dump
 from tests.property.material import SELECTORS
 
@@ -291,6 +294,47 @@ def test_what_a_configuration_would_do_it_does(way, applications, queues, more, 
     assert {path for path, kind in kinds.items() if kind is QueueChange.COMES} == now.keys() - was
     drain = {path for path, queue in now.items() if queue.status == DRAINING}
     assert {path for path, kind in kinds.items() if kind is QueueChange.DRAINS} == drain
+
+
+@given(
+    WAYS,
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20)), min_size=1, max_size=9),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_whoever_is_expected_has_started_then_and_not_before(way, running, pods, cores, is_gang):
+    config = config_of("{name: a}", "{name: c, resources: {max: {vcore: 9}}}")
+    core = cluster(way, [], config=config)
+    core.application("old", "root.a")
+    for at, (size, stated) in enumerate(running):
+        tags = {RUN_SECONDS: str(stated)} if stated else {}
+        amount = {"vcore": 1000 * size, "pods": 1}
+        core.asks("old", [f"old-{at}"], amount, allocation_tags=tags)
+    held = places(core, "old")
+    assume(len(held) == len(running))  # nobody else waits
+    request, asks = request_of(1, ("root.c", is_gang, pods, cores, PLAIN[0], "alice", 0))
+    (told,) = (
+        told
+        for told in asked(core, WhatIf(applications=(request,), asks=asks)).applications
+        if told.is_new
+    )
+    submit(core, 1, ("root.c", is_gang, pods, cores, PLAIN[0], "alice", 0))
+    ends = {}
+    for at, (_, stated) in enumerate(running):
+        if stated:
+            ends.setdefault(stated, []).append(f"old-{at}")
+    expected = (told.expected_start_ns - START_NS) // 10**9 if told.expected_start_ns else None
+    is_whole = [(0, len(places(core, "app1")) == pods)]
+    for seconds, keys in sorted(ends.items()):
+        gone = [AllocationRelease("old", key, TerminationType.STOPPED_BY_RM) for key in keys]
+        core.update(releases=tuple(gone))
+        is_whole.append((seconds, len(places(core, "app1")) == pods))
+    first = next((seconds for seconds, whole in is_whole if whole), None)
+    if told.placed == pods:
+        assert (first, expected, told.no_start) == (0, None, "")
+    elif "app1" in core.partition.applications:
+        assert (first, bool(told.no_start)) == (expected, expected is None)
 
 
 @given(WAYS, APPLICATIONS, st.sampled_from(("n0", "n1", "nowhere")))

@@ -68,8 +68,8 @@ export function whatIf({ live, query, setQuery }) {
     const named = (one) => (one.isNew ? one.applicationID : to("applications", one.applicationID));
     names("Would start", found.starts?.map((one) => [named(one), one.queueName, `${count(one.placed)} of ${count(one.wanted)}`, one.afterEvictions ? count(one.afterEvictions) : "–", nodesOf(one.places)]),
       ["Application", "Queue", "At once", "Once room is made", "On"], [2, 3]);
-    names("Would wait", found.waits?.map((one) => [named(one), one.queueName, count(one.wanted - one.placed - one.afterEvictions), one.reason ? reason(one.reason) : "", one.message]),
-      ["Application", "Queue", "Pods", "Reason", ""], [2]);
+    names("Would wait", found.waits?.map((one) => [named(one), one.queueName, count(one.wanted - one.placed - one.afterEvictions), one.reason ? reason(one.reason) : "", one.message, startOf(one)]),
+      ["Application", "Queue", "Pods", "Reason", "", "Expected start"], [2]);
     names("Would be evicted", found.evicted?.map((one) => [one.victimName || one.victim, to("applications", one.applicationID), to("nodes", one.nodeID), one.winner || "its queue’s max", one.law]),
       ["Pod", "Application", "Node", "For", "Law"]);
     names("Queues", found.queues?.map((one) => [one.queueName || "the partition", one.change, count(one.applications), one.changed.join(", ")]),
@@ -89,6 +89,10 @@ export function whatIf({ live, query, setQuery }) {
     update: (changed) => map?.update(changed),
     dispose: () => map?.dispose(),
   };
+}
+
+function startOf(one) {
+  return one.expectedStart ? new Date(one.expectedStart / 1e6).toLocaleString("en-GB") : one.noStart || "–";
 }
 
 function nodesOf(places) {

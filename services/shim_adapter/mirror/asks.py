@@ -15,7 +15,7 @@ from shared.messages.interface import (
     NodeInfo,
     UserGroupInformation,
 )
-from shared.model.names import FOREIGN_TAG, POD_NAME_TAG
+from shared.model.names import FOREIGN_TAG, POD_NAME_TAG, RUN_SECONDS
 from shared.model.units import NANOS_PER_SECOND
 
 _HOST_NAME = "si.io/hostname"
@@ -94,13 +94,14 @@ def disruption_of(pod: PodRecord, *, is_refused: bool = False) -> Disruption:
 
 
 def _tags(pod: PodRecord) -> dict[str, str]:
-    required = pod.spec.constraints.required_node
+    required, stated_ns = pod.spec.constraints.required_node, pod.spec.stated_run_ns
     return {
         "kubernetes.io/meta/namespace": pod.spec.namespace,
         POD_NAME_TAG: pod.spec.name,
         "creationTime": str(pod.created_ns // NANOS_PER_SECOND),
         **{f"kubernetes.io/label/{key}": value for key, value in pod.spec.labels.items()},
         **({_REQUIRED_NODE: required} if required else {}),
+        **({RUN_SECONDS: str(stated_ns // NANOS_PER_SECOND)} if stated_ns else {}),
     }
 
 

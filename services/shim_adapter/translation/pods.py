@@ -20,6 +20,7 @@ from services.shim_adapter.translation.task_groups import (
     task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.names import RUN_SECONDS
 from shared.model.numbers import INT32, parse_int64
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import (
@@ -34,7 +35,6 @@ from shared.model.texts import load_json
 from shared.model.units import seconds
 
 SCHEDULER_NAMES = ("yunikorn", "muster")
-RUN_SECONDS = "muster.io/run-seconds"
 USER_INFO = "yunikorn.apache.org/user.info"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 NOBODY = "nobody"
@@ -123,6 +123,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         task_group_name=annotations.get(TASK_GROUP_NAME, ""),
         priority=_priority(spec, where, known.value),
         run_ns=_run_ns(spec, annotations, where, reading.run_ns),
+        stated_run_ns=_stated_run_ns(spec, annotations, where),
         constraints=parse_constraints(
             spec, f"{where}spec", labels=labels, is_daemon=_is_daemon(metadata)
         ),
@@ -337,15 +338,9 @@ def _run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str, defau
     The ``muster.io/run-seconds`` annotation says it; else a container's ``sleep N`` command does;
     else the default.
     """
-    stated = annotations.get(RUN_SECONDS)
+    stated = _annotated_seconds(annotations, where)
     if stated is not None:
-        run_seconds = parse_int64(stated)
-        if run_seconds is None or not 0 <= run_seconds <= MAX_SECONDS:
-            raise ManifestError(
-                f"{where}metadata.annotations[{RUN_SECONDS}]",
-                f"a whole number of seconds up to {MAX_SECONDS}, found {stated!r}",
-            )
-        return seconds(run_seconds)
+        return seconds(stated)
     for _, container in _containers(spec, "containers", f"{where}spec"):
         words = [*(container.get("command") or []), *(container.get("args") or [])]
         match words:
@@ -355,3 +350,32 @@ def _run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str, defau
                     MAX_SECONDS if run_seconds is None else min(run_seconds, MAX_SECONDS)
                 )
     return default_ns
+
+
+def _annotated_seconds(annotations: dict[str, str], where: str) -> int | None:
+    """Return what the ``muster.io/run-seconds`` annotation says, None without it."""
+    stated = annotations.get(RUN_SECONDS)
+    if stated is None:
+        return None
+    run_seconds = parse_int64(stated)
+    if run_seconds is None or not 0 <= run_seconds <= MAX_SECONDS:
+        raise ManifestError(
+            f"{where}metadata.annotations[{RUN_SECONDS}]",
+            f"a whole number of seconds up to {MAX_SECONDS}, found {stated!r}",
+        )
+    return run_seconds
+
+
+def _stated_run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str) -> int:
+    """Return for how long a pod says that it runs at most, 0 where it does not.
+
+    The annotation says it, or ``activeDeadlineSeconds``, or both: then the shorter counts.
+    """
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not (type(deadline) is int and 0 < deadline < INT32.stop):
+        raise ManifestError(
+            f"{where}spec.activeDeadlineSeconds",
+            f"a whole number of seconds from 1 to {INT32.stop - 1}, found {deadline!r}",
+        )
+    stated = (_annotated_seconds(annotations, where), deadline)
+    return seconds(min((value for value in stated if value), default=0))

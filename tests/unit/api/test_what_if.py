@@ -8,6 +8,7 @@ from services.api import machine, routes_why
 from services.api.answers import AnswerError
 from services.api.what_if import read_question
 from services.core.scheduler.scheduler import BUSY, RECOVERING
+from services.shim_adapter.records import PodPhase
 from shared.messages.what_if import WhatIf
 from tests import patience
 from tests.unit.api.test_routes import GANG, system, until  # noqa: F401
@@ -92,6 +93,43 @@ async def test_a_question_waits_for_those_before_it_so_many_and_for_so_long(
         "8 what-ifs wait already: ask again in a moment",
         "no what-if ahead of this one was answered within 0.1 s: ask again in a moment",
     }
+
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {applicationId: %s, queue: root.a}}
+spec:
+  schedulerName: yunikorn
+  activeDeadlineSeconds: %s
+  containers: [{name: c, resources: {requests: {cpu: "4"}}}]
+"""
+
+
+async def test_an_expected_start_follows_from_the_deadlines_of_running_pods(system):  # noqa: F811
+    for name, deadline in (("one", 600), ("two", 900)):
+        await system.post("/v1/manifests", content=POD % (name, name, deadline))
+    for _ in range(500):
+        running = (await system.get("/v1/applications")).json()
+        if sum(app["running"] for app in running) == 2:
+            break
+        await asyncio.sleep(0.01)
+    since = min(app["submissionTime"] for app in running)
+    (waits,) = (await ask(system, manifest=POD % ("new", "new", 60)))["waits"]
+    assert waits["noStart"] == ""
+    assert 600 <= (waits["expectedStart"] - since) / 10**9 < 900
+
+
+async def test_a_simulated_pod_fails_at_its_deadline(system):  # noqa: F811
+    await system.post("/v1/manifests", content=POD % ("short", "short", 1))
+    for _ in range(1000):
+        (pod,) = [
+            p for p in system.cluster.shim_machine.world.pods.values() if p.spec.name == "short"
+        ]
+        if pod.has_ended:
+            break
+        await asyncio.sleep(0.01)
+    assert (pod.phase, pod.reason) == (PodPhase.FAILED, "DeadlineExceeded")
 
 
 async def test_what_is_wrong_with_a_manifest_is_said(system):  # noqa: F811

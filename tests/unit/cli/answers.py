@@ -287,7 +287,7 @@ WHY = Why(
 ).model_dump(by_alias=True)
 
 
-def outcome(name, wanted, placed, later=0, reason="", message="", nodes=()):
+def outcome(name, wanted, placed, later=0, reason="", message="", nodes=(), start=0, no_start=""):
     return Outcome(
         application_id=name,
         queue_name="root.ml",
@@ -298,15 +298,34 @@ def outcome(name, wanted, placed, later=0, reason="", message="", nodes=()):
         is_new=True,
         reason=reason,
         message=message,
+        expected_start=start,
+        no_start=no_start,
         places=[Place(pod=f"p{at}", node_id=node) for at, node in enumerate(nodes)],
     )
 
 
 WHAT_IF = Answer(
     done=True,
-    sentence="1 application would start pods now: 3; 1 application would wait.",
+    sentence="1 application would start pods now: 3; 2 applications would wait.",
     starts=[outcome("mpi-next", 3, 3, nodes=("n2", "n3", "n2"))],
-    waits=[outcome("llm", 8, 0, reason="GANG_PLACES", message="at most 6 of 8 members have one")],
+    waits=[
+        outcome(
+            "llm",
+            8,
+            0,
+            reason="GANG_PLACES",
+            message="at most 6 of 8 members have one",
+            start=1_767_225_600_000_000_000,
+        ),
+        outcome(
+            "rag",
+            2,
+            0,
+            reason="QUEUE_QUOTA",
+            message="vcore: queue root.ml has 0 left",
+            no_start="no expected start: 12 of 14 running pods state no run time",
+        ),
+    ],
     evicted=[
         Evicted(
             victim="3f2a",

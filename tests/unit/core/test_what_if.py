@@ -1,5 +1,7 @@
 """What if: who would be evicted, what cannot be told, and how many may ask at once."""
 
+from dataclasses import replace
+
 from services.core.scheduler.policies import what_if
 from services.core.scheduler.scheduler import BUSY, RECOVERING, Scheduler
 from shared.messages.envelope import CORE, Envelope
@@ -10,6 +12,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.what_if import QueueChange, WhatIf
+from shared.model.names import RUN_SECONDS
 from shared.model.reasons import Law, Reason
 from tests.builders import Core, config_of
 from tests.property.dump import dump
@@ -215,6 +218,94 @@ def test_whoever_is_supposed_to_go_is_taken_for_one_only():
     answer = what_if.forecast(core.partition, WhatIf(applications=applications, asks=asks))
     keys = [victim.allocation_key for victim in answer.victims]
     assert len(keys) == len(set(keys)) == 8
+
+
+def runs(seconds):
+    return {RUN_SECONDS: str(seconds)} if seconds else {}
+
+
+def busy(*run_seconds, config="{name: b}"):
+    """Return a node of so many cores, each held by a pod that says how long it runs, or not."""
+    core = Core(config_of("{name: a}", config))
+    core.node("n0", vcore=len(run_seconds))
+    core.application("old", "root.a")
+    for at, stated in enumerate(run_seconds):
+        core.asks("old", [f"old-{at}"], {"vcore": 1}, allocation_tags=runs(stated))
+    return core
+
+
+def start_of(core, asked_for):
+    """Return after how many seconds an application is expected, and why it is not."""
+    before = dump(core.partition)
+    (told,) = (
+        item for item in what_if.forecast(core.partition, asked_for).applications if item.is_new
+    )
+    assert dump(core.partition) == before
+    core.check()
+    since = told.expected_start_ns - core.now_ns
+    return since // 10**9 if told.expected_start_ns else None, told.no_start
+
+
+def test_the_expected_start_is_when_enough_pods_have_ended():
+    core = busy(60, 10, 30, 20)
+    assert start_of(core, question(cores=2)) == (20, "")
+    assert start_of(core, question(cores=1, pods=3)) == (30, "")
+    core.now_ns += 15 * 10**9
+    core.update()
+    assert start_of(core, question(cores=1)) == (0, "")  # its time was up five seconds ago
+
+
+def test_without_known_run_times_it_says_so():
+    assert start_of(busy(0, 10, 0, 20), question(cores=3)) == (
+        None, "no expected start: 2 of 4 running pods state no run time",
+    )  # fmt: skip
+    assert start_of(busy(0, 10, 0, 20), question(cores=2)) == (20, "")
+    assert start_of(busy(5, 10), question(cores=3)) == (
+        None, "no expected start: it would wait still when all 2 running pods had ended",
+    )  # fmt: skip
+
+
+def test_timeouts_that_the_core_enforces_are_known_ends_too():
+    core = busy(0, 0)
+    assert start_of(core, question(cores=1))[0] is None
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.node("n0", vcore=2)
+    core.application("old", "root.a")
+    core.asks("old", ["old-0"], {"vcore": 1}, exec_timeout_milli_seconds=40_000)
+    core.application(
+        "other", "root.a",
+        placeholder_timeout_milli_seconds=1000, execution_timeout_milli_seconds=90_000,
+    )  # fmt: skip
+    core.asks("other", ["other-0"], {"vcore": 1}, allocation_tags=runs(300))
+    assert start_of(core, question(cores=1)) == (40, "")
+    assert start_of(core, question(cores=2)) == (90, "")
+
+
+def test_who_waits_already_is_placed_first():
+    core = busy(10, 20, 30)
+    core.application("ahead", "root.b")
+    core.asks("ahead", ["ahead-0", "ahead-1"], {"vcore": 1})
+    assert start_of(core, question(cores=1)) == (30, "")
+
+
+def test_a_gang_is_expected_when_all_of_it_has_room():
+    core = busy(10, 20, 30, config="{name: b, resources: {max: {vcore: 2m}}}")
+    core.application("in", "root.b")
+    for key, stated in (("in-0", 40), ("in-1", 0)):
+        core.asks("in", [key], {"vcore": 1}, allocation_tags=runs(stated))
+    members = [AllocationAsk(f"new-{at}", "new", {"vcore": 1}, placeholder=True, task_group_name="tg")
+               for at in range(2)]  # fmt: skip
+    request = AddApplicationRequest("new", "root.b", placeholder_ask={"vcore": 2})
+    gang = WhatIf(applications=(request,), asks=tuple(members))
+    assert start_of(core, gang)[1].endswith("3 running pods had ended")  # behind two of its queue
+    free = replace(gang, applications=(replace(request, queue_name="root.a"),))
+    assert start_of(busy(10, 20, 30), free) == (20, "")
+
+
+def test_an_expected_start_that_takes_too_many_steps_is_not_told(monkeypatch):
+    monkeypatch.setattr(what_if, "MAX_STEPS", 4)
+    told = start_of(busy(*range(1, 60)), question(cores=50))
+    assert told == (None, "no expected start: to find it takes more steps than a forecast has")
 
 
 def test_other_limits_of_the_queues_let_who_waits_start():

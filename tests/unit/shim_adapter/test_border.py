@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from services.shim_adapter.backends.kubernetes.objects import node_record, pod_view, time_ns
 from services.shim_adapter.backends.simulated.store import ClusterStore
-from services.shim_adapter.records import ApplicationPhase
+from services.shim_adapter.mirror.asks import ask_of
+from services.shim_adapter.records import ApplicationPhase, PodRecord
 from services.shim_adapter.service import STATE_FILE, ShimOptions, ShimService
 from services.shim_adapter.translation.bounds import MAX_ITEM_BYTES, MAX_SECONDS
 from services.shim_adapter.translation.errors import ManifestError
@@ -123,6 +124,32 @@ def test_a_timeout_that_is_bounded_is_told_at_its_pod_and_its_application():
 def test_run_seconds_are_bounded(stated):
     with pytest.raises(ManifestError, match="a whole number of seconds up to 3153600000, found"):
         read(pod_body({"muster.io/run-seconds": stated}))
+
+
+@pytest.mark.parametrize("stated", [0, -1, 2**31, 10**30, 1.5, "60", True])
+def test_a_deadline_is_a_positive_int32(stated):
+    with pytest.raises(ManifestError, match="from 1 to 2147483647, found") as caught:
+        read(pod_body(activeDeadlineSeconds=stated))
+    assert caught.value.field_path == "spec.activeDeadlineSeconds"
+
+
+@pytest.mark.parametrize(
+    ("annotated", "deadline", "stated"),
+    [
+        (None, None, 0),
+        ("0", None, 0),
+        ("90", None, 90),
+        (None, 60, 60),
+        ("90", 60, 60),
+        ("30", 60, 30),
+    ],
+)
+def test_how_long_a_pod_says_that_it_runs(annotated, deadline, stated):
+    annotations = {"muster.io/run-seconds": annotated} if annotated else {}
+    pod = read(pod_body(annotations, **({"activeDeadlineSeconds": deadline} if deadline else {})))
+    assert pod.stated_run_ns == stated * 10**9
+    tags = ask_of(PodRecord("u", pod, 1, 1), originator=False).allocation_tags
+    assert tags.get("muster.io/run-seconds") == (str(stated) if stated else None)
 
 
 @pytest.mark.parametrize("stated", ["9" * 30, "9" * 5000, 10**30])

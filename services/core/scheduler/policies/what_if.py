@@ -8,7 +8,9 @@ Rule 2: where asks that are supposed find no room, or any that wait under anothe
 Rule 3: of a node that is drained, all pods but those that must be there are supposed to be evicted,
         and to be made again elsewhere at once.
 Rule 4: a configuration is supposed whole (``what_if_queues``). Reserved asks are tried first.
-Rule 5: nothing is committed: all of it is on a hypothesis that is discarded.
+Rule 5: for what is supposed and would wait, the expected start is looked for, which may take
+        as many steps again (``expected_start``).
+Rule 6: nothing is committed: all of it is on a hypothesis that is discarded.
 Limits: MAX_STEPS searches for a node or for victims; what is not tried by then is said. MAX_PLACES
 places are told of one application, MAX_TOLD applications and as many queues.
 """
@@ -28,6 +30,7 @@ from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.policies.expected_start import End, OutOfStepsError, expected
 from services.core.scheduler.policies.what_if_queues import UnansweredError, suppose
 from services.core.scheduler.policies.what_if_victims import Steps, Victims
 from services.core.scheduler.queues.tree import PartitionConfig
@@ -70,6 +73,14 @@ class _Waiter:
     unplaced: list[tuple[AskGroup, Ask]] = field(default_factory=list)
     after_evictions: list[tuple[Ask, Node]] = field(default_factory=list)
 
+    def try_again(self) -> None:
+        """Let what was not placed be tried once more."""
+        self.untried.extend(self.unplaced)
+        self.unplaced.clear()
+        self.why_not = None
+        if self.application.needs_places and not self.placed:
+            self.is_admitted = False  # it is by its places alone
+
 
 def forecast(
     partition: Partition, question: WhatIf, config: PartitionConfig | None = None
@@ -80,9 +91,31 @@ def forecast(
     """
     try:
         with Hypothesis(partition) as hypothesis:
-            return _Forecaster(hypothesis).answer(question, config)
+            answer = _Forecaster(hypothesis, Steps(MAX_STEPS)).answer(question, config)
     except UnansweredError as error:
         return Forecast(done=False, message=str(error))
+    return _with_starts(partition, question, answer)
+
+
+def _with_starts(partition: Partition, question: WhatIf, answer: Forecast) -> Forecast:
+    """Return a forecast with the expected starts of what is supposed and would wait."""
+    names = [told.application_id for told in answer.applications if _lacks_start(told)]
+    if not names:
+        return answer
+    steps = Steps(2 * MAX_STEPS)
+
+    def whole(ends: list[End]) -> frozenset[str]:
+        with Hypothesis(partition) as hypothesis:
+            return _Forecaster(hypothesis, steps).whole(question, ends)
+
+    starts = expected(partition, names, whole)
+    told = (
+        replace(item, expected_start_ns=starts[name].at_ns, no_start=starts[name].why)
+        if (name := item.application_id) in starts
+        else item
+        for item in answer.applications
+    )
+    return replace(answer, applications=tuple(told))
 
 
 _Entry = tuple[tuple[object, ...], int, _Waiter]
@@ -91,10 +124,10 @@ _Entry = tuple[tuple[object, ...], int, _Waiter]
 class _Forecaster:
     """One forecast."""
 
-    def __init__(self, hypothesis: Hypothesis) -> None:
+    def __init__(self, hypothesis: Hypothesis, steps: Steps) -> None:
         self._hypothesis = hypothesis
         self._partition = hypothesis.partition
-        self._steps = Steps(MAX_STEPS)
+        self._steps = steps
         self._rejected: list[ForecastApplication] = []
         self._queues: list[ForecastQueue] = []
 
@@ -122,6 +155,22 @@ class _Forecaster:
             queues=tuple(self._queues[:MAX_TOLD]),
             refused=question.refused,
         )
+
+    def whole(self, question: WhatIf, ends: list[End]) -> frozenset[str]:
+        """Return which applications of a question are placed whole, now or after some ends.
+
+        What has room now is placed now; then whoever waits takes turns. Raises OutOfStepsError.
+        """
+        new = self._newcomers(question)
+        self._place_all(new)
+        for end in ends:
+            self._hypothesis.end_pod(end.application, end.allocation)
+        for waiter in new:
+            waiter.try_again()
+        self._place_all([*self._all_waiting(), *new])
+        if self._steps.left <= 0:
+            raise OutOfStepsError
+        return frozenset(w.application.id for w in new if len(w.placed) == w.wanted)
 
     def _victims(
         self, waiters: list[_Waiter], config: PartitionConfig | None
@@ -458,6 +507,11 @@ class _Forecaster:
 _CHILDREN_A_STEP = 200
 _MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 _ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
+
+
+def _lacks_start(told: ForecastApplication) -> bool:
+    """Return whether an application that is supposed would have to wait, all of it or a part."""
+    return told.is_new and not told.rejected and told.placed < told.wanted
 
 
 def _place(waiter: _Waiter) -> tuple[object, ...]:

@@ -44,6 +44,7 @@ class Hypothesis:
         self.statement = statement or Statement(partition)
         self._undo: list[Callable[[], object]] = []
         self._promised: dict[Application, Resource] = {}
+        self._freed: dict[Node, None] = {}
         self._numbers = _LAST
 
     def __enter__(self) -> Self:
@@ -200,6 +201,34 @@ class Hypothesis:
         key = allocation.allocation_key
         self._undo.append(lambda: self.partition.nodes.free(node, key))
 
+    def end_pod(self, application: Application, allocation: Allocation) -> None:
+        """Suppose that a pod has ended. Its user runs as many applications as before."""
+        nodes = self.partition.nodes
+        node, key = nodes.nodes[allocation.node_id], allocation.allocation_key
+        if node not in self._freed:
+            self._freed[node] = None
+            self._undo.append(partial(_put_in_order, node.allocations, [*node.allocations]))
+        nodes.free(node, key)
+        self._count_held(application, allocation, -1)
+
+        def undo() -> None:
+            nodes.place(node, allocation)
+            self._count_held(application, allocation, 1)
+
+        self._undo.append(undo)
+
+    @staticmethod
+    def _count_held(application: Application, allocation: Allocation, change: int) -> None:
+        """Count what an allocation holds, or held, in every ledger but its node's."""
+        amount, queue = allocation.resource_per_alloc, application.queue
+        count = add_into if change > 0 else subtract_into
+        for level in queue.lineage():
+            count(level.allocated, amount)
+            for tracker in application.trackers:
+                count(tracker.usage[level.path], amount)
+        own = application.allocated_placeholder if allocation.placeholder else application.allocated
+        count(own, amount)
+
     def close_node(self, node: Node) -> None:
         """Suppose that nothing more may go to a node."""
         if node.schedulable:
@@ -266,6 +295,13 @@ class Hypothesis:
         self.set(node, reservations=reservations)
         self.partition.nodes.refresh(node)
         self._undo.insert(-1, lambda: self.partition.nodes.refresh(node))  # after that is undone
+
+
+def _put_in_order(allocations: dict[str, Allocation], keys: list[str]) -> None:
+    """Bring back the order in which allocations came; whoever is not there any more is left out."""
+    held = dict(allocations)
+    allocations.clear()
+    allocations.update((key, held[key]) for key in keys if key in held)
 
 
 def _count(application: Application, ask: Ask, change: int) -> bool:

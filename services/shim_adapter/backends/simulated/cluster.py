@@ -236,7 +236,9 @@ class SimulatedCluster:
             elif what == "gone":
                 news += self._gone(pod)
             elif not (pod.deletion_ns or pod.has_ended):
-                self._end(pod, PodPhase.SUCCEEDED)
+                is_late = what == "deadline"
+                pod.reason = pod.reason or ("DeadlineExceeded" if is_late else "")
+                self._end(pod, PodPhase.FAILED if is_late else PodPhase.SUCCEEDED)
                 news.append(PodEnded(pod))
         return news
 
@@ -259,8 +261,15 @@ class SimulatedCluster:
         pod.phase = PodPhase.RUNNING
         pod.started_ns = now_ns
         self.world.touch_pod(pod)
-        if pod.spec.run_ns:
-            self._schedule(now_ns + pod.spec.run_ns, "end", pod.uid)
+        self._schedule_end(pod)
+
+    def _schedule_end(self, pod: PodRecord) -> None:
+        """Let a running pod end by itself, or fail at its deadline if that comes first."""
+        run_ns, stated_ns = pod.spec.run_ns, pod.spec.stated_run_ns
+        if stated_ns and not 0 < run_ns <= stated_ns:
+            self._schedule(pod.started_ns + stated_ns, "deadline", pod.uid)
+        elif run_ns:
+            self._schedule(pod.started_ns + run_ns, "end", pod.uid)
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> None:
         pod.phase = phase
@@ -322,8 +331,8 @@ class SimulatedCluster:
             self._held[pod.uid] = None
         elif pod.deletion_ns:
             self._schedule(pod.deletion_ns + self.confirm_delay_ns, "gone", pod.uid)
-        elif pod.phase is PodPhase.RUNNING and pod.spec.run_ns:
-            self._schedule(pod.started_ns + pod.spec.run_ns, "end", pod.uid)
+        elif pod.phase is PodPhase.RUNNING:
+            self._schedule_end(pod)
         elif pod.node and pod.phase is PodPhase.PENDING:
             self._schedule(0, "start", pod.uid)
 
