@@ -14,6 +14,7 @@ from statistics import median
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import AddApplicationRequest, AllocationAsk, NodeAction, NodeInfo
 from shared.messages.what_if import WhatIf
+from shared.model.names import RUN_SECONDS
 from shared.model.resources import multiply
 from tests.builders import Core, config_of
 
@@ -52,7 +53,9 @@ def cluster(nodes: int) -> Core:
     for at in range(QUEUES):
         name = f"app{at}"
         core.application(name, f"root.q{at}")
-        core.asks(name, [f"{name}-{pod}" for pod in range(per_queue)], POD)
+        for part in range(10):  # each states another run time
+            keys = [f"{name}-{part}-{pod}" for pod in range(per_queue // 10)]
+            core.asks(name, keys, POD, allocation_tags={RUN_SECONDS: str(60 + part)})
         for number in range(nodes // 10 // QUEUES):
             core.gang(f"gang{at}-{number}", 10, POD, queue=f"root.q{at}")
     core.update()
@@ -60,8 +63,8 @@ def cluster(nodes: int) -> Core:
     return core
 
 
-def gang_of(members: int) -> WhatIf:
-    request = AddApplicationRequest("new", "root.free", placeholder_ask=multiply(POD, members))
+def gang_of(members: int, queue: str = "root.free") -> WhatIf:
+    request = AddApplicationRequest("new", queue, placeholder_ask=multiply(POD, members))
     asks = [
         AllocationAsk(f"new-{at}", "new", POD, placeholder=True, task_group_name="tg")
         for at in range(members)
@@ -76,6 +79,7 @@ def questions(nodes: int) -> dict[str, tuple[WhatIf, int]]:
     return {
         f"a gang of {MEMBERS:,}": (gang_of(MEMBERS), MEMBERS),
         "a node drained": (WhatIf(drain="n7"), PODS_A_NODE),
+        "a gang of 20, when": (gang_of(20, "root.q0"), 0),
         f"{ADDED} nodes more": (WhatIf(add_nodes=ADDED, like="n7"), 0),
         "a configuration": (WhatIf(queues=more), waiting),
     }
@@ -104,6 +108,8 @@ def measured(core: Core, question: WhatIf, placed: int) -> tuple[float, float]:
         milliseconds, (answer,) = batch(core, question)
         assert answer.done, answer.message
         assert sum(item.placed for item in answer.applications) == placed, answer.message
+        waits = [item for item in answer.applications if item.is_new and not placed]
+        assert all(item.expected_start_ns or item.no_start for item in waits)
         took.append(milliseconds)
         behind.append(one_ask(core, next(_numbers)))
     return median(took), median(behind)

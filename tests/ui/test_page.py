@@ -319,7 +319,16 @@ async def test_a_forecast_is_shown_with_its_nodes_marked(page):
         re.compile(r"^train-0root.ml.train2 of 31node-0002 . 2$")
     )
     await expect(page.text("h2")).to_have_text(
-        ["Would start", "Would be evicted", "Cannot be scheduled", "Where · 2 nodes marked"]
+        [
+            "Would start", "Would wait", "Would be evicted", "Queues", "Cannot be scheduled",
+            "Where · 2 nodes marked",
+        ]
+    )  # fmt: skip
+    await expect(page.text("table").nth(1)).to_contain_text(
+        "12 of 14 running pods state no run time"
+    )
+    await expect(page.text("table").nth(3).locator("tbody tr")).to_have_text(
+        "root.etlchanged12resources.max, limits of users"
     )
 
 
@@ -332,7 +341,14 @@ FORECAST = {
             "isNew": False, "reason": "", "message": "", "places": [{"pod": "a", "nodeID": "node-0002"}] * 2,
         }
     ],
-    "waits": [],
+    "waits": [
+        {
+            "applicationID": "rag", "queueName": "root.ml", "wanted": 2, "placed": 0, "afterEvictions": 0, "isGang": False, "isNew": True,
+            "reason": "QUEUE_QUOTA", "message": "", "places": [], "expectedStart": 0,
+            "noStart": "no expected start: 12 of 14 running pods state no run time",
+        }
+    ],
+    "queues": [{"queueName": "root.etl", "change": "changed", "applications": 12, "changed": ["resources.max", "limits of users"]}],
     "evicted": [{"victim": "a", "victimName": "train-1-worker-5", "applicationID": "train-1", "nodeID": "node-0001", "winner": "train-0", "law": "priority"}],
     "rejected": [],
     "refused": [{"document": 2, "field": "kind", "message": "no such kind"}],

@@ -8,9 +8,10 @@ Rule 2: the expected start is the end of the first pod at which, with it and all
         room that there is now it takes now. Who is placed meanwhile is supposed to run on, and
         nobody new to come; those who wait get what has ended by then at once, not one by one.
 Rule 3: pods of which nothing is known run on. Where that leaves no start, they are counted.
-Limits: MAX_ENDS ends; they are searched by halves, as more ends leave no less room.
+Limits: MAX_ENDS ends; their moments are searched by halves, as more ends leave no less room.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -76,14 +77,10 @@ def _start(
 ) -> Start:
     if not ends or name not in whole_after(len(ends)):
         return Start(0, _why_none(len(ends), running))
-    least, most = 0, len(ends)
-    while most - least > 1:
-        middle = (least + most) // 2
-        if name in whole_after(middle):
-            most = middle
-        else:
-            least = middle
-    return Start(max(partition.now_ns, ends[most - 1].at_ns))
+    counts = [at + 1 for at, end in enumerate(ends[:-1]) if end.at_ns < ends[at + 1].at_ns]
+    first = bisect_left(counts, True, key=lambda count: name in whole_after(count))
+    last = counts[first] if first < len(counts) else len(ends)
+    return Start(max(partition.now_ns, ends[last - 1].at_ns))
 
 
 def _why_none(known: int, running: int) -> str:
