@@ -6,9 +6,9 @@ from services.api.projection.event_settings import MAX_ANSWER
 from services.api.projection.events import EventRing
 from services.api.ws_v1 import Answer, by_name, pruned
 from shared.messages.state import EventState
+from shared.model.numbers import parse_uint64
 
 MAX_MESSAGE = 1_024
-_UINT64 = 2**64
 
 
 class CountError(ValueError):
@@ -21,8 +21,8 @@ def number_of(name: str, text: str, default: int) -> int:
         return default
     if not re.fullmatch(r"\+?[0-9]+", text):
         raise CountError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    value = int(text)
-    if value >= _UINT64:
+    value = parse_uint64(text.removeprefix("+"))
+    if value is None:
         raise CountError(f'strconv.ParseUint: parsing "{text}": value out of range')
     if name == "count" and value == 0:
         raise CountError('0 is not a valid value for "count"')
