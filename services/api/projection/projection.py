@@ -347,11 +347,14 @@ class Projection:
             return
         del self.model.applications[summary.application_id]
         self.changes.note_application(view)
-        key = (summary.queue_name, summary.state)
-        self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
         ended = self.model.ended
         name = (summary.application_id, f"{self.epoch}.{summary.submission}")
+        is_known = name in ended  # by a snapshot, say, that tells its end once more
         ended[name] = view
+        if is_known:
+            return
+        key = (summary.queue_name, summary.state)
+        self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
         finished_ns = summary.finished_time_ns or self.model.time_ns
         self._expiring.append((finished_ns + RETENTION_NS, name))
         if len(ended) > MAX_ENDED:
