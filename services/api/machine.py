@@ -71,6 +71,11 @@ class ApiMachine:
             waiting.set_exception(UnsendableError(reason))
         return []
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether the read model follows the core."""
+        return self.projection.is_ready
+
     def figures(self) -> dict[str, int]:
         """Return what is measured of a replica."""
         return {

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics of a service without routes of its own, and the probe for them.
+"""Health, readiness and metrics of a service at a port of their own, and the probe for them.
 
 ``python -m shared.runtime.health URL`` exits 0 when the URL answers 200: a container's healthcheck.
 """

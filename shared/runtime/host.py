@@ -184,6 +184,11 @@ class Host:
         """Return whether the host reads its inbox, be it as the active one or as a standby."""
         return self._is_connected
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it may be asked: it reads its inbox, and its machine has what it needs."""
+        return self._is_connected and bool(getattr(self.machine, "is_ready", True))
+
     async def close(self) -> None:
         """Close the connections; the loop ends by itself."""
         await self._bus.close()

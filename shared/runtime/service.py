@@ -94,7 +94,7 @@ async def _run(host: Host, settings: Settings, beside: Beside | None) -> bool:
     server = None
     if settings.health_port:
         server = await serve_health(
-            settings.health_host, settings.health_port, lambda: host.is_connected
+            settings.health_host, settings.health_port, lambda: host.is_ready
         )
     stop = asyncio.create_task(stopping.wait())
     done, _ = await asyncio.wait(tasks | {stop}, return_when=asyncio.FIRST_COMPLETED)

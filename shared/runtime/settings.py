@@ -18,7 +18,9 @@ from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
 
 _PREFIX = "MUSTER_"
 _MAX_SECONDS = MAX_DURATION_NS // NANOS_PER_SECOND
-_HEALTH = "where `/health/live`, `/health/ready` and `/metrics` are, of a service but the API"
+_HEALTH = (
+    "where `/health/live`, `/health/ready` and `/metrics` are; the API has them at its own port too"
+)
 _CREDENTIALS = re.compile(r"//[^@/]*@")
 
 

@@ -22,7 +22,7 @@ from shared.messages.protocol import (
 from shared.runtime import dedupe
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
-from tests.patience import PATIENCE_SECONDS, patience
+from tests.patience import PATIENCE_SECONDS, patience, until
 
 
 class Echo:
@@ -85,6 +85,19 @@ async def stop(task):
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+async def test_a_host_is_ready_while_it_reads_and_its_machine_has_what_it_needs():
+    machine = Echo()
+    host, task = await hosted(machine, MemoryBroker())
+    assert not host.is_ready  # it does not read yet
+    await until(lambda: host.is_ready, "it reads")
+    machine.is_ready = False
+    assert not host.is_ready
+    machine.is_ready = True
+    assert host.is_ready
+    await stop(task)
+    assert not host.is_ready
 
 
 async def test_a_message_that_comes_twice_is_handled_once():
