@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.sums import sum_of, summed
+from services.core.scheduler.nodes.node_table import _sum as node_sum
 from shared.bus import codec
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -360,3 +361,20 @@ def test_huge_nodes_and_gangs_are_no_trouble_to_the_policy_kai():
     ]
     assert released
     core.check()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "total"),
+    [
+        (LARGEST, 1, LARGEST),
+        (1, LARGEST, LARGEST),
+        (LARGEST, LARGEST, LARGEST),
+        (-LARGEST - 1, -1, -LARGEST - 1),
+        (-LARGEST - 1, -LARGEST - 1, -LARGEST - 1),
+        (LARGEST, -LARGEST - 1, -1),
+        (2, 3, 5),
+    ],
+)
+def test_room_and_what_is_expected_there_add_up_to_no_more_than_a_number_holds(one, other, total):
+    sums = node_sum(np.array([one, 1], dtype=np.int64), np.array([other, 1], dtype=np.int64))
+    assert sums.tolist() == [total, 2]
