@@ -1,8 +1,9 @@
 """Which tests run which line of the pure parts: ``python -m tests.mutation.covering``.
 
-Kept in ``covering.json``, by function, and made by one run of TESTS under coverage: of each line
-the quickest tests, OF_A_LINE of them. It only says where to look first. It goes stale without
-harm: a test that is no more is left out, a function that is new has the tests of its file.
+Kept in ``build/covering.json``, by function, and made by one run of TESTS under coverage: MOST of
+those that enter it, those that enter little else before others, and of every file of tests some. It
+goes stale without harm: a test that is no more is left out, a function that is new has the tests of
+its file.
 """
 
 import ast
@@ -13,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 import coverage
@@ -29,8 +32,8 @@ PURE = (
 )
 TESTS = ("tests/unit/core", "tests/unit/timers", "tests/unit/shim_adapter", "tests/unit/api")
 TESTS += ("tests/conformance", "-k", "not rabbitmq and not schemathesis")
-OF_A_LINE = 4
-PLACE = Path(__file__).with_name("covering.json")
+MOST = 40
+PLACE = ROOT / "build" / "covering.json"
 Functions = dict[str, list[str]]  # the tests of each, by "file::Class.function"
 
 
@@ -86,14 +89,29 @@ def _measure() -> int:
     for path in pure_files():
         contexts = data.contexts_by_lineno(str(path))
         for name, lines in functions_of(path):
-            chosen: dict[str, None] = {}
-            for line in lines:
-                tests = [test for test in contexts.get(line, ()) if test]
-                tests.sort(key=lambda test: (watch.seconds[test], test))
-                chosen |= dict.fromkeys(tests[:OF_A_LINE])
-            found[name] = sorted(chosen, key=lambda test: (watch.seconds[test], test))
-    write(found)
+            found[name] = sorted(
+                {test for line in lines for test in contexts.get(line, ()) if test}
+            )
+    write(chosen(found, watch.seconds))
     return int(code)
+
+
+def chosen(found: Functions, seconds: dict[str, float]) -> Functions:
+    """Return the tests that are kept of each function, in the order in which they are run.
+
+    Half are those that enter the fewest functions in all: they are about this one. The others come
+    from all files of tests in turn, the quickest first.
+    """
+    entered = Counter(test for tests in found.values() for test in tests)
+    found_of: Functions = {}
+    for name, tests in found.items():
+        own = sorted(tests, key=lambda test: (entered[test], seconds[test], test))[: MOST // 2]
+        of_file: dict[str, list[str]] = {}
+        for test in sorted(tests, key=lambda test: (seconds[test], test)):
+            of_file.setdefault(test.partition("::")[0], []).append(test)
+        in_turn = (test for turn in zip_longest(*of_file.values()) for test in turn if test)
+        found_of[name] = list(islice(dict.fromkeys(chain(own, in_turn)), MOST))
+    return found_of
 
 
 def write(found: Functions) -> None:
@@ -106,13 +124,27 @@ def write(found: Functions) -> None:
     ]
     text = '{"tests": [\n' + ",\n".join(map(json.dumps, tests))
     text += '\n],\n"functions": {\n' + ",\n".join(lines) + "\n}}\n"
+    PLACE.parent.mkdir(exist_ok=True)
     PLACE.write_text(text, encoding="utf-8")
 
 
-def covering() -> Functions:
+def kept() -> Functions:
     """Return what is kept."""
     known = json.loads(PLACE.read_text(encoding="utf-8"))
     return {name: [known["tests"][at] for at in some] for name, some in known["functions"].items()}
+
+
+def covering() -> Functions:
+    """Return what is kept, of the tests that are still there."""
+    there = _collected()
+    return {name: [test for test in tests if test in there] for name, tests in kept().items()}
+
+
+def _collected() -> set[str]:
+    """Return the tests that there are."""
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    said = subprocess.run([*collect, *TESTS], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {line for line in said.stdout.splitlines() if "::" in line}
 
 
 def main() -> int:
@@ -124,6 +156,7 @@ def main() -> int:
         found = subprocess.run(
             here, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=False
         )
+        PLACE.parent.mkdir(exist_ok=True)
         shutil.copy(tree / PLACE.relative_to(ROOT), PLACE)
     return found.returncode
 

@@ -378,3 +378,22 @@ def test_huge_nodes_and_gangs_are_no_trouble_to_the_policy_kai():
 def test_room_and_what_is_expected_there_add_up_to_no_more_than_a_number_holds(one, other, total):
     sums = node_sum(np.array([one, 1], dtype=np.int64), np.array([other, 1], dtype=np.int64))
     assert sums.tolist() == [total, 2]
+
+
+def test_a_pod_that_is_recovered_with_a_priority_that_is_no_number_is_refused_and_others_are_not():
+    core = Core()
+    core.epoch = 2
+    core.send(SyncBegin(""))
+    core.update(
+        nodes=(NodeInfo("n", NodeAction.CREATE, {"vcore": 9000, "pods": 9}),),
+        new_applications=(AddApplicationRequest("app", "root.default"),),
+    )
+    pods = tuple(
+        Allocation(key, "app", "n", WHOLE, priority=priority)
+        for key, priority in (("low", -(2**31)), ("none", 2**31), ("high", 2**31 - 1))
+    )
+    refused = section(core.update(allocations=pods), "rejected_allocations")
+    refused += section(core.send(SyncEnd(1, 3, 0)), "rejected_allocations")
+    assert [item.allocation_key for item in refused] == ["none"]
+    assert sorted(core.partition.applications["app"].allocations) == ["high", "low"]
+    core.check()
