@@ -19,7 +19,8 @@ from shared.bus.base import Delivery
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus, MemorySubscription
 from shared.bus.properties import check_properties
-from shared.messages.envelope import Address, Envelope
+from shared.messages.commands import CommandResult, SubmitPods
+from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope
 from shared.model.units import NANOS_PER_SECOND
 
 LEAST_LATENCY_NS, MOST_LATENCY_NS = 100_000, 4_000_000
@@ -51,6 +52,9 @@ class SimulatedBroker(MemoryBroker):
         self.is_up = True
         self.refusing: dict[str, int] = {}  # inbox: until when
         self.buses: list[SimulatedBus] = []
+        self.commands: dict[str, SubmitPods] = {}  # pods that were handed in, by message
+        self.contradicted: list[str] = []  # who was answered twice, and not the same
+        self._answers: dict[str, bytes] = {}
         self._state = seed * 2 + 1
         self._digest = blake2b(digest_size=16)
 
@@ -71,6 +75,13 @@ class SimulatedBroker(MemoryBroker):
         said = f"{self.loop.now_ns} {envelope.to.routing_key} {envelope.message_id} {envelope.kind}"
         self._digest.update(said.encode())
         self._digest.update(body)
+        if envelope.kind == SubmitPods.__name__ and envelope.to == SHIM_ADAPTER:
+            message = codec.decode(envelope.kind, body)
+            assert isinstance(message, SubmitPods)
+            self.commands[envelope.message_id] = message
+        is_answer = envelope.kind == CommandResult.__name__
+        if is_answer and self._answers.setdefault(envelope.reply_to, body) != body:
+            self.contradicted.append(envelope.reply_to)
         self.put(envelope, body)
 
     def digest(self) -> str:

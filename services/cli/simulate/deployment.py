@@ -10,7 +10,7 @@ from services.cli.simulate.faults import Armed, Fault
 from services.cli.simulate.instance import Instance
 from services.cli.simulate.loop import VirtualLoop
 from services.cli.simulate.resource_manager import Disk, FaultyCluster
-from services.cli.simulate.watch import WatchedCore, WatchedShim
+from services.cli.simulate.watch import Watched, WatchedCore, WatchedShim
 from services.core import service as core_service
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.machine import ShimMachine
@@ -30,14 +30,15 @@ class Deployment:
     def __init__(self, seed: int, loop: VirtualLoop, faults: list[Fault]) -> None:
         self.loop = loop
         self.violations: list[str] = []
+        self._apis = 0
         self.armed = Armed(faults)
         self.broker = SimulatedBroker(seed, loop, self.armed)
         self.work = workload.drawn(seed, faults)
         self.disk = Disk(self.armed, loop, self.report)
         makers: dict[str, Callable[[str], Machine]] = {
             "core": lambda name: WatchedCore(core_service.make_machine(name), self.report),
-            "timers": timers_service.make_machine,
-            "api": ApiMachine,
+            "timers": lambda name: Watched(timers_service.make_machine(name), self.report),
+            "api": lambda name: Watched(self._api_machine(name), self.report),
             "shim_adapter": lambda _: WatchedShim(self._shim_machine, self.report),
         }
         inboxes = {"core": CORE, "timers": TIMERS, "shim_adapter": SHIM_ADAPTER}
@@ -54,6 +55,13 @@ class Deployment:
     def report(self, sentence: str) -> None:
         """Note what must never happen, with its moment."""
         self.violations.append(f"{self.loop.now_ns / NANOS_PER_SECOND:.3f} s: {sentence}")
+
+    def _api_machine(self, name: str) -> ApiMachine:
+        """Return an API whose requests are numbered by the run, and not by chance."""
+        self._apis += 1
+        machine = ApiMachine(name)
+        machine.uuid = f"{name}-{self._apis}"
+        return machine
 
     def _shim_machine(self) -> ShimMachine:
         """Return a shim adapter over what is kept, as a new process reads it."""

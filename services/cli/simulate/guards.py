@@ -11,13 +11,15 @@ from typing import Any
 
 from services.core.scheduler.scheduler import Scheduler
 from services.core.scheduler.statement.partition import Partition
+from services.shim_adapter.backends.simulated import SimulatedCluster
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
 from services.shim_adapter.mirror.world import World
 from services.timers.wheel import TimerWheel
 from shared.bus.errors import BusUnavailableError
-from shared.messages.interface import UpdateRequest
+from shared.messages.interface import TerminationType, UpdateRequest
+from shared.runtime import host
 from shared.runtime.dedupe import HandledMessages
 from shared.runtime.host import Host
 
@@ -26,10 +28,10 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A rule, the class and the function that keep it, and what makes a function without it."""
+    """A rule, where the function is that keeps it, and what makes a function without it."""
 
     rule: str
-    owner: type
+    owner: object
     name: str
     without: Callable[[Function], Function]
 
@@ -86,11 +88,39 @@ def _every_news(original: Function) -> Function:
 
 def _keep_later(original: Function) -> Function:
     def flush(self: ShimMachine, now_ns: int) -> Any:
-        if now_ns // 1_000_000_000 % 2:  # in every other second what was done stays in memory
-            return []
-        return original(self, now_ns)
+        skipped = getattr(self, "skipped", False)
+        self.skipped = not skipped  # type: ignore[attr-defined]
+        return original(self, now_ns) if skipped else []
 
     return flush
+
+
+def _same_identity(original: Function) -> Function:
+    def envelope_of(outgoing: Any, **rest: Any) -> Any:
+        envelope = original(replace(outgoing, epoch=0), **rest)
+        return replace(envelope, epoch=outgoing.epoch)
+
+    return envelope_of
+
+
+def _lost_with_its_node(original: Function) -> Function:
+    def on_released(self: ClusterMirror, release: Any) -> None:
+        if release.termination_type is not TerminationType.STOPPED_BY_RM:
+            original(self, release)
+
+    return on_released
+
+
+def _bind_anywhere(original: Function) -> Function:
+    def bind(self: SimulatedCluster, call: Any, now_ns: int) -> Any:
+        shortage = self.world.shortage
+        self.world.shortage = lambda *_: ""  # type: ignore[method-assign]
+        try:
+            return original(self, call, now_ns)
+        finally:
+            self.world.shortage = shortage  # type: ignore[method-assign]
+
+    return bind
 
 
 def _synced(original: Function) -> Function:
@@ -99,14 +129,6 @@ def _synced(original: Function) -> Function:
         return original(self, envelope, now_ns)
 
     return handle
-
-
-def _ask_once(original: Function) -> Function:
-    def ask(self: Scheduler, now_ns: int) -> None:
-        if not self._asked_sync_ns:
-            original(self, now_ns)
-
-    return ask
 
 
 GUARDS = {
@@ -128,10 +150,6 @@ GUARDS = {
     "news-of-this-epoch": Guard(
         "the core refuses news of a lower epoch", Scheduler, "handle", _every_news
     ),
-    "ask-again": Guard(
-        "a recovery that does not go on is asked for again",
-        Scheduler, "_ask_for_everything", _ask_once,
-    ),
     "kept-before-said": Guard(
         "what the shim adapter did is kept before anything that follows from it is said",
         ShimMachine, "flush", _keep_later,
@@ -149,6 +167,17 @@ GUARDS = {
     "gang-is-whole": Guard(
         "real pods wait until every group has its placeholders",
         BoundPlaceholders, "is_whole", _returning(value=True),
+    ),
+    "identity-of-an-epoch": Guard(
+        "an answer in another epoch is another message", host, "envelope_of", _same_identity
+    ),
+    "asked-again": Guard(
+        "a pod whose node went before it was bound is asked for again",
+        ClusterMirror, "_on_released", _lost_with_its_node,
+    ),
+    "room-at-the-bind": Guard(
+        "a pod is bound only where its node has room at that moment",
+        SimulatedCluster, "_bind", _bind_anywhere,
     ),
 }  # fmt: skip
 

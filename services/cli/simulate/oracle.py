@@ -234,7 +234,14 @@ def _difference(there: object, shown: object) -> str:
 
 
 def _made(deployment: Deployment, people: People) -> Iterator[str]:
-    """See that no submission was carried out twice."""
+    """See that what was handed in was carried out, once, and answered the same each time."""
     for name, count in deployment.disk.made.items():
         if count > people.submitted.get(name, 0):
             yield f"pod {name} was made {count} times, submitted {people.submitted.get(name)}"
+    for message_id, handed_in in deployment.broker.commands.items():
+        for pod in handed_in.pods:
+            is_wanted = not {pod.name, pod.application_id} & people.deleted.keys()
+            if is_wanted and (pod.namespace, pod.name) not in deployment.disk.made:
+                yield f"pod {pod.name} was handed in with {message_id}, and never made"
+    for reply_to in deployment.broker.contradicted:
+        yield f"{reply_to} was answered twice, and not the same"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from services.api.machine import NoAnswerError
 from services.cli.simulate.deployment import Deployment
 from services.cli.simulate.workload import Act
-from shared.messages.commands import CommandResult, SubmitPods
+from shared.messages.commands import DeleteApplication, DeletePods, SubmitPods
 from shared.model.units import NANOS_PER_SECOND
 
 _AGAIN_SECONDS = 1.0
@@ -20,7 +20,7 @@ class People:
         self._deployment = deployment
         self._tasks: list[asyncio.Task[object]] = []
         self.submitted: dict[tuple[str, str], int] = {}  # how often a pod's name was sent in
-        self.refused: list[str] = []
+        self.deleted: dict[str, None] = {}  # applications and pods that they wanted gone, by name
 
     def begin(self, acts: Sequence[Act]) -> None:
         """Have everybody do at their moments what they are to do."""
@@ -32,9 +32,7 @@ class People:
         await asyncio.sleep(max(0.0, act.at_ns / NANOS_PER_SECOND - loop.time()))
         answer = await self.ask(act.message)
         if answer is None and act.again:
-            answer = await self.ask(act.message)
-        if isinstance(answer, CommandResult) and not answer.done:
-            self.refused.append(answer.message)
+            await self.ask(act.message)
 
     async def ask(self, message: object) -> object:
         """Ask an API that is there; return the answer, or None when none came."""
@@ -42,6 +40,10 @@ class People:
             for pod in message.pods:
                 name = (pod.namespace, pod.name)
                 self.submitted[name] = self.submitted.get(name, 0) + 1
+        elif isinstance(message, DeleteApplication):
+            self.deleted[message.application_id] = None
+        elif isinstance(message, DeletePods):
+            self.deleted |= dict.fromkeys(pod.name for pod in message.pods)
         for _ in range(_MOST_TRIES):
             instance = self._deployment.of("api")[0]
             host, api = instance.host, self._deployment.api

@@ -17,16 +17,20 @@ from services.shim_adapter.mirror.calls import (
     BindRefused,
     Call,
     CreatePod,
+    MarkUnschedulable,
     News,
     PlaceholderFailed,
     PodBound,
+    TellPod,
 )
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import PodPhase, PodRecord
+from services.shim_adapter.records import ApplicationPhase, PodPhase, PodRecord
 from shared.bus.errors import NotNowError
 from shared.messages.commands import PodName, PodSpec
+from shared.model.resources import fits_room, total_of
 
 _PROGRESS = {PodPhase.PENDING: 0, PodPhase.RUNNING: 1, PodPhase.SUCCEEDED: 2, PodPhase.FAILED: 2}
+_BEFORE = (ApplicationPhase.NEW, ApplicationPhase.RESERVING)
 Report = Callable[[str], None]
 
 
@@ -41,11 +45,11 @@ class Disk(ClusterStore):
         self._full_until_ns = 0
         self._kept: dict[str, tuple[str, int]] = {}  # of each pod, gone ones too: node, progress
         self.made: dict[tuple[str, str], int] = {}  # real pods by name
-        self.saves = 0
+        self._phases: dict[tuple[str, int], ApplicationPhase] = {}  # of each submission
 
     def save(self, world: World) -> None:
         """Keep what has changed, or fail as a disk does. Raises NotNowError, PowerLostError."""
-        changed = list(world.changed_pods)
+        changed, applications = list(world.changed_pods), list(world.changed_applications)
         fault = self._armed.take(SAVED, "shim_adapter", self._loop.now_ns)
         if fault is not None and fault.kind == "disk-full":
             self._full_until_ns = self._loop.now_ns + fault.amount_ns
@@ -56,9 +60,10 @@ class Disk(ClusterStore):
         if fault is not None and fault.kind.startswith("crash"):
             raise PowerLostError(fault.amount_ns)
         super().save(world)
-        self.saves += 1
         for uid in changed:
             self._check(uid, world.pods.get(uid))
+        for name in applications:
+            self._check_gang(world, name)
 
     def _tear(self, world: World) -> None:
         """Write what a process has written when it dies before its transaction ends."""
@@ -83,6 +88,25 @@ class Disk(ClusterStore):
         if before[1] > after[1]:
             self._report(f"pod {pod.spec.name} ran again: {before} became {after}")
 
+    def _check_gang(self, world: World, name: str) -> None:
+        """See that a gang lets its real pods go only when it is whole, or is none any more."""
+        application = world.applications.get(name)
+        if application is None:
+            return
+        key = (name, application.submission)
+        before = self._phases.get(key, ApplicationPhase.NEW)
+        self._phases[key] = application.phase
+        is_let_go = before in _BEFORE and application.phase is ApplicationPhase.RUNNING
+        if not is_let_go or application.is_gang_over or application.placeholders_lost:
+            return
+        pods = [pod for pod in world.pods_of(name) if pod.node]
+        if any(not pod.spec.placeholder for pod in pods):
+            return
+        for group in application.task_groups:
+            bound = sum(pod.spec.task_group_name == group.name for pod in pods)
+            if bound < group.min_member:
+                self._report(f"gang {name} goes with {bound} of {group.min_member} {group.name}")
+
 
 class FaultyCluster(SimulatedCluster):
     """The cluster. ``armed`` says what goes wrong; what it reports is judged where it is kept."""
@@ -95,6 +119,7 @@ class FaultyCluster(SimulatedCluster):
         self._armed = armed
         self._report = report
         self._confirm_ns = confirm_delay_ns
+        self.done = 0  # calls that were carried out
         self._ahead_ns = 0  # by how much the clock of the shim adapter is ahead of the cluster's
 
     def _own_time(self, now_ns: int) -> int:
@@ -124,6 +149,7 @@ class FaultyCluster(SimulatedCluster):
         slow = self._take(DELETED)
         if slow is not None:
             self.confirm_delay_ns = self._confirm_ns + slow.amount_ns
+        self.done += not isinstance(call, TellPod | MarkUnschedulable)
         return super().carry_out(call, self._own_time(now_ns))
 
     def _take(self, kinds: dict[str, int]) -> Fault | None:
@@ -139,10 +165,19 @@ class FaultyCluster(SimulatedCluster):
         if pod.deletion_ns:
             self._report(f"pod {pod.spec.name} was bound while it was being deleted")
         news = super()._bind(call, now_ns)
+        if news and isinstance(news[0], PodBound):
+            self._check_room_on(call.node)
         if fault is not None and news:
             self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
             return []
         return news
+
+    def _check_room_on(self, name: str) -> None:
+        """See that a node to which a pod was bound just now holds no more than it has."""
+        node = self.world.nodes.get(name)
+        used = total_of(pod.spec.resource for pod in self.world.pods_on(name))
+        if used and (node is None or not fits_room(node.capacity, used)):
+            self._report(f"node {name} of {node and dict(node.capacity)} holds {dict(used)}")
 
     def advance(self, now_ns: int) -> list[News]:
         """Do what is due; a bind that was done and not answered is heard of now."""

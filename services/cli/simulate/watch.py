@@ -1,32 +1,44 @@
 """Machines that are watched: what must never happen is seen when it happens.
 
-The core: an ask is allocated at most once until it is released, and no timer has an effect early.
-The shim adapter: the real pods of a gang wait until every group had all of its placeholders bound.
+Every machine: a message is handled once. The core: an ask is allocated at most once until it is
+released, no timer has an effect early, and news of an epoch that is over has none. The shim
+adapter: a decision of an epoch that is over does nothing to a pod.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from services.cli.simulate.resource_manager import Report
+from services.cli.simulate.resource_manager import FaultyCluster, Report
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.machine import ShimMachine
 from shared.messages.envelope import Envelope, Outgoing
 from shared.messages.interface import UpdateRequest, UpdateResponse
 from shared.messages.protocol import PARTITION_TIMER, SyncBegin, TimerFirings
+from shared.messages.trace import TraceRecords
 
 
-class _Watched:
+class Watched:
     """A machine, with everything but what is watched handed through."""
 
     def __init__(self, inner: Any, report: Report) -> None:
         self.inner = inner
         self._report = report
+        self._heard: dict[str, None] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Handle a message, once; the records of the trace may be told again."""
+        if not isinstance(envelope.message, TraceRecords):
+            if envelope.message_id in self._heard:
+                self._report(f"{envelope.kind} {envelope.message_id} was handled again")
+            self._heard[envelope.message_id] = None
+        outgoing: list[Outgoing] = self.inner.handle(envelope, now_ns)
+        return outgoing
 
-class WatchedCore(_Watched):
+
+class WatchedCore(Watched):
     """A core."""
 
     inner: Scheduler
@@ -46,12 +58,29 @@ class WatchedCore(_Watched):
                 self._allocated.pop(release.allocation_key, None)
         elif isinstance(message, TimerFirings):
             early = self._not_due(message, now_ns)
-        outgoing = self.inner.handle(envelope, now_ns)
+        is_over = isinstance(message, UpdateRequest) and 0 < envelope.epoch < self.inner._epoch
+        before = self._sums() if is_over else ()
+        outgoing = super().handle(envelope, now_ns)
+        if is_over and before != self._sums():
+            self._report(f"news of epoch {envelope.epoch} had an effect in a later one")
         armed = self._timers()
         for timer_id in early:
             if timer_id not in armed:
                 self._report(f"timer {timer_id} had its effect before it was due")
         return outgoing
+
+    def _sums(self) -> tuple[int, ...]:
+        """Return how much of everything there is: what news changes."""
+        partition = self.inner.partition
+        applications = partition.applications.values()
+        return (
+            len(partition.nodes.nodes),
+            sum(partition.nodes.total.values()),
+            len(applications),
+            sum(len(application.group_of) for application in applications),
+            sum(len(application.allocations) for application in applications),
+            len(partition.foreign),
+        )
 
     def _timers(self) -> dict[str, tuple[str, int]]:
         return timers_of(self.inner)
@@ -87,7 +116,7 @@ class WatchedCore(_Watched):
                 self._allocated.pop(release.allocation_key, None)
 
 
-class WatchedShim(_Watched):
+class WatchedShim(Watched):
     """A shim adapter: it reads what is kept when it becomes the active one."""
 
     inner: ShimMachine
@@ -100,7 +129,14 @@ class WatchedShim(_Watched):
         """Handle a message."""
         if self.inner is None:
             self.inner = self._make()
-        return self.inner.handle(envelope, now_ns)
+        cluster, message = self.inner.cluster, envelope.message
+        assert isinstance(cluster, FaultyCluster)
+        done = cluster.done
+        outgoing = super().handle(envelope, now_ns)
+        is_over = isinstance(message, UpdateResponse) and envelope.epoch < self.inner.world.epoch
+        if is_over and cluster.done != done:
+            self._report(f"a decision of epoch {envelope.epoch} was carried out in a later one")
+        return outgoing
 
     def flush(self, now_ns: int) -> list[Outgoing]:
         """Keep what was done."""

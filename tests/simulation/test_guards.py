@@ -1,0 +1,42 @@
+"""Every guard of the table, taken out, is found missing; put back, the same seed holds."""
+
+import pytest
+import structlog
+
+from services.cli.simulate.guards import GUARDS, without_guard
+from services.cli.simulate.run import run
+
+FOUND_AT = {
+    "handled-once": 0,
+    "publish-before-ack": 41,
+    "publish-again": 52,
+    "decisions-of-this-epoch": 2,
+    "news-of-this-epoch": 120,
+    "kept-before-said": 0,
+    "answered-once": 8,
+    "timers-due": 36,
+    "timers-asked-for": 7,
+    "gang-is-whole": 0,
+    "identity-of-an-epoch": 86,
+    "asked-again": 571,
+    "room-at-the-bind": 875,
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    yield
+    structlog.reset_defaults()
+
+
+def test_the_table_says_where_each_guard_is_found_missing():
+    assert FOUND_AT.keys() == GUARDS.keys()
+
+
+@pytest.mark.parametrize("name", FOUND_AT)
+def test_a_guard_that_is_taken_out_is_found_missing(name):
+    seed = FOUND_AT[name]
+    with without_guard(name):
+        assert not run(seed).holds, name
+    assert run(seed).holds, name
