@@ -12,7 +12,7 @@ FOUND_AT = {
     "publish-again": 52,
     "decisions-of-this-epoch": 2,
     "news-of-this-epoch": 120,
-    "kept-before-said": 0,
+    "kept-before-said": 22,
     "answered-once": 8,
     "timers-due": 36,
     "timers-asked-for": 7,

@@ -39,7 +39,7 @@ class Deployment:
             "core": lambda name: WatchedCore(core_service.make_machine(name), self.report),
             "timers": lambda name: Watched(timers_service.make_machine(name), self.report),
             "api": lambda name: Watched(self._api_machine(name), self.report),
-            "shim_adapter": lambda _: WatchedShim(self._shim_machine, self.report),
+            "shim_adapter": lambda _: WatchedShim(self._shim_machine, self.disk, self.report),
         }
         inboxes = {"core": CORE, "timers": TIMERS, "shim_adapter": SHIM_ADAPTER}
         self.instances = [

@@ -49,7 +49,7 @@ class Disk(ClusterStore):
 
     def save(self, world: World) -> None:
         """Keep what has changed, or fail as a disk does. Raises NotNowError, PowerLostError."""
-        changed, applications = list(world.changed_pods), list(world.changed_applications)
+        changed = list(world.changed_pods)
         fault = self._armed.take(SAVED, "shim_adapter", self._loop.now_ns)
         if fault is not None and fault.kind == "disk-full":
             self._full_until_ns = self._loop.now_ns + fault.amount_ns
@@ -62,8 +62,6 @@ class Disk(ClusterStore):
         super().save(world)
         for uid in changed:
             self._check(uid, world.pods.get(uid))
-        for name in applications:
-            self._check_gang(world, name)
 
     def _tear(self, world: World) -> None:
         """Write what a process has written when it dies before its transaction ends."""
@@ -88,8 +86,12 @@ class Disk(ClusterStore):
         if before[1] > after[1]:
             self._report(f"pod {pod.spec.name} ran again: {before} became {after}")
 
+    def check_gangs(self, world: World) -> None:
+        """See that gangs let their real pods go only when they are whole, message by message."""
+        for name in world.changed_applications:
+            self._check_gang(world, name)
+
     def _check_gang(self, world: World, name: str) -> None:
-        """See that a gang lets its real pods go only when it is whole, or is none any more."""
         application = world.applications.get(name)
         if application is None:
             return

@@ -8,7 +8,7 @@ adapter: a decision of an epoch that is over does nothing to a pod.
 from collections.abc import Callable
 from typing import Any
 
-from services.cli.simulate.resource_manager import FaultyCluster, Report
+from services.cli.simulate.resource_manager import Disk, FaultyCluster, Report
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.machine import ShimMachine
 from shared.messages.envelope import Envelope, Outgoing
@@ -121,9 +121,10 @@ class WatchedShim(Watched):
 
     inner: ShimMachine
 
-    def __init__(self, make: Callable[[], ShimMachine], report: Report) -> None:
+    def __init__(self, make: Callable[[], ShimMachine], disk: Disk, report: Report) -> None:
         super().__init__(None, report)
         self._make = make
+        self._disk = disk
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Handle a message."""
@@ -133,6 +134,7 @@ class WatchedShim(Watched):
         assert isinstance(cluster, FaultyCluster)
         done = cluster.done
         outgoing = super().handle(envelope, now_ns)
+        self._disk.check_gangs(self.inner.world)
         is_over = isinstance(message, UpdateResponse) and envelope.epoch < self.inner.world.epoch
         if is_over and cluster.done != done:
             self._report(f"a decision of epoch {envelope.epoch} was carried out in a later one")
