@@ -34,8 +34,8 @@ from shared.runtime.telemetry import flush_spans
 EXIT_CONFIGURATION = 78
 EXIT_ENDED = 1
 # New objects between looks at the young ones, such looks between those at the middle-aged, and
-# those before one at all: of 50,000 pods 5 and 10 ms at most, and 100 to 200 ms (ADR 43).
-_GC_THRESHOLDS = (5_000, 10, 100)
+# those before one at all: 5 ms, 30 ms, and with 50,000 pods 100 to 200 ms of CPU (ADR 43).
+_GC_THRESHOLDS = (5_000, 3, 300)
 _HOLD_TAP_NS = milliseconds(100)  # people read a story seconds after it
 log = structlog.get_logger("muster.service")
 
