@@ -22,7 +22,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -172,7 +172,9 @@ async def measure(services: Services, url: str, prefix: str, options: Any) -> di
     clients = Clients()
     parts: dict[str, dict[str, float]] = {}
     took: dict[str, Answers] = {}
-    with floor(services.port) as floors_port:  # so each list was asked for once
+    with ExitStack() as stack:
+        there = floor(services.port)  # so each list was asked for once
+        floors_port = await asyncio.to_thread(stack.enter_context, there)  # heartbeats go on
         parts["alone"] = await part(driver, services, options)
         for name, port in (("floor", floors_port), ("beside", services.port)):
             clients.start(port, options.pause, options.seconds)
