@@ -717,21 +717,30 @@ class NodeTable:
         mask = self._usable(shape, reserved_too=True) if among is None else among
         if not mask.any():
             return None
+        amounts = {name: value for name, value in shape.resource.items() if value > 0}
         times = np.ones(mask.size, dtype=np.int64)
         if short_of is None:
             times += self._multiples(self._available, shape)
-        total = np.where(mask, 0.0, np.inf)
-        amounts = {name: value for name, value in shape.resource.items() if value > 0}
-        for name in amounts if short_of is None else short_of:
-            wanted, column = times * float(amounts[name]), self._columns.get(name)
-            if column is not None:
-                wanted -= self._available[: mask.size, column]
-            total += np.maximum(wanted, 0.0) / amounts[name]
+        if short_of is not None and len(short_of) == 1:  # whoever has the most of it
+            column = self._columns[short_of[0]]
+            total = np.where(mask, -self._available[: mask.size, column].astype(np.float64), np.inf)
+        else:
+            total = np.where(mask, 0.0, np.inf)
+            for name in amounts if short_of is None else short_of:
+                total += self._missing(name, amounts[name], times)
         ties = np.flatnonzero(total == total.min())
         row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
         more, available = int(times[row]), self.rows[row].available
         lacks = {name: more * value - available.get(name, 0) for name, value in amounts.items()}
         return self.rows[row], {name: lack for name, lack in lacks.items() if lack > 0}
+
+    def _missing(self, name: str, amount: int, times: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what every row lacks of a type for so many times an amount, as shares of one."""
+        wanted = times.astype(np.float64) * amount
+        column = self._columns.get(name)
+        if column is not None:
+            wanted -= self._available[: times.size, column]
+        return np.maximum(wanted, 0.0) / amount
 
     # --- reservations ---------------------------------------------------------------------------
 
