@@ -8,7 +8,8 @@ placed, so many a second: with nobody asking; beside four clients who ask a **fl
 once, each once in ``--pause`` seconds; and beside the same clients, who ask the API for the list of
 nodes and for that of the queue's applications. The floor is a process that knows nothing and sends
 the bytes of these two lists: what the clients and the kernel cost, who share the processors with
-the services, costs there as well. It is printed how long an answer takes to its last byte, and the
+the services, costs there as well. It is printed how long an answer takes to its last byte, apart
+from the first, for which all rows are written that have changed since nobody asked, and the
 services' CPU for a pod and the time from the submission of a pod to the news of its place: compare
 the ratios within one run.
 """
@@ -177,12 +178,13 @@ async def measure(services: Services, url: str, prefix: str, options: Any) -> di
         floors_port = await asyncio.to_thread(stack.enter_context, there)  # heartbeats go on
         parts["alone"] = await part(driver, services, options)
         for name, port in (("floor", floors_port), ("beside", services.port)):
+            first = await asyncio.to_thread(ask, port, 0.0, 0.0)
             clients.start(port, options.pause, options.seconds)
             parts[name] = await part(driver, services, options)
             took[name] = await clients.took()
     clients.stop()
     await driver.stop()
-    return {"parts": parts, "took": took}
+    return {"parts": parts, "took": took, "first": first}
 
 
 def _cuts(answers: list[tuple[float, int]]) -> tuple[float, float]:
@@ -194,15 +196,16 @@ def _cuts(answers: list[tuple[float, int]]) -> tuple[float, float]:
 
 def report(figures: dict[str, Any]) -> None:
     print(
-        f"{'LIST':<26}{'ANSWERS':>9}{'MB':>9}{'P50 MS':>9}{'P99 MS':>9}{'FLOOR P50':>11}{'P99':>7}"
+        f"{'LIST':<22}{'ANSWERS':>8}{'MB':>7}{'FIRST MS':>10}{'P50':>7}{'P99':>7}"
+        f"{'FLOOR P50':>11}{'P99':>7}"
     )
     for name, answers in figures["took"]["beside"].items():
         p50, p99 = _cuts(answers)
         least50, least99 = _cuts(figures["took"]["floor"][name])
-        size = max(size for _, size in answers) / 1e6
+        first, size = figures["first"][name][0]
         print(
-            f"{name:<26}{len(answers):>9}{size:>9.1f}{p50:>9.0f}{p99:>9.0f}"
-            f"{least50:>11.0f}{least99:>7.0f}"
+            f"{name:<22}{len(answers):>8}{size / 1e6:>7.1f}{first * 1e3:>10.0f}"
+            f"{p50:>7.0f}{p99:>7.0f}{least50:>11.0f}{least99:>7.0f}"
         )
     parts = figures["parts"]
     print(f"{'SCHEDULING':<26}{'ALONE':>9}{'FLOOR':>9}{'BESIDE':>9}{'/ALONE':>9}{'/FLOOR':>11}")
