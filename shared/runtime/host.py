@@ -16,7 +16,8 @@ Rule 6: an item that cannot be sent is set aside, and what was to be sent beside
         command or an answer that somebody waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
         there is: a connection whose heartbeats stop has lost its place. For the same reason a
-        flush that is long by its machine's own word runs in a thread, and is waited for.
+        flush that is long by its machine's own word runs in a thread, and is waited for; and a
+        batch ends after MAX_BATCH_ITEMS items, so that what follows from them is bounded.
 Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried again until it can be:
         until then nothing is answered or acknowledged, and no message is to blame.
 Rule 9: two whose inboxes are full, and who both publish to the other, would wait for ever. One
@@ -57,6 +58,7 @@ from shared.runtime.telemetry import Tap
 MAX_BATCH = 200
 MAX_CRASHES = 3
 MAX_SLICE_ITEMS = 2_000
+MAX_BATCH_ITEMS = 20_000  # and one message at least; what comes beyond is a batch of its own
 MAX_INJECTED = 1_000
 _MOST_SHOWN = 300
 _RETRY_FIRST_SECONDS = 0.1
@@ -316,7 +318,7 @@ class Host:
     async def _handle_deliveries(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
-        """Handle what came as one batch; what has come before is handled one by one.
+        """Handle what came as one batch, if it is not too much; what came before, one by one.
 
         So a message that crashes its reader is told from those that were only read beside it.
         """
@@ -324,7 +326,10 @@ class Host:
             for delivery in deliveries:
                 await self._handle_suspect(subscription, delivery)
             deliveries = []
-        await self._handle_batch(subscription, deliveries, inside)
+        *first, last = _batches(deliveries)
+        for batch in first:
+            await self._handle_batch(subscription, batch, [])
+        await self._handle_batch(subscription, last, inside)
 
     async def _handle_suspect(self, subscription: Subscription, delivery: Delivery) -> None:
         try:
@@ -577,6 +582,20 @@ class Host:
             if not self._options.heartbeat_ns:
                 return
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)
+
+
+def _batches(deliveries: list[Delivery]) -> list[list[Delivery]]:
+    """Return deliveries as they are handled together, in order; one batch at least."""
+    batches: list[list[Delivery]] = [[]]
+    items = 0
+    for delivery in deliveries:
+        count = item_count(delivery.envelope.message)
+        if batches[-1] and items + count > MAX_BATCH_ITEMS:
+            batches.append([])
+            items = 0
+        batches[-1].append(delivery)
+        items += count
+    return batches
 
 
 def _said(outgoing: list[Outgoing], cause: Envelope, offset: int = 0) -> list[_Said]:

@@ -20,6 +20,7 @@ from shared.messages.protocol import (
     TimerSyncRequest,
 )
 from shared.runtime import dedupe
+from shared.runtime import host as hosts
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
 from tests.patience import PATIENCE_SECONDS, patience, until
@@ -436,6 +437,33 @@ async def test_a_question_whose_asker_cannot_be_addressed_stops_nothing():
     got = await answers(broker, 2)
     await stop(task)
     assert [d.envelope.message.instance for d in got] == ["echo-1", "echo-2"]
+
+
+async def test_a_batch_of_very_many_items_is_flushed_in_between_and_in_order(monkeypatch):
+    monkeypatch.setattr(hosts, "MAX_BATCH_ITEMS", 5)
+    happened = []
+
+    class Keeps:
+        def handle(self, envelope, now_ns):
+            if isinstance(envelope.message, TimerOrders):
+                happened.append(envelope.message_id)
+            return []
+
+        def flush(self, now_ns):
+            if happened:
+                happened.append("flush")
+            return []
+
+    broker = MemoryBroker()
+    sent = []
+    for name, count in (("a", 2), ("b", 3), ("c", 1), ("huge", 9), ("d", 1)):
+        due = tuple(TimerSet(f"t{at}", TimerKind.BACKOFF, "a", "1", 1) for at in range(count))
+        sent.append(Envelope(name, "TimerOrders", TimerOrders(armed=due), CORE, "t"))
+    await MemoryBus(broker).publish(sent)
+    _, task = await hosted(Keeps(), broker)
+    await until(lambda: happened[-2:] == ["d", "flush"], "all of it is handled")
+    await stop(task)
+    assert happened == ["a", "b", "flush", "c", "flush", "huge", "flush", "d", "flush"]
 
 
 async def test_while_a_long_flush_lasts_the_loop_goes_on_and_nothing_is_acknowledged():
