@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 COMPOSE_FILE = ROOT / "deploy" / "compose.yaml"
 IMAGE = "muster:0.1.0"  # as compose.yaml has it
 SCALE = {"core": 2, "api": 3, "timers": 2}
+SERVICES = ("rabbitmq", "shim_adapter", *SCALE)
 PATIENCE_SECONDS = 240
 GANG = """
 apiVersion: batch/v1
@@ -90,10 +91,19 @@ class Stack:
     def up(self):
         scale = [part for name, count in SCALE.items() for part in ("--scale", f"{name}={count}")]
         self.compose("up", "-d", "--no-build", *scale)
-        until(lambda: all(self.is_healthy(name) for name in self.containers()), "all healthy", self)
+        running = [name for service in SERVICES for name in self.containers(service)]
+        until(lambda: all(map(self.is_healthy, running)), "all healthy", self)
+        token = self.compose("exec", "-T", "api", "cat", "/run/muster/initial-token").strip()
+        self.headers = {"Authorization": f"Bearer {token}"}
 
-    def containers(self, service=""):
-        return self.compose("ps", "-a", "-q", *([service] if service else [])).split()
+    def containers(self, service):
+        return self.compose("ps", "-a", "-q", service).split()
+
+    def asked(self, at, path, **more):
+        """Return what a replica answers, by its number. Raises httpx.HTTPError."""
+        answer = httpx.get(f"{self.apis()[at]}{path}", headers=self.headers, timeout=10, **more)
+        answer.raise_for_status()
+        return answer.json()
 
     def inspected(self, container):
         return json.loads(run("docker", "inspect", container))[0]
@@ -142,7 +152,7 @@ def until(holds, what, stack=None):
         try:
             if holds():
                 return
-        except (httpx.HTTPError, KeyError, ValueError):
+        except (httpx.HTTPError, LookupError, TypeError, ValueError):
             pass
         time.sleep(0.5)
     logs = stack.compose("logs", "--tail", "30") if stack is not None else ""
@@ -158,61 +168,62 @@ def stack(image):
         found.compose("down", "-v", "--timeout", "20")
 
 
-def submit(api, name, run_seconds=1):
+def submit(stack, at, name, run_seconds=1):
+    """Submit a gang to a replica, once however often it must be asked."""
+    content = GANG.format(name=name, run_seconds=run_seconds).encode()
+    more = {"Content-Type": "application/yaml", "Idempotency-Key": name}
+
     def is_taken():
-        answer = httpx.post(
-            f"{api}/v1/manifests",
-            content=GANG.format(name=name, run_seconds=run_seconds).encode(),
-            headers={"Content-Type": "application/yaml", "Idempotency-Key": name},
-            timeout=20,
-        )
+        url = f"{stack.apis()[at]}/v1/manifests"
+        answer = httpx.post(url, content=content, headers=stack.headers | more, timeout=20)
         return answer.status_code == 200
 
-    until(is_taken, f"{name} is taken by {api}")
+    until(is_taken, f"{name} is taken", stack)
 
 
-def state_of(api, name):
-    return httpx.get(f"{api}/v1/applications/{name}", timeout=10).json()["state"]
+def state_of(stack, at, name):
+    return stack.asked(at, f"/v1/applications/{name}")["state"]
 
 
 def has_run(stack, name):
-    apis = stack.apis()
+    ends = ("Completing", "Completed")
     until(
-        lambda: all(state_of(api, name) in ("Completing", "Completed") for api in apis),
+        lambda: all(state_of(stack, at, name) in ends for at in range(SCALE["api"])),
         f"{name} ran, and every replica knows",
         stack,
     )
 
 
-def places(api, name):
-    found = httpx.get(f"{api}/v1/pods", params={"application": name}, timeout=10).json()["pods"]
+def places(stack, name):
+    found = stack.asked(0, "/v1/pods", params={"application": name})["pods"]
     return {pod["name"]: pod["nodeID"] for pod in found}
 
 
 def test_the_composed_stack_survives_crashes_and_down_and_leaves_nothing_when_told(stack):
     stack.up()
     assert {name: len(stack.containers(name)) for name in SCALE} == SCALE
-    submit(stack.apis()[0], "first")
+    submit(stack, 0, "first")
     has_run(stack, "first")
-    submit(stack.apis()[1], "stays", run_seconds=86_400)
-    until(lambda: state_of(stack.apis()[2], "stays") == "Running", "stays runs", stack)
-    kept = places(stack.apis()[0], "stays")
+    submit(stack, 1, "stays", run_seconds=86_400)
+    until(lambda: state_of(stack, 2, "stays") == "Running", "stays runs", stack)
+    kept = places(stack, "stays")
     assert len(kept) == 4
 
     for service in ("core", "timers", "shim_adapter", "api"):
-        submit(stack.apis()[-1], f"during-{service}".replace("_", "-"))
+        name = f"during-{service}".replace("_", "-")
+        submit(stack, -1, name)
         stack.crash(service)
-        has_run(stack, f"during-{service}".replace("_", "-"))
+        has_run(stack, name)
     stack.compose("kill", "rabbitmq")
     stack.compose("up", "-d", "--no-build", "--no-recreate", "rabbitmq")
-    submit(stack.apis()[0], "after-the-broker")
+    submit(stack, 0, "after-the-broker")
     has_run(stack, "after-the-broker")
 
     stack.compose("down", "--timeout", "20")
     assert stack.left()["volume"], "volumes outlive down"
     stack.up()
-    until(lambda: places(stack.apis()[0], "stays") == kept, "its pods are where they were", stack)
-    submit(stack.apis()[0], "anew")
+    until(lambda: places(stack, "stays") == kept, "its pods are where they were", stack)
+    submit(stack, 0, "anew")
     has_run(stack, "anew")
 
     stack.compose("down", "-v", "--timeout", "20")
