@@ -20,7 +20,7 @@ from tests.chaos.cluster import INSTANCES, Cluster
 STATE_BYTES = 64 * 1024 * 1024
 CLOCK_SECONDS = 300
 KILL_BOUND_SECONDS = 2.0
-STOP_BOUND_SECONDS = 3.0 * HEARTBEAT_SECONDS
+STOP_BOUND_SECONDS = 3.0 * HEARTBEAT_SECONDS + KILL_BOUND_SECONDS  # noticed, then taken over
 NOT_KEPT = "what was done cannot be kept"  # in the log
 _WATCHED_SECONDS = 60.0
 
