@@ -85,6 +85,17 @@ def _refusal(error: DeliveryError) -> BusUnavailableError:
     return kind(f"the broker refused a message: {error!r}")
 
 
+class _Connection(aio_pika.Connection):
+    """A connection that whoever opened it closes.
+
+    The library's own is closed by the collector, too, with a coroutine: it runs nowhere when the
+    collector runs in a thread without a loop, and there is nothing to close of one that failed.
+    """
+
+    def __del__(self) -> None:
+        """Close nothing."""
+
+
 class RabbitBus:
     """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart.
 
@@ -273,6 +284,7 @@ class RabbitBus:
             timeout=CONNECT_SECONDS,
             client_properties={"connection_name": f"{self._name} {purpose}"},
             heartbeat=HEARTBEAT_SECONDS,
+            connection_class=_Connection,
         )
         self._connections.append(connection)
         return connection

@@ -1,6 +1,8 @@
 """What a lost connection throws at those who wait for it, and how a process ends that ends itself."""
 
 import asyncio
+import gc
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from shared.messages.protocol import Heartbeat
 from shared.runtime import service
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host
+from tests.broker import free_port
 
 BEAT = Envelope("id-1", "Heartbeat", Heartbeat("h"), CORE, "test", published_ns=1)
 
@@ -93,3 +96,20 @@ class _Deaf:
 
 async def _result(*, told):
     return told
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_connection_that_never_came_about_leaves_nothing_to_whoever_collects_it():
+    """The collector may run in a thread without a loop, where nothing of a connection can be closed."""
+    bus = RabbitBus(f"amqp://127.0.0.1:{free_port()}/")
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(OSError):
+            await RabbitBus._open.__wrapped__(bus, "publish")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            await asyncio.to_thread(gc.collect)
+    finally:
+        gc.enable()
+    assert [str(warning.message) for warning in said] == []
