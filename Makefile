@@ -28,7 +28,7 @@ test-containers: setup ## The composed stack, and the bus through testcontainers
 	@$(PYTHON) -m pytest -n 0 tests/containers/composed.py $(ARGS)
 	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m broker
 
-check: setup lint types arrows sizes docs ## What every commit passes
+check: setup lint types arrows sizes docs lock ## What every commit passes
 
 lint: setup
 	@.venv/bin/ruff check .
@@ -47,6 +47,13 @@ docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
 	@$(PYTHON) scripts/check_docs.py
 	@$(PYTHON) scripts/stage_docs.py
+
+lock: setup
+	@$(PYTHON) scripts/check_lock.py
+
+audit: ## The dependencies against a database of vulnerabilities (pip-audit, a network)
+	@command -v pip-audit >/dev/null || { echo "make audit needs pip-audit: pipx install pip-audit" >&2; exit 1; }
+	@pip-audit --require-hashes --disable-pip -r requirements.lock
 
 site: setup ## The documentation as a site, into build/site
 	@$(PYTHON) scripts/stage_docs.py

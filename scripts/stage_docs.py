@@ -14,8 +14,8 @@ import yaml
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "build" / "site-pages"
 PAGES = (
-    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "deploy/README.md",
-    "tests/conformance/README.md",
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md",
+    "deploy/README.md", "tests/conformance/README.md",
 )  # fmt: skip
 ASIDE = ("docs/asyncapi.yaml",)  # linked, and no page
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
