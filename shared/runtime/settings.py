@@ -34,7 +34,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     bus_url: str = Field(
-        default="amqp://guest:guest@127.0.0.1:5672/", pattern="^amqps?://", description="the broker"
+        default="",
+        pattern="^(amqps?://.*)?$",
+        description="the broker, and as whom: `amqp://USER@HOST:5672/`; every service needs it",
     )
     bus_prefix: str = Field(
         default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$",
@@ -168,6 +170,10 @@ def load_settings() -> Settings:
 
 def bus_url(settings: Settings) -> str:
     """Return where the broker is, with the password. Raises OSError, SettingsError."""
+    if not settings.bus_url:
+        raise SettingsError(
+            "MUSTER_BUS_URL is missing: amqp://USER@HOST:5672/, with MUSTER_BUS_PASSWORD_FILE"
+        )
     if settings.bus_password_file is None:
         return settings.bus_url
     parts = urlsplit(settings.bus_url)

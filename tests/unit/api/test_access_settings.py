@@ -98,7 +98,11 @@ def test_no_setting_shows_a_secret(monkeypatch):
 
 
 async def test_a_service_that_would_let_everybody_in_ends_with_78_and_a_sentence():
-    environment = {"PATH": os.environ["PATH"], "MUSTER_HTTP_HOST": "0.0.0.0"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MUSTER_HTTP_HOST": "0.0.0.0",
+        "MUSTER_BUS_URL": "amqp://127.0.0.1/",
+    }
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.api", stderr=asyncio.subprocess.PIPE,
         env={**environment, "MUSTER_HTTP_PORT": str(free_port())},

@@ -171,7 +171,8 @@ def test_a_start_with_what_does_not_hold_is_refused_with_the_files(files, tmp_pa
 async def test_a_service_that_cannot_have_its_certificate_ends_with_78(variables, said):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.api", stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "MUSTER_HTTP_PORT": "0", **variables},
+        env={"PATH": os.environ["PATH"], "MUSTER_HTTP_PORT": "0",
+             "MUSTER_BUS_URL": "amqp://127.0.0.1/", **variables},
     )  # fmt: skip
     _, told = await process.communicate()
     assert process.returncode == 78

@@ -12,7 +12,7 @@ from services.api.access.settings import access_of
 from services.cli.secrets_made import make_secrets
 from services.core.configuration import parse_configuration
 from shared.bus.permissions import user_of
-from shared.runtime.settings import Settings, SettingsError, load_settings
+from shared.runtime.settings import Settings, SettingsError, bus_url, load_settings
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
@@ -128,6 +128,18 @@ def test_an_unknown_variable_is_an_error(monkeypatch):
     monkeypatch.setenv("MUSTER_HTTP_PORT", "many")
     with pytest.raises(SettingsError, match="MUSTER_HTTP_PORT"):
         load_settings()
+
+
+def test_no_broker_and_no_password_is_taken_for_granted(tmp_path):
+    (tmp_path / "password").write_text("se/cret\n")
+    with pytest.raises(SettingsError, match="MUSTER_BUS_URL is missing"):
+        bus_url(Settings())
+    named = {"bus_url": "amqp://core@there:1/v", "bus_password_file": tmp_path / "password"}
+    assert bus_url(Settings(**named)) == "amqp://core:se%2Fcret@there:1/v"
+    for wrong in ("amqp://there/", "amqp://core:given@there/"):
+        with pytest.raises(SettingsError, match="a user without a password") as caught:
+            bus_url(Settings(**{**named, "bus_url": wrong}))
+        assert "given" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_a_service_that_ends_by_itself_is_to_be_restarted(monkeypatch, end):
         return await service._run(host, SimpleNamespace(health_port=0), beside)
 
     assert asyncio.run(run()) is False
+    monkeypatch.setenv("MUSTER_BUS_URL", "amqp://127.0.0.1/")
     monkeypatch.setattr(service, "_run", lambda *_: _result(told=False))
     monkeypatch.setattr(service, "spare_the_collector", lambda: None)
     monkeypatch.setattr(service, "set_up_logs", lambda *_: None)
