@@ -26,7 +26,11 @@ def test_a_second_shim_adapter_is_refused_with_a_sentence_until_the_first_has_go
 
 def test_a_second_process_ends_with_the_sentence_and_the_status_of_a_bad_environment(tmp_path):
     first = ShimService(ShimOptions(state_dir=tmp_path))
-    environment = {"MUSTER_STATE_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    environment = {
+        "MUSTER_STATE_DIR": str(tmp_path),
+        "MUSTER_BUS_URL": "amqp://127.0.0.1/",
+        "PYTHONPATH": ":".join(sys.path),
+    }
     second = subprocess.run(
         [sys.executable, "-m", "services.shim_adapter"],
         env=environment, capture_output=True, text=True, timeout=120, check=False,
