@@ -301,7 +301,7 @@ class Host:
         """Handle what came, unless it waited for a machine that could say nothing (rule 9)."""
         if self._to_put_down > 0:
             self._to_put_down -= len(deliveries)
-            await subscription.ack(deliveries)
+            await self._leave_out(subscription, deliveries)
             deliveries = []
         try:
             await self._handle_deliveries(subscription, deliveries, inside)
@@ -311,9 +311,15 @@ class Host:
                 service=self.inbox.service,
                 waiting=stuck.waiting,
             )
-            await subscription.ack(deliveries)
+            await self._leave_out(subscription, deliveries)
             self._to_put_down = stuck.waiting
             self.machine = self._make_machine()
+
+    async def _leave_out(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Put messages down for good: sent again, they would come after later ones."""
+        for delivery in deliveries:
+            self._handled.add(delivery.envelope.message_id)
+        await subscription.ack(deliveries)
 
     async def _handle_deliveries(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
