@@ -58,7 +58,7 @@ from shared.runtime.telemetry import Tap
 MAX_BATCH = 200
 MAX_CRASHES = 3
 MAX_SLICE_ITEMS = 2_000
-MAX_BATCH_ITEMS = 20_000  # and one message at least; what comes beyond is a batch of its own
+MAX_BATCH_ITEMS = 20_000  # items handled together; what comes beyond is a batch of its own
 MAX_INJECTED = 1_000
 _MOST_SHOWN = 300
 _RETRY_FIRST_SECONDS = 0.1
