@@ -177,6 +177,7 @@ def test_what_is_divided_is_without_others_pods_and_nodes_that_are_not_ready():
         lost = Allocation(f"f{at}", "", f"n{at}", {"vcore": 1}, allocation_tags=FOREIGN)
         core.update(allocations=(lost,))
     core.node("n3", vcore=4)
+    core.update(nodes=(NodeInfo("n3", NodeAction.DRAIN_NODE),))  # cordoned: what runs there counts
     assert total_of(core) == {"vcore": 11}
 
 

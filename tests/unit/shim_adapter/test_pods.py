@@ -132,6 +132,7 @@ def priority_class(name, value, **more):
         ([priority_class("a", 7, globalDefault=True), priority_class("b", 5, globalDefault=True)], {}, 5, True),
         ([priority_class("a", 7, globalDefault=True), priority_class("b", 5)], {"priorityClassName": "b"}, 5, True),
         ([priority_class("a", 7, preemptionPolicy="Never")], {"priorityClassName": "a", "preemptionPolicy": "PreemptLowerPriority"}, 7, True),
+        ([], {"priorityClassName": "of-nobody"}, 0, True),
         ([], {"priorityClassName": "system-node-critical"}, 2_000_001_000, True),
         ([], {"priorityClassName": "system-cluster-critical"}, 2_000_000_000, True),
     ],
