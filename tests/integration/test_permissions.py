@@ -148,6 +148,7 @@ async def test_a_forged_sync_begin_is_refused_whatever_it_calls_itself(secured):
     """It is not published under its name; under another name, whoever reads it puts it aside."""
     api = RabbitBus(url_of(secured, "api"), prefix=PREFIX, is_given=True)
     core = RabbitBus(url_of(secured, "core"), prefix=PREFIX, is_given=True)
+    subscription = await core.subscribe(CORE)  # which binds its inbox
     forged = Envelope("forged", "SyncBegin", SyncBegin(""), CORE, "shim_adapter", epoch=2**61)
     with pytest.raises(BusUnavailableError, match="ACCESS_REFUSED"):
         await api.publish([forged])
@@ -156,7 +157,6 @@ async def test_a_forged_sync_begin_is_refused_whatever_it_calls_itself(secured):
     await api._exchange.publish(message, "core.default.SnapshotRequest")
     honest = Envelope("honest", "WhatIf", KINDS["WhatIf"](), CORE, "api")
     await api.publish([honest])
-    subscription = await core.subscribe(CORE)
     heard = []
     while "honest" not in heard:
         deliveries = await subscription.receive(100)
@@ -218,6 +218,9 @@ def test_the_services_run_as_their_users_and_need_nothing_else(secured, tmp_path
 
 
 async def test_a_broker_that_starts_again_reads_its_definitions_again_and_loses_nothing(secured):
+    first = RabbitBus(url_of(secured, "core"), prefix=PREFIX, is_given=True)
+    await (await first.subscribe(CORE)).close()  # its inbox is bound, and stays so
+    await first.close()
     bus = RabbitBus(url_of(secured, "api"), prefix=PREFIX, is_given=True)
     for number in range(3):
         await bus.publish([Envelope(f"{number}", "WhatIf", KINDS["WhatIf"](), CORE, "api")])
