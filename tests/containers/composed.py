@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-COMPOSE_FILE = ROOT / "deploy" / "compose.yaml"
+FILES = [ROOT / "deploy" / name for name in ("compose.yaml", "compose.tokens.yaml")]
 IMAGE = "muster:0.1.0"  # as compose.yaml has it
 SCALE = {"core": 2, "api": 3, "timers": 2}
 SERVICES = ("rabbitmq", "shim_adapter", *SCALE)
@@ -86,7 +86,8 @@ class Stack:
         self.project = f"muster-test-{uuid.uuid4().hex[:8]}"
 
     def compose(self, *arguments):
-        return run("docker", "compose", "-p", self.project, "-f", str(COMPOSE_FILE), *arguments)
+        files = [part for file in FILES for part in ("-f", str(file))]
+        return run("docker", "compose", "-p", self.project, *files, *arguments)
 
     def up(self):
         scale = [part for name, count in SCALE.items() for part in ("--scale", f"{name}={count}")]

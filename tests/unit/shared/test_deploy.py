@@ -79,12 +79,25 @@ def test_nothing_has_a_default_password_and_each_secret_goes_to_whom_it_is_for()
         assert environment["MUSTER_BUS_TOPOLOGY"] == "given"
 
 
-def test_the_api_knows_who_may_and_its_start_would_be_refused_without(monkeypatch, tmp_path):
+def test_the_api_asks_nobody_where_only_this_machine_reaches_it_and_else_everybody(tmp_path):
     make_secrets(tmp_path, "muster")
-    environment = COMPOSE["services"]["api"]["environment"]
-    assert environment["MUSTER_TOKENS_FILE"] == "/run/muster/tokens"
     assert "MUSTER_HTTP_HOST=0.0.0.0" in DOCKERFILE
-    assert access_of(Settings(http_host="0.0.0.0", tokens_file=tmp_path / "api/tokens"))
+    api = COMPOSE["services"]["api"]
+    assert api["environment"]["MUSTER_AUTHENTICATION"] == "off"
+    assert all(port.startswith("127.0.0.1:") for port in api["ports"])
+    assert not access_of(Settings(http_host="0.0.0.0", authentication="off")).authenticators
+    more = yaml.safe_load((ROOT / "deploy/compose.tokens.yaml").read_text())["services"]
+    assert more == {
+        "api": {
+            "environment": {
+                "MUSTER_AUTHENTICATION": "required",
+                "MUSTER_TOKENS_FILE": "/run/muster/tokens",
+            }
+        }
+    }
+    tokens = tmp_path / "api/tokens"
+    asking = Settings(http_host="0.0.0.0", authentication="required", tokens_file=tokens)
+    assert access_of(asking).authenticators
     with pytest.raises(SettingsError):
         access_of(Settings(http_host="0.0.0.0"))
 
