@@ -29,6 +29,7 @@ settings.register_profile(
     phases=(Phase.explicit, Phase.generate), database=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 set_up_logs(level="error")
 

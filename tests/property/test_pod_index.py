@@ -386,3 +386,12 @@ def tags_of(labels, namespace):
 
 TestPodIndex = PodIndexAgainstACount.TestCase
 TestPodIndex.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+
+
+def test_a_spread_that_honors_taints_alone_is_counted_where_no_node_is():
+    state = PodIndexAgainstACount()
+    state.begin(terms=3, labels=[], always=[])
+    spread = SpreadConstraint("zone", 1, True, (), 1, False, True)
+    state.ask(constraints=Constraints(spread=(spread,)), labels={"app": "x"}, namespace="d")
+    state.judged_as_by_a_count()
+    state.teardown()

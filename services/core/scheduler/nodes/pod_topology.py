@@ -454,7 +454,8 @@ class PodIndex:
             if item.honor_affinity:
                 counted &= eligible if item.honor_taints else selected
             elif item.honor_taints:
-                counted &= [is_tolerated(constraints, node.taints) for node in self._rows]
+                tolerated = [is_tolerated(constraints, node.taints) for node in self._rows]
+                counted &= np.array(tolerated, dtype=np.bool_)
             selection = (item.selector, (constraints.namespace,))
             pods = self._counts[selection]
             spread = SpreadCount(
