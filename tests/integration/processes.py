@@ -75,7 +75,8 @@ class Deployment:
         self.processes.clear()
 
     def get(self, path: str) -> Any:
-        return httpx.get(f"{self.url}{path}", timeout=60).json()
+        """Return what a path answers. Raises httpx.HTTPError, also for an answer that is a no."""
+        return httpx.get(f"{self.url}{path}", timeout=60).raise_for_status().json()
 
     def application(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, ValueError):
