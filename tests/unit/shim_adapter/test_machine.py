@@ -1,7 +1,15 @@
 """The shim adapter's machine: commands, decisions, recovery, and the file that keeps its world."""
 
 from services.shim_adapter.machine import USE_CORDON, USE_KUBECTL
-from services.shim_adapter.mirror.calls import MarkUnschedulable, PodChanged, TellPod
+from services.shim_adapter.mirror.calls import (
+    BindPod,
+    DeletePod,
+    MarkUnschedulable,
+    PodAdded,
+    PodChanged,
+    TellPod,
+)
+from services.shim_adapter.records import PodRecord
 from services.shim_adapter.service import ShimOptions, ShimService
 from shared.messages.commands import (
     ChangeNodes,
@@ -183,6 +191,8 @@ def test_where_the_cluster_is_not_ours_nodes_and_pods_are_changed_by_its_own_mea
     (answer,) = shim.send(DeleteManifests((document,)))
     assert answer == SubmitResult(refused=(RefusedDocument("a.yaml", 1, "", USE_KUBECTL),))
     assert not shim.world.nodes["node-0000"].is_cordoned
+    (answer,) = shim.send(SubmitPods((pod("p"),)))
+    assert answer == CommandResult(done=False, message=USE_KUBECTL)
 
 
 def test_a_drain_that_is_delivered_twice_is_done_once_and_answered_the_same():
@@ -278,6 +288,23 @@ def test_a_foreign_pod_that_took_the_room_first_makes_the_bind_a_refusal_and_nob
     gone = UpdateResponse(new_allocations=(Allocation(key, "app", "elsewhere", ONE),))
     (release,) = sent(shim.send(gone), "releases")
     assert release.message == 'nodes "elsewhere" not found'
+
+
+def test_no_bind_is_asked_of_a_cluster_whose_kubelet_would_end_the_pod_for_want_of_room():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    accepted = UpdateResponse(accepted_applications=(AcceptedApplication("app"),))
+    (key,) = shim.asks(shim.send(accepted))
+    shim.send(PlaceForeignPods("node-0000", (foreign("a", 3500),)))
+    decision = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    calls, _ = shim.machine.mirror.on_response(decision, shim.world.epoch)
+    assert not [call for call in calls if isinstance(call, BindPod)]
+
+
+def test_a_placeholder_that_appears_when_its_application_has_gone_is_deleted():
+    late = PodRecord("late", pod("tg-late", placeholder=True, task_group_name="tg"), 1, 1)
+    (call,) = Shim().machine.mirror.hear(PodAdded(late))
+    assert call == DeletePod("late", "", "its application has gone")
 
 
 def test_two_pods_decided_together_are_bound_as_far_as_their_node_has_room():
