@@ -26,6 +26,8 @@ class Role(IntEnum):
         return self.name.lower()
 
 
+NAMED = {role.label: role for role in Role if role is not Role.OPEN}  # that somebody may have
+
 _PARTITION = "/ws/v1/partition/{partition}"
 _QUEUE = f"{_PARTITION}/queue/{{queue}}"
 METRICS = ("GET /metrics", "GET /ws/v1/metrics")

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import structlog
 
-from shared.runtime.watched import signature
+from shared.runtime.watched import LOOK_SECONDS, signature
 
-LOOK_SECONDS = 1.0
 log = structlog.get_logger("muster.api")
 
 

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from shared.messages.envelope import Address, Envelope
 
+REFUSED_SECONDS = 10.0  # that a publisher waits for room in an inbox
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:

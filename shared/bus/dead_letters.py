@@ -2,7 +2,7 @@
 
 from prometheus_client import Counter, Gauge
 
-from shared.bus.topology import SERVICES
+from shared.messages.routes import SERVICES
 
 _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
 

@@ -2,9 +2,8 @@
 
 Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
 holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room, REFUSED_SECONDS at most.
-Dead letters are kept up
-to MAX_DEAD_LETTERS, and the trace, for API replicas to come, up to MAX_TRACE_MESSAGES of
-MAX_TRACE_BYTES; the oldest go first.
+Dead letters are kept up to MAX_DEAD_LETTERS, and the trace, for API replicas to come, up to
+MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest go first.
 """
 
 import asyncio
@@ -14,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from shared.bus import codec
-from shared.bus.base import DeadLetter, DeadLetters, Delivery, Fill
+from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, InboxFullError, PoisonError
 from shared.bus.properties import check_properties
 from shared.messages.envelope import API_TRACE, Address, Envelope
 
 MAX_INBOX_MESSAGES = 10_000
-REFUSED_SECONDS = 10.0  # that a publisher waits for room
 MAX_DEAD_LETTERS = 1_000
 MAX_TRACE_MESSAGES = 5_000
 MAX_TRACE_BYTES = 16 * 1024 * 1024

@@ -31,10 +31,11 @@ from tenacity import (
 
 from shared.bus import topology
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
-from shared.bus.base import DeadLetter, DeadLetters, Delivery, Fill
+from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.messages.envelope import API_ALL, API_TRACE, Address, Envelope
+from shared.messages.routes import SERVICES
 
 PREFETCH = 400
 MAX_IN_FLIGHT = 100
@@ -42,7 +43,6 @@ MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
-REFUSED_SECONDS = 10.0
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CLOSE_SECONDS = 2.0
 _OFFSET = "x-stream-offset"
@@ -243,7 +243,7 @@ class RabbitBus:
             with _away("cannot read the dead letters"):
                 channel = await connections[0].channel()
                 try:
-                    for service in topology.SERVICES:
+                    for service in SERVICES:
                         name = topology.dead_queue_name(self._prefix, service)
                         queue = await channel.declare_queue(name, passive=True)
                         total += queue.declaration_result.message_count or 0
@@ -363,7 +363,7 @@ class RabbitBus:
         channel = await self._connections[0].channel()
         for inbox in topology.DURABLE_INBOXES:
             await channel.queue_delete(topology.inbox_name(self._prefix, inbox))
-        for service in topology.SERVICES:
+        for service in SERVICES:
             await channel.queue_delete(topology.dead_queue_name(self._prefix, service))
         await channel.queue_delete(topology.inbox_name(self._prefix, API_TRACE))
         await channel.exchange_delete(topology.exchange_name(self._prefix))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.messages.envelope import API_TRACE, CORE, SHIM_ADAPTER, TIMERS, Address
+from shared.messages.routes import SERVICES
 
 MAX_INBOX_MESSAGES = 100_000
 MAX_DEAD_LETTERS = 10_000
@@ -30,7 +31,6 @@ MAX_TRACE_AGE = "1D"
 _TRACE_SEGMENT_BYTES = 4 * 1024 * 1024  # what goes at once
 MAX_DELIVERIES = 1_000_000_000
 DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
-SERVICES = (*(inbox.service for inbox in DURABLE_INBOXES), "api")
 
 
 def exchange_name(prefix: str) -> str:

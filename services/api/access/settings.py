@@ -13,7 +13,7 @@ from services.api.access.guard import Access
 from services.api.access.identity import Authenticator
 from services.api.access.oidc import Issuer, OidcTokens, is_safe_address
 from services.api.access.tokens import TokensFile
-from services.api.roles import Role
+from services.api.roles import NAMED, Role
 from shared.runtime.settings import Settings, SettingsError
 
 ALGORITHMS = (
@@ -28,7 +28,6 @@ ALGORITHMS = (
     "ES512",
     "EdDSA",
 )
-_ROLES = {role.label: role for role in Role if role is not Role.OPEN}
 log = structlog.get_logger("muster.api")
 
 
@@ -101,7 +100,7 @@ def _roles(text: str) -> dict[str, Role]:
     found: dict[str, Role] = {}
     for item in text.split(","):
         role, _, value = item.strip().partition("=")
-        if role not in _ROLES or not value:
+        if role not in NAMED or not value:
             raise SettingsError(f"MUSTER_OIDC_ROLES: read=VALUE,operate=VALUE, found {item!r}")
-        found[value] = max(_ROLES[role], found.get(value, Role.OPEN))
+        found[value] = max(NAMED[role], found.get(value, Role.OPEN))
     return found

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from services.api.access.identity import Identity
-from services.api.roles import Role
+from services.api.roles import NAMED
 from shared.runtime.watched import WatchedFile
 
 MAX_FILE_BYTES = 256 * 1024  # the file of tokens; what is larger is refused
@@ -25,7 +25,6 @@ PREFIX = "muster_"  # by which scanners of repositories know that something shou
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9._@:/+-]{1,100}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_ROLES = {role.label: role for role in Role if role is not Role.OPEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,8 @@ def _read_line(number: int, words: list[str]) -> _Line:
     name, role, digest = words
     if not _NAME.fullmatch(name):
         raise ValueError(f"line {number}: a name has 1 to 100 letters, digits and ._@:/+-")
-    if role not in _ROLES:
-        raise ValueError(f"line {number}: no role {role[:20]!r}; there are {', '.join(_ROLES)}")
+    if role not in NAMED:
+        raise ValueError(f"line {number}: no role {role[:20]!r}; there are {', '.join(NAMED)}")
     if not _HASH.fullmatch(digest):
         raise ValueError(f"line {number}: a token's SHA-256 has 64 hexadecimal digits")
-    return _Line(bytes.fromhex(digest), Identity(name, _ROLES[role]))
+    return _Line(bytes.fromhex(digest), Identity(name, NAMED[role]))
