@@ -56,8 +56,7 @@ audit: ## The dependencies against a database of vulnerabilities (pip-audit, a n
 	@pip-audit --require-hashes --disable-pip -r requirements.lock
 
 site: setup ## The documentation as a site, into build/site
-	@$(PYTHON) scripts/stage_docs.py
-	@.venv/bin/zensical build --clean --strict -f mkdocs.yml
+	@$(PYTHON) scripts/build_site.py
 
 bench: bench-gang bench-core bench-actions bench-what-if bench-bus bench-api ## Every figure of docs/performance.md (a quarter of an hour)
 

@@ -30,13 +30,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site():
-    zensical = Path(sys.executable).parent / "zensical"
-    for command in (
-        [sys.executable, "scripts/stage_docs.py"],
-        [zensical, "build", "--clean", "--strict", "-f", "mkdocs.yml"],
-    ):
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stdout + result.stderr
+    command = [sys.executable, "scripts/build_site.py"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
     folder = ROOT / "build" / "site"
     return {path: Page(path.read_text()) for path in folder.rglob("*.html")}
 
