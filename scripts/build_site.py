@@ -1,7 +1,7 @@
 """Builds the site of the pages that stage_docs.py laid out, into build/site.
 
-Zensical may miss a page that is there and then warns of every link to it, or panics (its issue 641):
-so a build that fails is tried again. A link that is wrong fails every time.
+Zensical may miss a page that is there, and then warns of every link to it or panics (its issue
+641): so a build that fails is tried again. A link that is wrong fails every time.
 """
 
 import subprocess
