@@ -55,6 +55,9 @@ audit: ## The dependencies against a database of vulnerabilities (pip-audit, a n
 	@command -v pip-audit >/dev/null || { echo "make audit needs pip-audit: pipx install pip-audit" >&2; exit 1; }
 	@pip-audit --require-hashes --disable-pip -r requirements.lock
 
+pin-images: ## Pin the images that deploy/ begins from by digest (docker, a network)
+	@$(PYTHON) scripts/pin_images.py
+
 site: setup ## The documentation as a site, into build/site
 	@$(PYTHON) scripts/build_site.py
 

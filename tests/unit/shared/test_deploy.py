@@ -36,6 +36,14 @@ def test_every_service_is_there_runs_its_module_and_waits_for_a_healthy_broker()
     assert COMPOSE["services"]["rabbitmq"]["image"].startswith("rabbitmq:4")
 
 
+def test_every_container_is_read_only_and_may_nothing():
+    for name, service in COMPOSE["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+    assert COMPOSE["services"]["rabbitmq"]["user"] not in ("root", "0")
+
+
 def test_every_variable_is_one_that_a_service_knows():
     used = set(re.findall(r"MUSTER_[A-Z_]+(?==)", DOCKERFILE))
     for name in SERVICES:

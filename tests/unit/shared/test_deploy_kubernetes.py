@@ -55,6 +55,17 @@ def test_a_service_runs_its_module_as_nobody_in_particular(name, module):
     assert container["resources"]["limits"]["memory"]
 
 
+def test_the_broker_is_nobody_in_particular_and_read_only():
+    pod = of_kind("StatefulSet")["rabbitmq"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_variable_is_one_that_a_service_knows_and_no_other_is_injected(name):
     """A Service named muster-x would inject MUSTER_X_PORT, which no service knows."""
