@@ -50,6 +50,16 @@ class SyncEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class Partitions:
+    """The partitions of queues.yaml, by the resource manager's adapter, in the order of the file.
+
+    With those that were dropped from it and still have something to give back, which come last.
+    """
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ContinueCycle:
     """The core's note to itself: the last cycle stopped at its limit and is not finished."""
 

@@ -13,6 +13,7 @@ KINDS: dict[str, type] = {
         protocol.SyncRequest,
         protocol.SyncBegin,
         protocol.SyncEnd,
+        protocol.Partitions,
         protocol.ContinueCycle,
         protocol.TimerOrders,
         protocol.TimerFirings,

@@ -36,7 +36,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "WhatIf": (API,),
     },
     "timers.default": {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
-    "api.all": {"StateDelta": (CORE,)},
+    "api.all": {"StateDelta": (CORE,), "Partitions": (SHIM,)},
     "api.trace": {"TraceRecords": SERVICES},
     ANY_REPLICA: {
         "Heartbeat": (API,),
