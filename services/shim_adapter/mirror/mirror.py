@@ -9,6 +9,8 @@ Rule 3: an application that came with its pods ends with them. Deleted before th
         while its application is on its way out is told so, and starts it anew after its end.
 Rule 4: the resource manager is the truth: ``sync`` says all of it under a new epoch, and decisions
         of a lower epoch are refused.
+Rule 5: a decision about a node that the core has not answered yet is about an earlier one of that
+        name, which has gone: the pod is not bound, as on a node that is not there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +55,7 @@ from shared.messages.columns import values_of
 from shared.messages.envelope import Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
+    AcceptedNode,
     Allocation,
     AllocationAskRelease,
     AllocationRelease,
@@ -62,6 +65,7 @@ from shared.messages.interface import (
     NodeInfo,
     RejectedAllocation,
     RejectedApplication,
+    RejectedNode,
     RemoveApplicationRequest,
     SchedulingState,
     TerminationType,
@@ -86,6 +90,7 @@ class ClusterMirror(Moves):
         self.refused_binds = 0
         self._to_make = PlaceholdersToMake(world)
         self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
+        self._unanswered: dict[str, int] = {}  # nodes: how often said and not answered
         self._reports: dict[type, Callable[[Any], None]] = {
             NodeNews: self._on_node,
             PodAdded: lambda news: self._on_pod(news.pod),
@@ -123,6 +128,8 @@ class ClusterMirror(Moves):
             return [], []
         is_busy = self.has_more  # then it goes on by itself
         handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
+            (response.accepted_nodes, self._on_node_answered),
+            (response.rejected_nodes, self._on_node_answered),
             (response.accepted_applications, self._on_accepted),
             (response.rejected_applications, self._on_rejected),
             (response.rejected_allocations, self._on_ask_rejected),
@@ -162,6 +169,7 @@ class ClusterMirror(Moves):
         world.next_epoch(known_epoch)
         self._asked.clear()
         self._bound = BoundPlaceholders(world)
+        self._unanswered = {name: 1 for name in world.nodes if not self._is_left_out(name)}
         waiting = waiting_pods(world)
         self._asked.update(dict.fromkeys(pod.uid for pod in waiting))
         return [self._to_core(message) for message in self._everything(waiting)]
@@ -173,9 +181,14 @@ class ClusterMirror(Moves):
     def leave_out(self, item: NodeInfo | Allocation) -> None:
         """Say an item no more at a recovery: a core waits for as many as SyncEnd counts."""
         name = item.node_id if isinstance(item, NodeInfo) else item.allocation_key
+        if isinstance(item, NodeInfo):
+            self._on_node_answered(item)
         self._unsendable[type(item), name] = None
         if len(self._unsendable) > MAX_UNSENDABLE:
             del self._unsendable[next(iter(self._unsendable))]
+
+    def _is_left_out(self, node: str) -> bool:
+        return (NodeInfo, node) in self._unsendable
 
     # --- from the resource manager --------------------------------------------------------------
 
@@ -184,7 +197,10 @@ class ClusterMirror(Moves):
         if news.node.is_cordoned and action is NodeAction.CREATE:
             action = NodeAction.CREATE_DRAIN
         info = node_info(news.node, action, self.rm_id)
-        pods = self.world.pods_on(news.node.name) if news.action == "add" else []
+        pods: list[PodRecord] = []
+        if news.action == "add":
+            pods = self.world.pods_on(news.node.name)
+            self._unanswered[news.node.name] = self._unanswered.get(news.node.name, 0) + 1
         allocations = tuple(self._held(pod) for pod in pods)
         self._send(nodes=(info,), allocations=allocations)
 
@@ -282,6 +298,12 @@ class ClusterMirror(Moves):
 
     # --- from the core --------------------------------------------------------------------------
 
+    def _on_node_answered(self, answer: AcceptedNode | RejectedNode | NodeInfo) -> None:
+        """Take in that the core knows of a node: what it decides from here on is about this one."""
+        left = self._unanswered.pop(answer.node_id, 0) - 1
+        if left > 0:
+            self._unanswered[answer.node_id] = left
+
     def _on_accepted(self, accepted: AcceptedApplication) -> None:
         application = self._meant(accepted)
         if application is None or application.phase is not ApplicationPhase.NEW:
@@ -326,7 +348,9 @@ class ClusterMirror(Moves):
             return
         if pod.deletion_ns:
             return  # its end is on the way to the core
-        shortage = self.world.shortage(node, pod.spec.resource)
+        is_anew = node in self._unanswered
+        shortage = f'nodes "{node}" not found: there is a new one of that name' if is_anew else ""
+        shortage = shortage or self.world.shortage(node, pod.spec.resource)
         if shortage:
             self._on_bind_refused(BindRefused(pod, shortage))
         else:

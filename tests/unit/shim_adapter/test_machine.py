@@ -1,5 +1,7 @@
 """The shim adapter's machine: commands, decisions, recovery, and the file that keeps its world."""
 
+from dataclasses import replace
+
 from services.shim_adapter.machine import USE_CORDON, USE_KUBECTL
 from services.shim_adapter.mirror.calls import (
     BindPod,
@@ -31,9 +33,11 @@ from shared.messages.commands import (
 from shared.messages.envelope import SHIM_ADAPTER, Envelope
 from shared.messages.interface import (
     AcceptedApplication,
+    AcceptedNode,
     Allocation,
     AllocationRelease,
     ContainerSchedulingState,
+    RejectedNode,
     SchedulingState,
     TerminationType,
     UpdatedApplication,
@@ -56,6 +60,7 @@ class Shim:
         self.count = 0
         self.now = 1000
         self.send(Heartbeat("h"))
+        self.send(UpdateResponse(accepted_nodes=tuple(map(AcceptedNode, self.world.nodes))))
 
     @property
     def world(self):
@@ -334,6 +339,45 @@ def test_a_pod_whose_node_went_before_it_was_bound_is_asked_for_again():
     assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == [key]
     shim.send(DeletePods((PodName("p"),)))
     assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == []
+
+
+def test_a_decision_about_a_node_that_went_and_came_again_is_not_carried_out():
+    """The core lost the allocation with the node that went; it has not seen the new one yet."""
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    for _ in range(2):
+        shim.send(ChangeNodes((NodeSpec("node-0000", "remove"),)))
+        shim.send(ChangeNodes((NodeSpec("node-0000", "add", {"vcore": 4000, "pods": 9}),)))
+    place = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    known = UpdateResponse(accepted_nodes=(AcceptedNode("node-0000"),))
+    for answer in (place, known, place):
+        shim.send(answer)
+        assert shim.world.pods[key].node == ""
+    lost = AllocationRelease("app", key, TerminationType.STOPPED_BY_RM)
+    assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == [key]
+    shim.send(replace(known, new_allocations=place.new_allocations))
+    assert shim.world.pods[key].node == "node-0000"
+
+
+def test_a_decision_about_a_node_that_a_recovery_says_anew_waits_for_it_to_be_known():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(SyncRequest("core"))
+    shim.send(ChangeNodes((NodeSpec("node-0000", "remove"),)))
+    shim.send(ChangeNodes((NodeSpec("node-0000", "add", {"vcore": 4000, "pods": 9}),)))
+    known = UpdateResponse(accepted_nodes=(AcceptedNode("node-0000"),))
+    place = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    shim.send(replace(known, new_allocations=place.new_allocations))
+    assert shim.world.pods[key].node == ""
+    shim.send(UpdateResponse(rejected_nodes=(RejectedNode("node-0000", "it has one"),)))
+    shim.send(place)
+    assert shim.world.pods[key].node == "node-0000"
 
 
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
