@@ -17,6 +17,8 @@ FOUND = {
     86: "a recovery had the identities of the one before, and the core took it for handled",
     571: "a pod whose node went between decision and bind was in no ask any more",
     875: "pods decided together were bound to a node that had become too small for all of them",
+    10405: "the oracle took what came of a pod's end for the decision that was read beside it",
+    20495: "a decision about a node that went and came again was carried out on the new one",
 }
 
 

@@ -130,13 +130,19 @@ class WatchedShim(Watched):
         """Handle a message."""
         if self.inner is None:
             self.inner = self._make()
-        cluster, message = self.inner.cluster, envelope.message
-        assert isinstance(cluster, FaultyCluster)
-        done = cluster.done
+            self.inner._handlers[UpdateResponse] = self._on_response
         outgoing = super().handle(envelope, now_ns)
         self._disk.check_gangs(self.inner.world)
-        is_over = isinstance(message, UpdateResponse) and envelope.epoch < self.inner.world.epoch
-        if is_over and cluster.done != done:
+        return outgoing
+
+    def _on_response(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Have a decision carried out, apart from what the cluster does meanwhile by itself."""
+        cluster = self.inner.cluster
+        assert isinstance(cluster, FaultyCluster)
+        done = cluster.done
+        outgoing = self.inner._on_response(envelope, now_ns)
+        is_over = envelope.epoch < self.inner.world.epoch
+        if is_over and (outgoing or cluster.done != done):
             self._report(f"a decision of epoch {envelope.epoch} was carried out in a later one")
         return outgoing
 

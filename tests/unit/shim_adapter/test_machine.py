@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from services.shim_adapter.machine import USE_CORDON, USE_KUBECTL
 from services.shim_adapter.mirror.calls import (
     BindPod,
@@ -37,6 +39,8 @@ from shared.messages.interface import (
     Allocation,
     AllocationRelease,
     ContainerSchedulingState,
+    NodeAction,
+    NodeInfo,
     RejectedNode,
     SchedulingState,
     TerminationType,
@@ -378,6 +382,27 @@ def test_a_decision_about_a_node_that_a_recovery_says_anew_waits_for_it_to_be_kn
     shim.send(UpdateResponse(rejected_nodes=(RejectedNode("node-0000", "it has one"),)))
     shim.send(place)
     assert shim.world.pods[key].node == "node-0000"
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_node_that_could_not_be_sent_takes_pods_once_it_comes_again_and_is_known(is_recovered):
+    shim = Shim()
+    (name,) = shim.world.nodes
+    shim.send(SyncRequest("core"))
+    envelope = Envelope("m", "UpdateRequest", UpdateRequest("rm"), SHIM_ADAPTER, "shim_adapter")
+    shim.machine.set_aside(envelope, NodeInfo(name, NodeAction.CREATE), "it is too large", shim.now)
+    if is_recovered:
+        shim.send(SyncRequest("core"))
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(ChangeNodes((NodeSpec(name, "remove"),)))
+    shim.send(ChangeNodes((NodeSpec(name, "add", {"vcore": 4000, "pods": 9}),)))
+    shim.send(UpdateResponse(accepted_nodes=(AcceptedNode(name),)))
+    place = Allocation(key, "app", name, {"vcore": 1000})
+    shim.send(UpdateResponse(new_allocations=(place,)))
+    assert shim.world.pods[key].node == name
 
 
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():

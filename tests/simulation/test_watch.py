@@ -1,0 +1,84 @@
+"""What the simulator's watch takes for wrong, and what it must not take for it."""
+
+from services.cli.simulate.deployment import Deployment
+from services.cli.simulate.guards import without_guard
+from services.cli.simulate.loop import VirtualLoop
+from services.cli.simulate.watch import WatchedShim
+from shared.messages.commands import SubmitApplication, TaskGroupSpec
+from shared.messages.envelope import SHIM_ADAPTER, Envelope
+from shared.messages.interface import (
+    AcceptedApplication,
+    AcceptedNode,
+    Allocation,
+    AllocationRelease,
+    TerminationType,
+    UpdateResponse,
+)
+from shared.messages.protocol import SyncRequest
+
+ONE = {"vcore": 1000}
+
+
+class Shim:
+    """A shim adapter that is watched, with a gang of two whose first placeholder is going."""
+
+    def __init__(self):
+        loop = VirtualLoop()
+        deployment = Deployment(0, loop, [])
+        loop.close()
+        self.reported = []
+        self.watched = WatchedShim(deployment._shim_machine, deployment.disk, self.reported.append)
+        self.sent = 0
+        self.send(SyncRequest("core"))
+        world = self.watched.inner.world
+        self.watched.inner.cluster.confirm_delay_ns = 0
+        group = TaskGroupSpec("tg", 2, ONE)
+        self.send(SubmitApplication("app", "root.b", task_groups=(group,)))
+        self.decide(
+            accepted_nodes=tuple(map(AcceptedNode, world.nodes)),
+            accepted_applications=(AcceptedApplication("app"),),
+        )
+        self.going, self.waiting = world.pods
+        self.watched.inner.cluster.confirm_delay_ns = 1
+        first = Allocation(self.going, "app", "n0", ONE, placeholder=True, task_group_name="tg")
+        why = TerminationType.PREEMPTED_BY_SCHEDULER
+        release = AllocationRelease("app", self.going, why)
+        self.decide(new_allocations=(first,))
+        self.decide(released_allocations=(release,))
+
+    def send(self, message, epoch=None):
+        self.sent += 1
+        epoch = self.watched.inner.world.epoch if epoch is None and self.watched.inner else epoch
+        name, kind = f"m{self.sent}", type(message).__name__
+        self.watched.handle(Envelope(name, kind, message, SHIM_ADAPTER, "t", epoch=epoch or 0), 0)
+
+    def decide(self, epoch=None, **sections):
+        self.send(UpdateResponse(**sections), epoch)
+
+
+def placed(shim):
+    return Allocation(shim.waiting, "app", "n0", ONE, placeholder=True, task_group_name="tg")
+
+
+def test_what_the_cluster_does_while_an_old_decision_is_read_is_not_taken_for_the_decision():
+    shim = Shim()
+    pods = dict(shim.watched.inner.world.pods)
+    shim.watched.inner.cluster._loop._seconds += 1
+    shim.decide(epoch=0, new_allocations=(placed(shim),))
+    assert shim.watched.inner.world.pods.keys() - pods.keys()  # one in place of the one that went
+    assert shim.reported == []
+
+
+def test_an_old_decision_that_is_carried_out_is_seen():
+    with without_guard("decisions-of-this-epoch"):
+        shim = Shim()
+        shim.decide(epoch=0, new_allocations=(placed(shim),))
+    (sentence,) = shim.reported
+    assert "a decision of epoch 0 was carried out in a later one" in sentence
+
+
+def test_a_decision_of_this_epoch_is_carried_out_and_nothing_is_said_of_it():
+    shim = Shim()
+    shim.decide(new_allocations=(placed(shim),))
+    assert shim.watched.inner.world.pods[shim.waiting].node == "n0"
+    assert shim.reported == []
