@@ -5,7 +5,7 @@ from aio_pika.abc import AbstractIncomingMessage
 
 from shared.bus import codec
 from shared.bus.errors import PoisonError
-from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties
+from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties, check_version
 from shared.messages.envelope import API_ALL, API_TRACE, SCHEMA_VERSION, Address, Envelope
 
 _BEAT_EXPIRES_SECONDS = 30
@@ -61,8 +61,7 @@ def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
     """Return the envelope in an AMQP message. Raises PoisonError."""
     headers = message.headers
     version = _int(headers.get("schema_version", SCHEMA_VERSION), "schema_version")
-    if version > SCHEMA_VERSION:
-        raise PoisonError(f"schema version {version} is newer than {SCHEMA_VERSION}")
+    check_version(version)
     if not message.message_id:
         raise PoisonError("a message needs a message_id")
     kind = message.type or ""

@@ -12,6 +12,8 @@ sides (``shared.messages.columns``): no item is made on the way.
 Values are validated by pydantic, a column at a time, strictly: no text for a number, no float for
 an integer, no integer beyond 64 bits, no empty identity; texts, numbers and maps of them that are
 seen to hold at once are not put to it. How many there are is judged before what they are.
+A field or a column that the reader does not know is left out: a later version has added it, and
+does without it where it is not read. What may not be left out raises SCHEMA_VERSION (CONTRIBUTING).
 Everything wrong raises PoisonError, on the way out as on the way in: what the reader would refuse
 is not sent. Source: architecture section 3; measured there against row-by-row encoding.
 """
@@ -258,7 +260,7 @@ def _decode_body(kind: str, cls: type[Any], body: dict[str, Any]) -> object:
     for key, value in body.items():
         name, read = readers.get(key, ("", None))
         if read is None:
-            raise PoisonError(f"{kind}: unknown field {key!r}")
+            continue
         if name in sections:
             found = _decode_section(f"{kind}.{key}", sections[name], value)
             values[name] = found if name in by_column else found.items()
@@ -276,9 +278,8 @@ def _decode_section(where: str, item_class: type[Any], section: Any) -> Columns[
     decoded: dict[str, Column] = {}
     for key, column in columns.items():
         name, read = readers.get(key, ("", None))
-        if read is None:
-            raise PoisonError(f"{where}: unknown column {key!r}")
-        decoded[name] = _decode_column(f"{where}.{key}", read, column, count)
+        if read is not None:
+            decoded[name] = _decode_column(f"{where}.{key}", read, column, count)
     for name in _required(item_class):
         if name not in decoded:
             raise PoisonError(f"{where}: column {wire_name(name)!r} is missing")

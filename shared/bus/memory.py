@@ -16,7 +16,7 @@ from shared.bus import codec
 from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, InboxFullError, PoisonError
-from shared.bus.properties import check_properties
+from shared.bus.properties import check_properties, check_version
 from shared.messages.envelope import API_TRACE, Address, Envelope
 
 MAX_INBOX_MESSAGES = 10_000
@@ -142,6 +142,7 @@ class MemorySubscription:
             stored = self._inbox.waiting.popleft()
             stored.delivery_count += 1
             try:
+                check_version(stored.envelope.schema_version)
                 message = codec.decode(stored.envelope.kind, stored.body)
             except PoisonError as error:
                 self._put_aside(stored, str(error))

@@ -1,11 +1,19 @@
 """What of an envelope goes as a property of AMQP, which holds MAX_PROPERTY_BYTES and no more."""
 
 from shared.bus.errors import PoisonError
-from shared.messages.envelope import Envelope
+from shared.messages.envelope import SCHEMA_VERSION, Envelope
 from shared.model.texts import is_writable
 
 MAX_PROPERTY_BYTES = 255
 _MOST_SHOWN = 60
+
+
+def check_version(version: int) -> None:
+    """Raise PoisonError for a message of a schema that is not known here: nobody guesses at it."""
+    if version > SCHEMA_VERSION:
+        raise PoisonError(
+            f"schema version {version} is newer than {SCHEMA_VERSION}, which this service reads"
+        )
 
 
 def check_properties(envelope: Envelope) -> None:

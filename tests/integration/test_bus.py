@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from dataclasses import replace
 
 import pytest
 from aio_pika.exceptions import DeliveryError
@@ -11,7 +12,15 @@ from shared.bus import amqp_message, rabbitmq, topology
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
-from shared.messages.envelope import API_ALL, API_TRACE, CORE, SHIM_ADAPTER, Address, Envelope
+from shared.messages.envelope import (
+    API_ALL,
+    API_TRACE,
+    CORE,
+    SCHEMA_VERSION,
+    SHIM_ADAPTER,
+    Address,
+    Envelope,
+)
 from shared.messages.interface import AllocationAsk, UpdateRequest
 from shared.messages.protocol import Heartbeat
 from tests.patience import PATIENCE_SECONDS, patience, until
@@ -191,7 +200,7 @@ async def test_an_event_without_a_reader_is_nobody_s_error(kit):
         ("NoSuchKind", b"\x80", "unknown kind 'NoSuchKind'"),
         ("Heartbeat", b"\xc1\xff\x00", "not msgpack"),
         ("Heartbeat", b"\x93\x01\x02\x03", "a map was expected"),
-        ("Heartbeat", b"\x81\xa5other\x01", "unknown field 'other'"),
+        ("Heartbeat", b"\x81\xa5other\x01", "missing"),
         ("Heartbeat", b"\x81\xa8instance\x05", "valid string"),
         ("Heartbeat", b"\x80", "missing"),
     ],
@@ -206,6 +215,16 @@ async def test_poison_is_put_aside_with_its_reason_and_stops_nothing(kit, kind, 
     letters = await kit.dead_letters("shim_adapter")
     assert len(letters) == 1
     assert reason in letters[0]
+
+
+async def test_a_message_of_a_newer_schema_is_put_aside_and_the_next_is_read(kit):
+    bus = await kit.bus()
+    subscription = await bus.subscribe(CORE)
+    await bus.publish([replace(beat(1), schema_version=SCHEMA_VERSION + 1), beat(2)])
+    got = await receive(subscription, 1)
+    assert got[0].envelope.message_id == "id-2"
+    (letter,) = await kit.dead_letters("core")
+    assert f"schema version {SCHEMA_VERSION + 1} is newer than {SCHEMA_VERSION}" in letter
 
 
 async def test_a_message_that_is_refused_by_hand_is_put_aside(kit):

@@ -191,7 +191,6 @@ def section(**columns):
         (section(priority={"c": 1, "t": []}), "not a column"),
         (section(priority={"c": 2**63}), "less than or equal"),
         (section(allocationKey=["a", ""]), "at least 1"),
-        (section(madeUp=[1, 2]), "unknown column 'madeUp'"),
         ({"n": 2, "cols": {"allocationKey": ["a", "b"]}}, "'applicationID' is missing"),
         ({"n": 100_001, "cols": {}}, "'n' must be 0 to 100000"),
         ({"n": True, "cols": {}}, "'n' must be"),
