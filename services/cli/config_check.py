@@ -7,7 +7,7 @@ from services.cli.answers import Report
 from services.cli.client import ApiError, Client, RefusedError
 from services.cli.exits import Exit
 from shared.queueconfig import QueueConfigError, load_configuration
-from shared.queueconfig.placement import check_loadable
+from shared.queueconfig.validator import check_loadable
 from shared.queueconfig.warnings import warnings_of
 
 
@@ -33,7 +33,7 @@ def _check(file: Path) -> int:
         print(f"{file}:{line}: warning: {sentence}", file=sys.stderr)
     for partition in config.partitions:
         try:
-            check_loadable(partition.placementrules)
+            check_loadable(partition)
         except QueueConfigError as error:
             said = f"{error.message} (YuniKorn says so only when it loads the file)"
             print(f"{file}:{error.line}: warning: {said}", file=sys.stderr)

@@ -5,18 +5,17 @@ partition is built, the placement rules, is judged here. One partition is schedu
 as YuniKorn's Kubernetes shim knows no other; further ones are read, judged and told of.
 """
 
-import re
-
 from services.core.scheduler.model.access import parse_access
 from services.core.scheduler.model.placement_rules import PROVIDED, PlacementRules, Rule, RuleFilter
 from services.core.scheduler.model.queue_settings import Limit, QueueConfig, Template
 from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.scheduler import ConfigurationError
 from shared.model.checksum import checksum_of
+from shared.model.patterns import Pattern, compile_pattern
 from shared.model.resources import Resource, is_zero
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.amounts import resource_of
-from shared.queueconfig.placement import check_loadable, is_pattern
+from shared.queueconfig.placement import is_pattern
 from shared.queueconfig.schema import (
     ChildTemplateSpec,
     FilterSpec,
@@ -27,6 +26,7 @@ from shared.queueconfig.schema import (
     ResourcesSpec,
     SchedulerConfig,
 )
+from shared.queueconfig.validator import check_loadable
 from shared.queueconfig.warnings import warnings_of
 
 MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
@@ -77,7 +77,7 @@ def parse_configuration(text: str) -> PartitionConfig:
     try:
         config = load_configuration(text)
         partition = _default_partition(config)
-        check_loadable(partition.placementrules)
+        check_loadable(partition)
     except QueueConfigError as error:
         where = f"line {error.line}: " if error.line else ""
         raise ConfigurationError(f"{where}{error.message}") from error
@@ -162,7 +162,7 @@ def _filter(spec: FilterSpec) -> RuleFilter:
     return RuleFilter(spec.type != "deny", users, groups, user_pattern, group_pattern)
 
 
-def _names(names: list[str]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+def _names(names: list[str]) -> tuple[tuple[str, ...], Pattern | None]:
     if is_pattern(names):
-        return (), re.compile(names[0])
+        return (), compile_pattern(names[0])
     return tuple(names), None

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from shared.model.numbers import INT64_MAX, INT64_MIN
 from shared.model.resources import VCORE, Resource
 
-_CONFIG_PATTERN = re.compile(r"^([0-9]+)\s*([mkKMGTPE]i?)?$")
+_CONFIG_PATTERN = re.compile(r"^([0-9]+)[\t\n\f\r ]*([mkKMGTPE]i?)?\Z")
 _CONFIG_MULTIPLIERS = {
     "": 1,
     "k": 10**3,

@@ -55,6 +55,15 @@ def check_resources(queue: QueueSpec, above: Resource) -> Resource:
     return children if is_zero(guaranteed) else guaranteed
 
 
+def check_templates_loadable(queue: QueueSpec) -> None:
+    """Check the amounts of templates down the tree. Raises QueueConfigError."""
+    template = queue.childtemplate.resources
+    for amounts in (template.guaranteed, template.max):
+        resource_of(amounts or {}, template.line)
+    for child in queue.queues or []:
+        check_templates_loadable(child)
+
+
 def check_applications(queue: QueueSpec) -> None:
     """Check maxapplications down the tree. Raises QueueConfigError."""
     for child in queue.queues or []:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from shared.model.names import GROUP, ROOT, USER
+from shared.model.patterns import compile_pattern
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import FilterSpec, PlacementRuleSpec, QueueSpec
 
@@ -24,11 +25,8 @@ def check_placement(rules: list[PlacementRuleSpec], root: QueueSpec) -> None:
         _check_path(number, rule, root)
 
 
-def check_loadable(rules: list[PlacementRuleSpec]) -> None:
-    """Check what YuniKorn checks when it loads a file. Raises QueueConfigError.
-
-    ``validate-conf`` accepts a file that fails here (contract section 1.6, the last step).
-    """
+def check_rules_loadable(rules: list[PlacementRuleSpec]) -> None:
+    """Check what YuniKorn checks of rules when it loads a file. Raises QueueConfigError."""
     for rule in rules:
         current: PlacementRuleSpec | None = rule
         while current is not None:
@@ -90,11 +88,7 @@ def is_pattern(names: list[str]) -> bool:
 
 def _is_list_or_pattern(names: list[str], pattern: re.Pattern[str]) -> bool:
     if is_pattern(names):
-        try:
-            re.compile(names[0])
-        except re.error:
-            return False
-        return True
+        return compile_pattern(names[0]) is not None
     return all(pattern.match(name) for name in names)
 
 

@@ -10,7 +10,6 @@ Every line is the file's own, inside a message too, as YuniKorn's checker prints
 import dataclasses
 from collections.abc import Callable
 from itertools import combinations
-from math import isfinite
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
@@ -18,8 +17,8 @@ import yaml
 
 from shared.model.bounded_yaml import YamlLimitError, compose_bounded
 from shared.model.memo import once_per_class
-from shared.model.numbers import parse_uint64
 from shared.model.texts import is_writable
+from shared.queueconfig import scalars
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import GO_NAMES, SchedulerConfig
 
@@ -28,7 +27,6 @@ MAX_DEPTH = 200
 MAX_VALUES = 200_000
 MAX_ERRORS = 1_000
 _LONGEST_VALUE = 10  # of a scalar in a message; a longer one is cut to 7 and "...", as Go does
-_BOOLS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 _BAD_ESCAPE = "found invalid Unicode character escape code"
 # PyYAML's words for what is wrong, and libyaml's, which YuniKorn's users see.
 _PROBLEMS = (
@@ -46,6 +44,8 @@ _PROBLEMS = (
 )
 
 _DASH = "'-' indicator"
+_MERGE = "tag:yaml.org,2002:merge"
+_NO_MERGE = "yaml: map merge requires map or sequence of maps as the value"
 
 
 def read_configuration(text: str) -> SchedulerConfig:
@@ -144,7 +144,7 @@ class _Decoder:
             return cls()
         known = _fields(cls)
         values: dict[str, Any] = {}
-        for key, value in node.value:
+        for key, value in self._pairs(node, depth):
             name = str(key.value)
             if name not in known:
                 line_of_key = key.start_mark.line + 1
@@ -172,6 +172,24 @@ class _Decoder:
                     break
         return bool(repeated)
 
+    def _pairs(self, node: yaml.MappingNode, depth: int) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Return a mapping's keys and values, with those that ``<<`` merges into it.
+
+        Its own keys come before merged ones, and of several that are merged the first.
+        """
+        if depth > MAX_DEPTH:
+            raise QueueConfigError(f"nested deeper than {MAX_DEPTH}", node.start_mark.line + 1)
+        own = [pair for pair in node.value if pair[0].tag != _MERGE]
+        found = {str(key.value): (key, value) for key, value in own}
+        for _, value in (pair for pair in node.value if pair[0].tag == _MERGE):
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                self._count(source)
+                if not isinstance(source, yaml.MappingNode):
+                    raise QueueConfigError(_NO_MERGE, value.start_mark.line + 1)
+                for key, item in self._pairs(source, depth + 1):
+                    found.setdefault(str(key.value), (key, item))
+        return list(found.values())
+
     def _value(self, hint: Any, node: yaml.Node, depth: int) -> Any:
         """Return a value of a type, or None for a null (the default stands) or a mistake."""
         if _is_null(node):
@@ -184,7 +202,7 @@ class _Decoder:
         if origin is list:
             return self._list(get_args(hint)[0], node, depth)
         if origin is dict:
-            return self._map(get_args(hint)[1], node)
+            return self._map(get_args(hint)[1], node, depth)
         return self._scalar(hint, node)
 
     def _list(self, inner: Any, node: yaml.Node, depth: int) -> list[Any] | None:
@@ -197,7 +215,7 @@ class _Decoder:
             return [self.record(cast(type[Any], inner), item, depth + 1) for item in node.value]
         return [self._scalar(inner, item) or "" for item in node.value]
 
-    def _map(self, inner: Any, node: yaml.Node) -> dict[str, Any] | None:
+    def _map(self, inner: Any, node: yaml.Node, depth: int) -> dict[str, Any] | None:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"map[string]{'float64' if inner is float else 'string'}")
             return None
@@ -205,18 +223,20 @@ class _Decoder:
         if self._has_repeated_keys(node):
             return None
         values: dict[str, Any] = {}
-        for key, item in node.value:
+        for key, item in self._pairs(node, depth):
             empty: Any = 0.0 if inner is float else ""
             value = None if _is_null(item) else self._scalar(inner, item)
             values[str(key.value)] = empty if value is None else value
         return values
 
     def _scalar(self, hint: Any, node: yaml.Node) -> Any:
-        reader, go_name = _SCALARS[hint]
+        reader, go_name = _SCALARS.get(hint, (None, "string"))
         if not isinstance(node, yaml.ScalarNode):
             self._wrong(node, go_name)
             return None
-        value = reader(node)
+        if reader is None:
+            return str(node.value)
+        value = reader(scalars.resolved(node)[1])
         if value is None:
             self._wrong(node, go_name)
         return value
@@ -225,7 +245,7 @@ class _Decoder:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
         text = ""
         if isinstance(node, yaml.ScalarNode):
-            value = str(node.value)
+            tag, value = scalars.resolved(node)[0], str(node.value)
             text = f" `{value}`" if len(value) <= _LONGEST_VALUE else f" `{value[:7]}...`"
         self._error(node.start_mark.line + 1, f"cannot unmarshal {tag}{text} into {go_name}")
 
@@ -240,29 +260,8 @@ def _is_null(node: yaml.Node) -> bool:
     return node.tag == "tag:yaml.org,2002:null"
 
 
-def _text(node: yaml.ScalarNode) -> str:
-    return str(node.value)
-
-
-def _whole(node: yaml.ScalarNode) -> int | None:
-    return parse_uint64(str(node.value).replace("_", ""))
-
-
-def _truth(node: yaml.ScalarNode) -> bool | None:
-    return _BOOLS.get(str(node.value))
-
-
-def _number(node: yaml.ScalarNode) -> float | None:
-    try:
-        value = float(node.value)
-    except ValueError:
-        return None
-    return value if isfinite(value) else None
-
-
-_SCALARS: dict[Any, tuple[Callable[[yaml.ScalarNode], Any], str]] = {
-    str: (_text, "string"),
-    int: (_whole, "uint64"),
-    bool: (_truth, "bool"),
-    float: (_number, "float64"),
+_SCALARS: dict[Any, tuple[Callable[[scalars.Scalar], Any], str]] = {
+    int: (scalars.uint64_of, "uint64"),
+    bool: (scalars.truth_of, "bool"),
+    float: (scalars.float_of, "float64"),
 }

@@ -35,6 +35,16 @@ def validate(config: SchedulerConfig) -> None:
         limits.check_hierarchy(root)
 
 
+def check_loadable(partition: PartitionSpec) -> None:
+    """Check what YuniKorn checks when it loads a valid file. Raises QueueConfigError.
+
+    ``validate-conf`` accepts a file that fails here (contract section 1.6, the last step).
+    """
+    placement.check_rules_loadable(partition.placementrules)
+    for queue in partition.queues or []:
+        amounts.check_templates_loadable(queue)
+
+
 def _root_of(partition: PartitionSpec) -> QueueSpec:
     """Return the root, inserted above the queues where the file has none of its own."""
     queues = partition.queues

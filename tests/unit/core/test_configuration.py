@@ -43,6 +43,14 @@ def test_several_top_queues_get_a_root_above_them():
             "unknown rule name specified nosuch, failing placement rule config",
         ),
         (
+            HEAD + "          - {name: a, childtemplate: {resources: {max: {memory: 1.5}}}}",
+            "line 6: invalid quantity",
+        ),
+        (
+            HEAD + "          - {name: a, childtemplate: {resources: {guaranteed: {memory: 5m}}}}",
+            "line 6: invalid suffix",
+        ),
+        (
             "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: 1}}}]}]",
             "root queue must not have resource limits set",
         ),

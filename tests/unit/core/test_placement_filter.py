@@ -1,8 +1,11 @@
 """For whom a placement rule is: every type of filter, with every kind of list (contract 1.10)."""
 
+from json import dumps
+
 import pytest
 
 from services.core.configuration import parse_configuration
+from services.core.scheduler.scheduler import ConfigurationError
 from services.core.scheduler.telling.views import partition_state
 from shared.messages.interface import UserGroupInformation
 from tests.builders import Core
@@ -20,6 +23,9 @@ NAMED = [
     (PATTERN, NOBODY, "alfie", (), True),
     (PATTERN, NOBODY, "malice", (), False),
     (["lic+"], NOBODY, "malice", (), True),  # a pattern need not match the whole name
+    ([r"^[[:alpha:]]+$"], NOBODY, "alice", (), True),  # as RE2 has it
+    ([r"^\pL+\z"], NOBODY, "alice1", (), False),
+    ([r"^\Qa.\E*$"], NOBODY, "a..", (), True),
     (MANY, NOBODY, "alice", (), True),
     (MANY, NOBODY, "bob", (), True),
     (MANY, NOBODY, "carol", ("bob",), False),
@@ -43,7 +49,7 @@ NAMED = [
 
 
 def rules_with(kind: str, users: list[str], groups: list[str]) -> str:
-    parts = [f"users: {users}"] * bool(users) + [f"groups: {groups}"] * bool(groups)
+    parts = [f"users: {dumps(users)}"] * bool(users) + [f"groups: {dumps(groups)}"] * bool(groups)
     parts += [f"type: {kind}"] * bool(kind)
     return (
         "partitions: [{name: default, queues: [{name: root, submitacl: '*', "
@@ -92,3 +98,15 @@ def test_a_parent_rule_is_filtered_by_itself(kind):
 def test_a_filter_without_names_is_shown_where_it_does_something(kind, shown):
     told = partition_state(Core(rules_with(kind, [], [])).partition)
     assert told.placement_rules[0].links[0].filter_type == shown
+
+
+@pytest.mark.parametrize("pattern", ["^(?!x)a*", r"(a)\1", "a*+", "a{1001}", "("])
+def test_a_pattern_that_re2_does_not_know_is_refused(pattern):
+    """Contract 1.10: the expressions are Go's, which has no looking around and no way back."""
+    with pytest.raises(ConfigurationError, match="is not a proper list or regexp"):
+        parse_configuration(rules_with("", [pattern], NOBODY))
+
+
+def test_a_name_that_a_stranger_sends_takes_no_time_out_of_proportion():
+    """``(a+)+$`` takes 2^40 steps for a reader that goes back; RE2 reads the name once."""
+    assert not lets_through("", ["(a+)+$"], NOBODY, "a" * 40 + "!", ())

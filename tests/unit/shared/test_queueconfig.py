@@ -287,3 +287,92 @@ def test_a_weight_is_a_number_that_can_be_counted_with(weight):
     sort = f"nodesortpolicy: {{type: fair, resourceweights: {{vcore: {weight}}}}}"
     with pytest.raises(QueueConfigError, match="cannot unmarshal"):
         load_configuration(f"partitions: [{{name: default, {sort}, queues: [{{name: root}}]}}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("yes", True), ("on", True), ("Y", True), ("'y'", True), ("True", True), ("no", False), ("off", False), ("~", False)],
+)  # fmt: skip
+def test_a_truth_is_what_yaml_v3_takes_for_one(text, value):
+    """Contract 1.1: the parser is yaml.v3. "YAML 1.1 bools are supported" where one is asked for."""
+    (queue,) = load_configuration(leaf(f"parent: {text}")).partitions[0].queues[0].queues
+    assert queue.parent is value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0x10", 16), ("017", 15), ("0o17", 15), ("0b11", 3), ("+5", 5), ("1_000", 1000), ("1e3", 1000), ("2.0", 2), ("08", 8), ("18446744073709551615", 2**64 - 1)],
+)  # fmt: skip
+def test_a_number_is_what_yaml_v3_takes_for_one(text, value):
+    (queue,) = load_configuration(leaf(f"maxapplications: {text}")).partitions[0].queues[0].queues
+    assert queue.maxapplications == value
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("maxapplications: '10'", "cannot unmarshal !!str `10` into uint64"),
+        ("maxapplications: yes", "cannot unmarshal !!str `yes` into uint64"),
+        ("maxapplications: 1:30", "cannot unmarshal !!str `1:30` into uint64"),
+        ("maxapplications: 1.5", "cannot unmarshal !!float `1.5` into uint64"),
+        ("parent: 'true'", "cannot unmarshal !!str `true` into bool"),
+        ("parent: 1", "cannot unmarshal !!int `1` into bool"),
+        ("queues: 0o17", "cannot unmarshal !!int `0o17` into []configs.QueueConfig"),
+        ("queues: 2026-11-22", "cannot unmarshal !!timestamp `2026-11-22` into"),
+    ],
+)
+def test_what_yaml_v3_takes_for_neither_is_refused_with_its_type(rest, message):
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(leaf(rest))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("text", [r"1\u00a0k", r"1\vk"])
+def test_only_go_s_blanks_stand_between_a_number_and_its_unit(text):
+    """Contract 1.4: ``\\s*`` is Go's, ASCII; what is cut off at the ends is any white space."""
+    amounts = 'resources: {max: {memory: "%s"}}'
+    load_configuration(leaf(amounts % r"1\t\f k\u2003"))
+    with pytest.raises(QueueConfigError, match="invalid quantity"):
+        load_configuration(leaf(amounts % text))
+
+
+MERGED = """\
+partitions:
+  - name: default
+    queues:
+      - &one {name: a, submitacl: x, properties: &p {priority.offset: "1", preemption.delay: 2s}}
+      - {<<: *one, name: b, maxapplications: 2}
+      - {<<: [{submitacl: first}, *one], name: c, properties: {<<: *p, priority.offset: "3"}}
+"""
+
+
+def test_a_map_is_merged_into_another_whose_own_keys_win():
+    """yaml.v3 merges ``<<``: of several maps the first that has a key gives it."""
+    a, b, c = load_configuration(MERGED).partitions[0].queues[0].queues
+    assert [queue.submitacl for queue in (a, b, c)] == ["x", "x", "first"]
+    assert (b.name, b.maxapplications, b.properties) == ("b", 2, a.properties)
+    assert c.properties == {"priority.offset": "3", "preemption.delay": "2s"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("<<: 5", "map merge requires map or sequence of maps as the value"),
+        ("<<: [[]]", "map merge requires map or sequence of maps as the value"),
+        ("<<: {colour: red}", "field colour not found in type configs.QueueConfig"),
+        ("<<: {maxapplications: -1}", "cannot unmarshal !!int `-1` into uint64"),
+    ],
+)
+def test_what_is_merged_is_judged_like_everything_else(rest, message):
+    with pytest.raises(QueueConfigError) as caught:
+        load_configuration(leaf(rest))
+    assert message in caught.value.message
+
+
+def test_merges_are_counted_as_often_as_they_are_written_out():
+    maps = ["&m0 {a0: b}"] + [f"&m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}" for n in range(1, 40)]
+    text = "partitions: [{name: default, queues: [{name: root, properties: *m39}]}]"
+    with pytest.raises(QueueConfigError):
+        load_configuration(f"x: [{', '.join(maps)}]\n{text}")
+    with suppress(QueueConfigError):
+        load_configuration("partitions: [&a {<<: *a}]")

@@ -3,9 +3,10 @@
 Source: contract section 1.10.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from shared.model.patterns import Pattern
 
 PROVIDED, USER, FIXED, TAG, RECOVERY = "provided", "user", "fixed", "tag", "recovery"
 RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
@@ -21,8 +22,8 @@ class RuleFilter:
     allows: bool = True
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    user_pattern: re.Pattern[str] | None = None
-    group_pattern: re.Pattern[str] | None = None
+    user_pattern: Pattern | None = None
+    group_pattern: Pattern | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -39,7 +40,7 @@ class RuleFilter:
         return is_named == self.allows
 
 
-def _is_named(name: str, names: tuple[str, ...], pattern: re.Pattern[str] | None) -> bool:
+def _is_named(name: str, names: tuple[str, ...], pattern: Pattern | None) -> bool:
     return name in names or (pattern is not None and pattern.search(name) is not None)
 
 

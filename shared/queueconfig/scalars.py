@@ -1,0 +1,77 @@
+"""Plain YAML values as Go's yaml.v3 reads them: YAML 1.2, with what it keeps of 1.1.
+
+A truth is true or false; where one is asked for, ``yes``, ``on`` and ``y`` are one too. Numbers
+may be hexadecimal, octal (``0o17``, ``017``) or binary, with underscores. What stands in quotes is
+text. Source: the package's own description; contract section 1.1 names the package.
+"""
+
+import re
+from math import isfinite
+
+import yaml
+
+Scalar = bool | int | float | str
+_STRING = "!!str"
+_TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_OLD_TRUTHS = {"y": True, "Y": True, "yes": True, "on": True} | dict.fromkeys(
+    ("n", "N", "no", "off"), False
+)
+_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BASES = (
+    (re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)"), 16),
+    (re.compile(r"([-+]?)0[bB]([01]+)"), 2),
+    (re.compile(r"([-+]?)0[oO]?([0-7]+)"), 8),
+    (re.compile(r"([-+]?)(0|[1-9][0-9]*)"), 10),
+)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LONGEST = 100  # of a number; a longer one is out of every range
+_UINT64 = 2**64
+
+
+def resolved(node: yaml.ScalarNode) -> tuple[str, Scalar]:
+    """Return the type of a value, as Go's messages name it, and the value."""
+    text = str(node.value)
+    if node.style:
+        return _STRING, text
+    if text in _TRUTHS:
+        return "!!bool", _TRUTHS[text]
+    if node.tag == "tag:yaml.org,2002:timestamp":
+        return "!!timestamp", text
+    number = _number(text)
+    if number is not None:
+        return ("!!float" if isinstance(number, float) else "!!int"), number
+    return _STRING, text
+
+
+def truth_of(value: Scalar) -> bool | None:
+    """Return a truth; None where a value is none."""
+    return value if isinstance(value, bool) else _OLD_TRUTHS.get(str(value))
+
+
+def uint64_of(value: Scalar) -> int | None:
+    """Return a number without a sign and a fraction; None where a value is none."""
+    if isinstance(value, bool | str) or not (isfinite(value) and value == int(value)):
+        return None
+    return int(value) if 0 <= value < _UINT64 else None
+
+
+def float_of(value: Scalar) -> float | None:
+    """Return a finite number; None where a value is none."""
+    if isinstance(value, bool | str) or not isfinite(value):
+        return None
+    return float(value)
+
+
+def _number(text: str) -> int | float | None:
+    """Return a number; a whole one that no 64 bits hold is a float."""
+    if _SPECIAL.fullmatch(text):
+        return float(text.replace(".", "", 1))
+    plain = text if text.startswith((".", "_")) else text.replace("_", "")
+    if not plain or len(plain) > _LONGEST:
+        return None
+    for pattern, base in _BASES:
+        match = pattern.fullmatch(plain)
+        value = None if match is None else int("".join(match.groups()), base)
+        if value is not None and -(2**63) <= value < _UINT64:
+            return value
+    return float(plain) if _FLOAT.fullmatch(plain) else None
