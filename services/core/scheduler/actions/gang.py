@@ -252,7 +252,7 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
     if application.state is ApplicationState.ACCEPTED:
         application_moves.count_as_starting(application)
         start_reservation(partition, application)
-        if application.allocated_placeholder == application.request.placeholder_ask:
+        if application.holds_whole_gang:
             partition.fire(application, ApplicationEvent.RUN)
     partition.keep_promise(application)
     if not application.pending_placeholders:

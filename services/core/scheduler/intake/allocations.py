@@ -24,7 +24,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT32
-from shared.model.resources import ResourceView, is_negative, without_zeros
+from shared.model.resources import ResourceView, is_negative, is_zero, without_zeros
 from shared.model.states import ApplicationEvent, ApplicationState
 
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
@@ -60,6 +60,8 @@ def _refusal(application: Application | None, node: Node | None, allocation: All
         return f"failed to find application {allocation.application_id}"
     if node is None:
         return f"failed to find node {allocation.node_id}"
+    if is_zero(allocation.resource_per_alloc):
+        return "allocation contains no resources"
     if is_negative(allocation.resource_per_alloc):
         return "allocation contains negative resources"
     if allocation.priority not in INT32:
@@ -140,7 +142,7 @@ def _recover_reservation(partition: Partition, application: Application) -> None
     if application.state is not ApplicationState.ACCEPTED:
         return
     application_moves.count_as_starting(application)
-    if application.allocated_placeholder == application.request.placeholder_ask:
+    if application.holds_whole_gang:
         partition.fire(application, ApplicationEvent.RUN)
     partition.keep_promise(application)
 

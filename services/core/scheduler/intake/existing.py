@@ -16,7 +16,7 @@ from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.names import FOREIGN_TAG
 from shared.model.numbers import INT32
-from shared.model.resources import is_negative
+from shared.model.resources import is_negative, is_zero
 from shared.model.states import ApplicationState
 
 TakeOne = Callable[[Partition, Allocation], None]
@@ -76,5 +76,6 @@ def _is_plain(application: Application, allocation: Allocation, node: Node) -> b
         or key in node.allocations
         or 0 < allocation.create_time_ns < application.submission_time_ns
         or allocation.priority not in INT32
+        or is_zero(allocation.resource_per_alloc)
         or is_negative(allocation.resource_per_alloc)
     )

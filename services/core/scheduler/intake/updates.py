@@ -180,11 +180,6 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
     size = len(name.encode())
     if size > MAX_APPLICATION_ID_BYTES:
         return f"an application's ID has at most {MAX_APPLICATION_ID_BYTES} bytes, found {size}"
-    if name in partition.applications:
-        return (
-            f"adding application {name} to partition {partition.name}, "
-            "but application already existed"
-        )
     if request.partition_name != partition.name:
         return (
             f"Failed to add application {name} to partition {request.partition_name}, "
@@ -194,6 +189,11 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
         return "empty user cannot resolve"
     if not USER.match(request.ugi.user):
         return "invalid username, it contains invalid characters"
+    if name in partition.applications:
+        return (
+            f"adding application {name} to partition {partition.name}, "
+            "but application already existed"
+        )
     return ""
 
 

@@ -44,6 +44,7 @@ from shared.model.resources import (
     ResourceView,
     add,
     is_zero,
+    without_zeros,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI, seconds
@@ -980,6 +981,11 @@ class Application:
         return self.refusal is not None and self.refusal.reason is reason
 
     # --- the gang's promise ---------------------------------------------------------------------
+
+    @property
+    def holds_whole_gang(self) -> bool:
+        """Return whether its placeholders are all that was announced; a type of 0 is none."""
+        return self.allocated_placeholder == without_zeros(self.request.placeholder_ask)
 
     def outstanding(self) -> Resource:
         """Return what the gang was announced with, less the placeholders it holds."""
