@@ -28,6 +28,10 @@ test-containers: setup ## The composed stack, and the bus through testcontainers
 	@$(PYTHON) -m pytest -n 0 tests/containers/composed.py $(ARGS)
 	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m broker
 
+test-upgrade: setup ## Services of the previous version replaced one by one by these, under load; ARGS="--from TAG"
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m tests.chaos.rolling $(ARGS)
+
 check: setup lint types arrows sizes docs lock ## What every commit passes
 
 lint: setup

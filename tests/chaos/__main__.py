@@ -93,20 +93,9 @@ class Run:
         """Let all become quiet, and ask what must hold."""
         cluster = self.broken.cluster
         self.load.finish()
-        self.wrong += self.load.wrong
         print(f"quiet: {len(self.load.applications)} applications; clients were told "
               f"{dict(sorted(self.load.answers.items()))}")  # fmt: skip
-        self.wrong += oracle.all_settled(cluster, self.load)
-        self.wrong += oracle.waits_are_explained(cluster, self.load)
-        for item in self.load.applications:
-            if item.fits_nowhere:
-                self.load.delete(item)
-        self.wrong += oracle.all_settled(cluster, self.load)
-        self.wrong += oracle.replicas_agree(cluster)
-        self.wrong += oracle.sums_are_exact(cluster)
-        self.wrong += oracle.no_dead_letters(cluster)
-        self.wrong += [f"{what}, {times} times" for what, times in cluster.ended.items()]
-        self.wrong += oracle.the_cluster_is_right(folder / "state", self.load)
+        self.wrong += oracle.at_rest(cluster, self.load, folder / "state")
         for after, failover in self.broken.failovers.items():
             worst = max(failover.seconds, default=0.0)
             if worst > failover.bound:

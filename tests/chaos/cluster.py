@@ -17,7 +17,8 @@ import httpx
 
 from tests.broker import free_port
 from tests.chaos.links import Links
-from tests.integration.processes import Deployment
+from tests.integration.processes import ROOT, Deployment
+from tests.patience import PATIENCE_SECONDS
 
 INSTANCES = {
     "core-1": "core",
@@ -35,7 +36,7 @@ NODES, NODE_VCORE = 20, 8
 class Cluster(Deployment):
     """The instances by name; whoever ends by itself is started again and noted in ``ended``."""
 
-    def __init__(self, links: Links, broker_url: str, folder: Path, prefix: str) -> None:
+    def __init__(self, links: Links | None, broker_url: str, folder: Path, prefix: str) -> None:
         super().__init__(
             broker_url,
             folder,
@@ -45,7 +46,8 @@ class Cluster(Deployment):
             MUSTER_RELEASE_DELAY_MS="300",
             MUSTER_POD_RUN_SECONDS="2",
         )
-        self.links = links
+        self._broker_links = links
+        self.trees: dict[str, Path] = {}  # of instances that are of another version than this
         self.ended: Counter[str] = Counter()
         self.offsets = dict.fromkeys(INSTANCES, 0)  # seconds that a wall clock is off
         self.health: dict[str, str] = {}
@@ -56,7 +58,9 @@ class Cluster(Deployment):
         credentials = broker_url.rpartition("@")[0]
         for name, service in INSTANCES.items():
             port = free_port()
-            own = {"MUSTER_BUS_URL": f"{credentials}@127.0.0.1:{links.add(name)}/"}
+            own = {"MUSTER_BUS_URL": broker_url}
+            if links is not None:
+                own = {"MUSTER_BUS_URL": f"{credentials}@127.0.0.1:{links.add(name)}/"}
             own["MUSTER_HTTP_PORT" if service == "api" else "MUSTER_HEALTH_PORT"] = str(port)
             self._own[name] = own
             self.health[name] = f"http://127.0.0.1:{port}"
@@ -64,10 +68,27 @@ class Cluster(Deployment):
                 self.apis[name] = self.health[name]
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor")
 
+    @property
+    def links(self) -> Links:
+        """Return the links, which a cluster that is to break has."""
+        assert self._broker_links is not None
+        return self._broker_links
+
+    def tree(self, name: str) -> Path:
+        return self.trees.get(name, ROOT)
+
     def command(self, service: str) -> list[str]:
         name, _, kind = service.partition("/")
+        if name in self.trees:
+            return [sys.executable, "-m", f"services.{kind}"]
         start = f"from tests.chaos.skewed import run; run({kind!r}, {self.offsets[name]})"
         return [sys.executable, "-c", start]
+
+    def renew(self, name: str) -> None:
+        """End an instance in order, start it again, and wait until it is ready."""
+        self.end(name)
+        self.raise_up(name)
+        self.wait(lambda: self.is_ready(name), f"{name} is ready again")
 
     def raise_up(self, name: str) -> None:
         """Start an instance, with the clock that it has."""
@@ -84,9 +105,9 @@ class Cluster(Deployment):
             process = self.processes.pop(name)
         process.terminate()
         try:
-            process.wait(timeout=20)
+            process.wait(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.ended[f"{name} did not end in 20 s of SIGTERM"] += 1
+            self.ended[f"{name} did not end in {PATIENCE_SECONDS:g} s of SIGTERM"] += 1
             process.kill()
             process.wait()
 
@@ -94,7 +115,7 @@ class Cluster(Deployment):
         for name in INSTANCES:
             self.raise_up(name)
         self._supervisor.start()
-        self.wait(lambda: all(self.is_ready(name) for name in INSTANCES), "ready", 90)
+        self.wait(lambda: all(self.is_ready(name) for name in INSTANCES), "ready")
 
     def stop(self) -> None:
         self._is_over.set()

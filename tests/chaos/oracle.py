@@ -13,12 +13,30 @@ import httpx
 from services.shim_adapter.backends.simulated.store import ClusterStore
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.service import STATE_FILE
+from shared.model.states import ENDED
 from tests.chaos.cluster import Cluster
 from tests.chaos.load import Load, Submitted
+from tests.patience import PATIENCE_SECONDS
 
 ENDED_SECONDS = 420.0  # clocks that are minutes off make what lasts seconds last minutes
 # what replicas do not share: when they started and asked, what they counted and were told in time
+_UNSHARED = {*ENDED, "total"}  # counts of applications: some ended before a replica started
 _OF_A_REPLICA = ("timestamp", "appHistory", "containerHistory", "eventStreams")
+
+
+def at_rest(cluster: Cluster, load: Load, state: Path) -> list[str]:
+    """Ask everything, once no client waits any more; what fits nowhere is deleted on the way."""
+    wrong = load.wrong + all_settled(cluster, load) + waits_are_explained(cluster, load)
+    wrong += replicas_agree(cluster)
+    for item in load.applications:
+        if item.fits_nowhere:
+            load.delete(item)
+    wrong += all_settled(cluster, load)
+    wrong += replicas_agree(cluster)
+    wrong += sums_are_exact(cluster)
+    wrong += no_dead_letters(cluster)
+    wrong += [f"{what}, {times} times" for what, times in cluster.ended.items()]
+    return wrong + the_cluster_is_right(state, load)
 
 
 def all_settled(cluster: Cluster, load: Load) -> list[str]:
@@ -81,7 +99,7 @@ def replicas_agree(cluster: Cluster) -> list[str]:
         differing[:] = [key for key in {**one, **other} if one.get(key) != other.get(key)]
         return not differing
 
-    cluster.until(agree, 20)
+    cluster.until(agree, PATIENCE_SECONDS)
     names = " and ".join(cluster.apis)
     return [f"{names} differ in {key} of the full state dump" for key in differing]
 
@@ -90,6 +108,14 @@ def _dump(cluster: Cluster, api: str) -> dict[str, Any]:
     dump = cluster.ask(api, "/debug/fullstatedump")
     for key in _OF_A_REPLICA:
         dump.pop(key, None)
+    for partition in dump.get("partitions", ()):
+        counts = partition.get("applications", {})
+        partition["applications"] = {
+            state: count for state, count in counts.items() if state not in _UNSHARED
+        }
+    dump["applications"] = [
+        item for item in dump.get("applications", ()) if item["applicationState"] not in ENDED
+    ]
     return {key: _in_order(value) for key, value in dump.items()}
 
 

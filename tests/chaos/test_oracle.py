@@ -82,6 +82,18 @@ def test_replicas_that_show_different_things_are_found_and_their_order_is_not():
     ]
 
 
+def test_what_replicas_count_of_the_ended_is_their_own_and_of_the_living_is_not():
+    def partitions(**counts):
+        listed = [{"applicationState": state} for state in counts if state != "total"]
+        partition = {"name": "default", "applications": counts}
+        return {"partitions": [partition], "applications": listed}
+
+    shown = {"one": partitions(Completed=9, Running=1, total=10), "other": partitions(Running=1)}
+    assert replicas_agree(Shown(fullstatedump=shown)) == []
+    shown["other"] = partitions(Running=2, Failing=1)
+    assert len(replicas_agree(Shown(fullstatedump=shown))) == 2
+
+
 def test_a_node_whose_sum_is_not_that_of_its_allocations_is_found():
     check = {"Name": "Orphans", "Succeeded": True, "DiagnosisMessage": ""}
     node = {

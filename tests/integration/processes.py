@@ -35,7 +35,6 @@ class Deployment:
             "MUSTER_RELEASE_DELAY_MS": "1500",
             "MUSTER_POD_RUN_SECONDS": "4",
             "MUSTER_LOG_FORMAT": "json",
-            "PYTHONPATH": str(ROOT),
             **more,
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -45,11 +44,15 @@ class Deployment:
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
             self.command(service),
-            cwd=ROOT,
-            env=self.environment | more,
+            cwd=self.tree(name),
+            env=self.environment | {"PYTHONPATH": str(self.tree(name))} | more,
             stdout=log,
             stderr=log,
         )
+
+    def tree(self, name: str) -> Path:
+        """Return the source tree that an instance runs."""
+        return ROOT
 
     def command(self, service: str) -> list[str]:
         return [sys.executable, "-m", f"services.{service}"]
