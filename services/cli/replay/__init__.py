@@ -1,0 +1,1 @@
+"""`muster replay`: a trace of jobs through the real scheduler, in virtual time."""

@@ -1,0 +1,105 @@
+"""`muster replay`: a trace in, a table, JSON and a page out."""
+
+import gc
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from services.cli.answers import Report, Shape, show
+from services.cli.exits import Exit
+from services.cli.options import Output
+from services.cli.replay.figures import Figures, figures_of
+from services.cli.replay.figures_table import compared, compared_parts, parts
+from services.cli.replay.formats import read
+from services.cli.replay.jobs import Trace, TraceError
+from services.cli.replay.run import Outcome, Replay, Watch
+from services.cli.replay.setup import Setup, read_setup, read_text, setup_of
+
+_GC_THRESHOLD = 100_000  # objects; a replay makes few circles and keeps much
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for, as it was typed."""
+
+    trace: Path
+    nodes: str = ""
+    capacity: str = ""
+    queues: Path | None = None
+    scheduler: Mapping[str, str] = field(default_factory=dict)
+    compare: tuple[Path, ...] = ()
+    jobs: int = 0  # 0: all
+    seeds: int = 1
+    spread_seconds: int = 3600
+
+
+def replay(wanted: Wanted, output: Output) -> int:
+    """Replay a trace on one setup, or on several; return the exit status."""
+    try:
+        trace = read(wanted.trace)
+        trace = trace.first(wanted.jobs) if wanted.jobs else trace
+        setups = _setups(trace, wanted)
+    except TraceError as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return Exit.USAGE
+    groups = [
+        [
+            measured(trace.seeded(seed, wanted.spread_seconds), setup, seed)[1]
+            for seed in range(wanted.seeds)
+        ]
+        for setup in setups
+    ]
+    show(lambda: _report(groups), Shape(output))
+    return Exit.DONE
+
+
+def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
+    """Return what is replayed on. Raises TraceError."""
+    if wanted.compare:
+        return [read_setup(trace, file) for file in wanted.compare]
+    return [
+        setup_of(
+            trace,
+            "setup",
+            nodes=wanted.nodes,
+            capacity=wanted.capacity,
+            queues=read_text(wanted.queues) if wanted.queues is not None else "",
+            scheduler=wanted.scheduler,
+        )
+    ]
+
+
+def _report(groups: Sequence[Sequence[Figures]]) -> Report:
+    """Return one replay in full, or several side by side."""
+    names = [seeds[0]["setup"] for seeds in groups]
+    if len(groups) == len(groups[0]) == 1:
+        return Report(groups[0][0], parts(groups[0][0]), names)
+    rows = compared(groups)
+    value = {"compared": rows, "replays": [found for seeds in groups for found in seeds]}
+    return Report(value, compared_parts(rows), names)
+
+
+def measured(trace: Trace, setup: Setup, seed: int = 0) -> tuple[Outcome, Figures]:
+    """Replay once, with a bar for people who watch; return what became of it and the figures."""
+    gc.set_threshold(_GC_THRESHOLD)
+    with _bar(f"{setup.name}, seed {seed}", len(trace.jobs)) as watch:
+        started = time.process_time()
+        outcome = Replay(trace, setup, watch).run()
+        return outcome, {"seed": seed, **figures_of(outcome, time.process_time() - started)}
+
+
+@contextmanager
+def _bar(name: str, jobs: int) -> Iterator[Watch]:
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        task = progress.add_task(name, total=jobs)
+        yield lambda ended: progress.advance(task, ended)

@@ -1,0 +1,290 @@
+"""`muster replay`: what each format means, what becomes of jobs by hand, and what is said of them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from services.cli.replay.figures import figures_of
+from services.cli.replay.figures_table import compared
+from services.cli.replay.formats import read
+from services.cli.replay.jobs import GPU, Job, Trace, TraceError, in_order
+from services.cli.replay.run import Replay
+from services.cli.replay.setup import read_setup, setup_of
+from shared.model.units import NANOS_PER_SECOND
+
+S = NANOS_PER_SECOND
+
+
+def trace_of(*jobs: tuple, nodes: int = 1) -> Trace:
+    """Return a trace of (submit, run, pods, gpus a pod[, queue]) in seconds, on nodes of 8 GPUs."""
+    made = [
+        Job(f"j{at}", submit * S, run * S, (more or ["a"])[0], "user", ((pods, {GPU: gpus}),))
+        for at, (submit, run, pods, gpus, *more) in enumerate(jobs)
+    ]
+    return Trace("by hand", in_order(made), GPU, nodes, {GPU: 8, "pods": 110})
+
+
+def replayed(trace: Trace, **more):
+    outcome = Replay(trace, setup_of(trace, "setup", **more)).run()
+    return outcome, [
+        (run.started_ns // S, run.ended_ns // S) if run.started_ns >= 0 else None
+        for run in outcome.runs
+    ]
+
+
+# --- what becomes of jobs -----------------------------------------------------------------------
+
+
+def test_a_job_starts_when_there_is_room_and_ends_after_its_run_time():
+    assert replayed(trace_of((0, 10, 1, 8), (3, 5, 1, 8)))[1] == [(0, 10), (10, 15)]
+
+
+def test_a_gang_starts_when_the_last_of_its_pods_has_a_place():
+    trace = trace_of((0, 10, 1, 8), (1, 20, 1, 8), (2, 5, 2, 8), nodes=2)
+    assert replayed(trace)[1] == [(0, 10), (1, 21), (21, 26)]
+
+
+def test_what_a_gang_holds_while_it_waits_is_in_use_and_is_free_again_at_its_end():
+    trace = trace_of((0, 10, 1, 8), (1, 5, 2, 8), (30, 1, 1, 8), nodes=2)
+    series = replayed(trace)[0].series
+    assert list(zip([at // S for at in series.at_ns], series.used, series.waiting, strict=True)) == [
+        (0, 8, 0), (1, 16, 1), (10, 16, 0), (15, 0, 0), (30, 8, 0), (31, 0, 0),
+    ]  # fmt: skip
+
+
+def test_free_gpus_of_nodes_partly_in_use_are_counted_as_fragments():
+    series = replayed(trace_of((0, 10, 1, 3), (2, 10, 1, 8), nodes=3))[0].series
+    assert list(series.broken) == [5, 5, 0, 0]
+
+
+def test_a_job_that_is_evicted_begins_anew_and_its_first_start_counts():
+    queues = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - {name: a, resources: {max: {nvidia.com/gpu: 16}}}
+          - {name: b, resources: {guaranteed: {nvidia.com/gpu: 8}}}
+"""
+    trace = trace_of((0, 10_000, 1, 8, "a"), (0, 10_000, 1, 8, "a"), (50, 10, 1, 8, "b"), nodes=2)
+    outcome, times = replayed(trace, queues=queues)
+    assert outcome.evictions == 1
+    assert [start for start, _ in times[:2]] == [0, 0]
+    (start, end) = times[2]
+    assert end == start + 10 < 200
+    assert sorted(ended for _, ended in times[:2]) == [10_000, end + 10_000]
+    assert outcome.series.used[-1] == outcome.series.waiting[-1] == 0
+
+
+def test_a_job_that_no_node_can_hold_never_starts_and_one_that_is_refused_says_why():
+    outcome, times = replayed(trace_of((0, 1, 1, 9), (1, 1, 1, 8), (2, 1, 1, 1, "b")),
+                              queues="""
+partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]
+""")  # fmt: skip
+    found = figures_of(outcome, 0.0)
+    assert (times[0], times[1]) == (None, (1, 2))
+    assert (found["neverStarted"], found["refused"]) == (1, 1)
+    assert "no placement rule matched" in found["refusedFor"]
+
+
+def test_the_same_trace_gives_the_same_schedule():
+    jobs = [(at % 7, 1 + at % 5, 1 + at % 3, 1 + at % 8) for at in range(60)]
+    assert replayed(trace_of(*jobs, nodes=4))[1] == replayed(trace_of(*jobs, nodes=4))[1]
+
+
+def test_another_seed_moves_submissions_and_nothing_else():
+    trace = trace_of(*[(100 * at, 5, 1, 1) for at in range(20)])
+    moved = trace.seeded(3, 50)
+    assert trace.seeded(0, 50) is trace
+    assert moved == trace.seeded(3, 50) != trace.seeded(4, 50)
+    assert {(job.name, job.run_ns) for job in moved.jobs} == {
+        (job.name, job.run_ns) for job in trace.jobs
+    }
+
+
+# --- figures ------------------------------------------------------------------------------------
+
+
+def test_the_figures_of_three_jobs():
+    found = figures_of(replayed(trace_of((0, 10, 1, 8), (0, 20, 1, 8), (30, 3, 1, 8)))[0], 1.5)
+    assert found["all"] == {
+        "jobs": 3, "meanWaitSeconds": 3.3, "medianWaitSeconds": 0.0, "p95WaitSeconds": 0.0,
+        "longestWaitSeconds": 10.0, "boundedSlowdown": 1.167,
+    }  # fmt: skip
+    assert (found["utilisationPercent"], found["mostWaiting"], found["meanWaiting"]) == (
+        100,
+        1,
+        0.3,
+    )
+    assert list(found["bySize"]) == ["8"]
+
+
+def test_a_wide_gang_is_counted_by_its_size_and_among_those_over_a_node():
+    found = figures_of(replayed(trace_of((0, 1, 2, 8), (5, 1, 1, 3), nodes=2))[0], 0)
+    assert {name: group["jobs"] for name, group in found["bySize"].items()} == {
+        "4": 1, "16": 1, "over 8": 1,
+    }  # fmt: skip
+
+
+def test_an_interval_is_that_of_student():
+    seeds = [
+        {"setup": "x", "all": {"meanWaitSeconds": wait}, "bySize": {}, "utilisationPercent": 1,
+         "fragmentationPercent": 0, "evictions": 0, "neverStarted": 0}
+        for wait in (10.0, 12.0, 14.0)
+    ]  # fmt: skip
+    (row,) = compared([seeds])
+    assert row["mean wait s"] == {"mean": 12.0, "plusMinus": 4.969}  # 4.303 * 2 / sqrt(3)
+    assert row["gangs over 8 s"] is None
+
+
+# --- formats ------------------------------------------------------------------------------------
+
+
+def written(folder: Path, text: str, name: str = "trace.csv") -> Path:
+    file = folder / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return file
+
+
+def test_our_own_csv(tmp_path):
+    text = "submit,run,queue,pods,cpu,gpu,stated\n30,60,b,1,500m,0,90\n10.5,600,a,4,,8,\n"
+    trace = read(written(tmp_path, text, "trace.csv.gz"))
+    assert trace.jobs == (
+        Job("job-1", 0, 600 * S, "a", "user", ((4, {GPU: 8, "pods": 1}),)),
+        Job(
+            "job-0", 19_500_000_000, 60 * S, "b", "user", ((1, {"vcore": 500, "pods": 1}),), 90 * S
+        ),
+    )
+
+
+def test_the_standard_workload_format(tmp_path):
+    lines = ["; MaxProcs: 8", "; MaxNodes: 4"]
+    for number, submit, run, used, asked, stated in (
+        (1, 5, 100, 3, -1, 200), (2, 9, 50, 1, 5, -1), (3, 9, -1, 1, 1, 1),
+    ):  # fmt: skip
+        lines.append(
+            f"{number} {submit} 0 {run} {used} -1 -1 {asked} {stated} -1 1 7 1 -1 2 -1 -1 -1"
+        )
+    trace = read(written(tmp_path, "\n".join(lines), "log.swf"))
+    two, one = {"vcore": 2000, "pods": 1}, {"vcore": 1000, "pods": 1}
+    assert trace.jobs == (
+        Job("job-1", 0, 100 * S, "queue-2", "user-7", ((1, two), (1, one)), 200 * S),
+        Job("job-2", 4 * S, 50 * S, "queue-2", "user-7", ((2, two), (1, one))),
+    )
+    assert (trace.nodes, trace.capacity["vcore"]) == (4, 2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "line 1: no format has these columns"),
+        ("submit,run\n", "there is no job in it"),
+        ("submit,run\n1,2\n", "line 2: pods: a pod that asks for something"),
+        ("submit,run,gpu\n1,2,1\n1,-2,1\n", "line 3: run: a number from 0"),
+        ("submit,run,gpu\nnan,2,1\n", "line 2: submit: a number from 0"),
+        ("submit,run,gpu\n1,2\n", "line 2: 3 columns were expected, found 2"),
+        ("submit,run,gpu,pods\n1,2,1,10001\n", "at most 10000 pods a job"),
+        ("submit,run,gpu,name\n1,2,1,x\n1,2,1,x\n", "line 3: a second job 'x'"),
+        ("submit,run,gpu\n1,2," + "1" * 20_000, "line 2: at most 10000 characters"),
+        ("submit,run,gpu\n1,2,1e\n", "line 2: gpu: '1e' is not a quantity"),
+        ("; x\n1 2 3\n", "line 2: 18 fields were expected, found 3"),
+        ("; x\n" + "1 " * 17 + "x\n", "line 2: field 18: a number was expected, found 'x'"),
+        ("timestamp,duration,num_gpus,cluster\n2017,1,1,a\n", "line 2: timestamp: a moment like"),
+    ],
+)
+def test_what_does_not_hold_is_said_with_its_line(tmp_path, text, said):
+    with pytest.raises(TraceError, match="trace") as caught:
+        read(written(tmp_path, text))
+    assert said in str(caught.value)
+
+
+def test_a_broken_archive_and_no_file_are_said(tmp_path):
+    file = tmp_path / "x.csv.gz"
+    file.write_bytes(b"\x1f\x8b no archive")
+    for path in (file, tmp_path / "none.csv"):
+        with pytest.raises(TraceError, match=str(path)):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "jobs", "pods", "nodes"),
+    [
+        ("philly/philly.csv.gz", 82_247, 82_755, 75),
+        ("muri-philly-vc/trace1.csv.gz", 1_494, 1_609, 8),
+        ("openb/openb_pod_list_default.csv.gz", 5_074, 5_074, 0),
+    ],
+)
+def test_the_real_traces(shared_data, file, jobs, pods, nodes):
+    trace = read(shared_data / "data/traces" / file)
+    assert (len(trace.jobs), sum(job.pods for job in trace.jobs), trace.nodes) == (
+        jobs,
+        pods,
+        nodes,
+    )
+
+
+# --- the command --------------------------------------------------------------------------------
+
+CSV = "submit,run,queue,pods,gpu\n0,600,train,4,8\n30,60,notebooks,1,1\n"
+
+
+def test_a_trace_is_a_table_or_data(muster, tmp_path):
+    file = written(tmp_path, CSV)
+    on = ("--nodes", "5", "--capacity", "nvidia.com/gpu=8")
+    result = muster("replay", str(file), *on)
+    assert result.status == 0
+    assert "trace.csv on 5 nodes, 40 GPUs: 2 of 2 jobs started, 0 evictions" in result.out
+    assert "notebooks" in result.out
+    found = json.loads(muster("replay", str(file), *on, "-o", "json").out)
+    assert (found["started"], found["all"]["meanWaitSeconds"], found["seed"]) == (2, 0.0, 0)
+
+
+def test_setups_are_compared_side_by_side(muster, tmp_path):
+    file = written(tmp_path, CSV)
+    for name, nodes in (("few", 4), ("many", 8)):
+        setup = (
+            f"nodes: {nodes}\ncapacity: nvidia.com/gpu=8\nscheduler: {{reservations: disabled}}\n"
+        )
+        written(tmp_path, setup, f"{name}.yaml")
+    setups = (str(tmp_path / "few.yaml"), str(tmp_path / "many.yaml"))
+    result = muster("replay", str(file), "--seeds", "2", "--spread", "10", "--compare", *setups,
+                    "-o", "json")  # fmt: skip
+    found = json.loads(result.out)
+    assert [row["setup"] for row in found["compared"]] == ["few", "many"]
+    assert found["compared"][0]["mean wait s"]["mean"] > 0
+    assert found["compared"][1]["mean wait s"] == {"mean": 0.0, "plusMinus": 0.0}
+    assert len(found["replays"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--nodes", "5", "--scheduler", "policy=none"), "scheduler: policy: one of"),
+        (("--scheduler", "policy"), "NAME=VALUE was expected"),
+        ((), "the trace names no nodes"),
+        (("--nodes", "5", "--queues", "none.yaml"), "none.yaml"),
+        (("other.csv",), "setups go behind --compare"),
+    ],
+)
+def test_what_is_typed_wrong_is_a_sentence_and_nothing_runs(muster, tmp_path, arguments, said):
+    result = muster("replay", str(written(tmp_path, CSV)), *arguments)
+    assert result.status == 2
+    assert said in result.err
+
+
+def test_a_setup_that_does_not_hold_is_said(tmp_path):
+    trace = trace_of((0, 1, 1, 1))
+    for text, said in (
+        ("node: 3", "node: no such key"),
+        ("- 1", "a map with nodes"),
+        ("queues: {partitions: []}", "queues: "),
+        ("scheduler: 3", "a map of settings"),
+        ("{", "bad.yaml"),
+    ):
+        with pytest.raises(TraceError, match="bad") as caught:
+            read_setup(trace, written(tmp_path, text, "bad.yaml"))
+        assert said in str(caught.value)
