@@ -7,7 +7,7 @@ Headers let the page load and call only what comes from here.
 import gzip
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -49,7 +49,7 @@ class PageFile:
 def page_files() -> dict[str, PageFile]:
     """Return the files of the page by name."""
     found: dict[str, PageFile] = {}
-    for item in (files("services.api") / "page").iterdir():
+    for item in Path(__file__).with_name("page").iterdir():
         media_type = _TYPES.get(item.name.rpartition(".")[2])
         if media_type is not None:
             body = item.read_bytes()

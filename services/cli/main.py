@@ -28,10 +28,15 @@ def main() -> None:
 
         completion_init()  # the shells are known only then
     try:
-        app(prog_name="muster")
+        run(sys.argv[1:], "muster")
     except ApiError as error:
         print(f"muster: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+
+
+def run(words: list[str], name: str) -> None:
+    """Run one command, under the name that was typed. Raises ApiError."""
+    app(words, prog_name=name)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,7 +55,7 @@ _BESIDE_THE_TABLE = 8  # lines of a terminal
 _PREFIX = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _START_DELAY_MS = 200
 _CONFIRM_DELAY_MS = 300
-_DEMO = files("services.cli") / "demo"
+_DEMO = Path(__file__).with_name("demo")
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     known = reading.classes.get(priority_class, PriorityClass(0))
     pod = PodSpec(
         name=name,
-        application_id=_application_id(labels, annotations, namespace, reading),
+        application_id=application_id_of(labels, annotations, namespace, reading),
         queue_name=_first(_QUEUE_SOURCES, labels, annotations) or reading.queue,
         resource=pod_request(spec, f"{where}spec", mapping(body.get("status") or {}, "status")),
         namespace=namespace,
@@ -192,7 +192,7 @@ def _first(
     return next((maps[kind][key] for kind, key in sources if maps[kind].get(key)), "")
 
 
-def _application_id(
+def application_id_of(
     labels: dict[str, str], annotations: dict[str, str], namespace: str, reading: Reading
 ) -> str:
     """Return a pod's application (contract section 2.2); UNIQUE_SUFFIX stands for its UID."""
