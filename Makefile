@@ -49,6 +49,7 @@ sizes: setup
 
 docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
+	@PYTHONPATH=. $(PYTHON) scripts/make_chart.py --check
 	@$(PYTHON) scripts/check_docs.py
 	@$(PYTHON) scripts/stage_docs.py
 

@@ -1,0 +1,200 @@
+"""Makes the Helm chart's templates of deploy/kubernetes: what is said there is said once.
+
+    PYTHONPATH=. .venv/bin/python scripts/make_chart.py           # writes deploy/helm
+    PYTHONPATH=. .venv/bin/python scripts/make_chart.py --check   # fails when a file is stale
+
+Rule 1: a template is the file of the base, line by line. Where a value has a say, its place in the
+        base becomes an action, and the value's default (values.yaml) is what stands in the base; a
+        test renders the defaults and compares.
+Rule 2: actions have the few forms below and no logic beyond `if` and `with`.
+Rule 3: what the base has no counterpart for (Secrets, ConfigMaps, notes) is written by hand, in
+        deploy/helm/templates. Nothing here touches those files.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shared.bus.permissions import definitions
+from shared.messages.routes import SERVICES
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+BASE, CHART = DEPLOY / "kubernetes", DEPLOY / "helm"
+PREFIX = "muster"
+VALUES_OF = {
+    "core.yaml": "core",
+    "timers.yaml": "timers",
+    "shim-adapter.yaml": "shimAdapter",
+    "api.yaml": "api",
+    "rabbitmq.yaml": "rabbitmq",
+}
+ONLY_IF = {  # a file, or the documents of it with that name: only where the value holds
+    "rabbitmq.yaml": "rabbitmq.enabled",
+    "network.yaml": "networkPolicy.enabled",
+    "network.yaml rabbitmq": "rabbitmq.enabled",
+    "network.yaml only-the-broker": "rabbitmq.enabled",
+}
+NOT_IN_IT = {"namespace.yaml"}  # helm install --create-namespace
+_LABELS = '  labels:\n    {{- include "muster.labels" . | nindent 4 }}\n'
+_SECRETS = (
+    "      {{- with .Values.imagePullSecrets }}\n"
+    "      imagePullSecrets:\n"
+    "        {{- toYaml . | nindent 8 }}\n"
+    "      {{- end }}\n"
+)
+_CHECKSUM = (
+    "      annotations:\n"
+    '        checksum/definitions: {{ .Files.Get "files/definitions.json" | sha256sum }}\n'
+)
+_STORAGE = (
+    "        {{- with .Values.rabbitmq.storageClassName }}\n"
+    "        storageClassName: {{ . }}\n"
+    "        {{- end }}\n"
+)
+
+
+def made_files() -> dict[Path, str]:
+    """Return what the chart's made files should have."""
+    kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+    names = [name for name in kustomization["resources"] if name not in NOT_IN_IT]
+    return {
+        **{CHART / "templates" / name: template(name, (BASE / name).read_text()) for name in names},
+        CHART / "files" / "definitions.json": _definitions(),
+        CHART / "files" / "queues.yaml": (BASE / "queues.yaml").read_text(),
+        CHART / "files" / "rabbitmq.conf": (BASE / "rabbitmq.conf").read_text(),
+        CHART / "README.md": _values_page(),
+    }
+
+
+def template(name: str, text: str) -> str:
+    """Return a file of the base as a template."""
+    key = VALUES_OF.get(name, "")
+    text = re.sub(r"^(metadata:\n  name: \S+\n)", rf"\1{_LABELS}", text, flags=re.MULTILINE)
+    text = text.replace("namespace: muster}", 'namespace: "{{ .Release.Namespace }}"}')
+    text = _cluster_names(text)
+    if key:
+        text = _pods(key, text)
+    if key == "rabbitmq":
+        text = _broker(text)
+    documents = text.split("---\n")
+    text = "---\n".join(_only_if(name, item) for item in documents)
+    if name in ONLY_IF:
+        text = _within(ONLY_IF[name], text)
+    return f"{{{{- /* Made of deploy/kubernetes/{name} by scripts/make_chart.py. */ -}}}}\n{text}"
+
+
+def _cluster_names(text: str) -> str:
+    """Give what belongs to no namespace the release's namespace in its name."""
+    ours = "{{ .Release.Namespace }}-shim-adapter"
+    text = re.sub(
+        r"^(kind: ClusterRole(?:Binding)?\nmetadata:\n  name: )muster-shim-adapter$",
+        rf"\1{ours}", text, flags=re.MULTILINE,
+    )  # fmt: skip
+    return text.replace("kind: ClusterRole, name: muster-shim-adapter}", _quoted(ours))
+
+
+def _quoted(name: str) -> str:
+    return f'kind: ClusterRole, name: "{name}"}}'
+
+
+def _pods(key: str, text: str) -> str:
+    values = f".Values.{key}"
+    if key != "rabbitmq":
+        text = re.sub(r"^  replicas: \d+$", f"  replicas: {{{{ {values}.replicas }}}}", text,
+                      flags=re.MULTILINE)  # fmt: skip
+    placed = "".join(
+        f"      {{{{- with {values}.{field} }}}}\n"
+        f"      {field}:\n"
+        f"        {{{{- toYaml . | nindent 8 }}}}\n"
+        f"      {{{{- end }}}}\n"
+        for field in ("nodeSelector", "tolerations", "affinity")
+    )
+    text = text.replace("    spec:\n", f"    spec:\n{_SECRETS}{placed}", 1)
+    text = re.sub(
+        r"^          resources:\n(?:            .*\n)+",
+        f"          resources:\n            {{{{- toYaml {values}.resources | nindent 12 }}}}\n",
+        text, flags=re.MULTILINE,
+    )  # fmt: skip
+    text = text.replace(
+        "          image: muster\n",
+        '          image: {{ include "muster.image" . }}\n'
+        "          imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
+    )
+    return text.replace("@rabbitmq:5672/", '@{{ include "muster.broker" . }}/')
+
+
+def _broker(text: str) -> str:
+    text = text.replace("image: rabbitmq:4-management", "image: {{ .Values.rabbitmq.image }}")
+    text = text.replace("{storage: 4Gi}", '{storage: "{{ .Values.rabbitmq.storage }}"}')
+    text = text.replace("        accessModes:", f"{_STORAGE}        accessModes:")
+    name = "      labels: {app.kubernetes.io/name: rabbitmq}\n"
+    return text.replace(name, name + _CHECKSUM, 1)
+
+
+def _only_if(name: str, document: str) -> str:
+    found = re.search(r"^  name: (\S+)$", document, re.MULTILINE)
+    value = ONLY_IF.get(f"{name} {found[1]}" if found else "")
+    return _within(value, document) if value else document
+
+
+def _within(value: str, text: str) -> str:
+    return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"
+
+
+def _definitions() -> str:
+    """Return the broker's definitions with a mark where templates/secrets.yaml puts each hash."""
+    value: dict[str, Any] = definitions(PREFIX, dict.fromkeys(SERVICES, ""))
+    for service, user in zip(SERVICES, value["users"], strict=True):
+        user["password_hash"] = f"@{service.replace('_', '-')}@"
+    return json.dumps(value, indent=1) + "\n"
+
+
+_PAGE = """\
+# The chart's values
+Made of `values.yaml` and `values.schema.json` by `scripts/make_chart.py`. How to install, upgrade
+and remove it stands in [docs/kubernetes.md](../../docs/kubernetes.md).
+
+| value | default | what it is |
+|---|---|---|
+"""
+
+
+def _values_page() -> str:
+    """Return a table of every value with its default and its sentence."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return _PAGE + "".join(_value_rows("", values, schema["properties"]))
+
+
+def _value_rows(path: str, values: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
+    rows: list[str] = []
+    for name, value in values.items():
+        schema, where = schemas[name], f"{path}{name}"
+        if "properties" in schema:
+            rows.append(f"| **`{where}`** | | {schema['description']} |\n")
+            rows += _value_rows(f"{where}.", value, schema["properties"])
+        else:
+            rows.append(f"| `{where}` | `{json.dumps(value)}` | {schema['description']} |\n")
+    return rows
+
+
+def main() -> int:
+    """Write or check the files."""
+    files = made_files()
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        name = path.relative_to(DEPLOY.parent)
+        if "--check" in sys.argv:
+            print(f"{name} is stale: run PYTHONPATH=. .venv/bin/python scripts/make_chart.py")
+        else:
+            path.write_text(files[path])
+            print(f"wrote {name}")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
