@@ -1,9 +1,13 @@
 """From queues.yaml to the partition's configuration.
 
 Reading and judging are YuniKorn's own rules (``shared.queueconfig``); what it judges only when a
-partition is built, the placement rules, is judged here. One partition is scheduled, ``default``,
-as YuniKorn's Kubernetes shim knows no other; further ones are read, judged and told of.
+partition is built, the placement rules, is judged here, of all partitions: a file holds as a whole.
+There has to be one that is called ``default``, where everything goes that names no partition.
 """
+
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
 
 from services.core.scheduler.model.access import parse_access
 from services.core.scheduler.model.placement_rules import PROVIDED, PlacementRules, Rule, RuleFilter
@@ -11,6 +15,7 @@ from services.core.scheduler.model.queue_settings import Limit, QueueConfig, Tem
 from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.scheduler import ConfigurationError
 from shared.model.checksum import checksum_of
+from shared.model.names import DEFAULT_PARTITION, ROOT
 from shared.model.patterns import Pattern, compile_pattern
 from shared.model.resources import Resource, is_zero
 from shared.queueconfig import QueueConfigError, load_configuration
@@ -27,9 +32,11 @@ from shared.queueconfig.schema import (
     SchedulerConfig,
 )
 from shared.queueconfig.validator import check_loadable
-from shared.queueconfig.warnings import warnings_of
+from shared.queueconfig.warnings import partition_warnings
 
 MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
+MAX_PARTITIONS = 1_000  # partitions of a queues.yaml; one with more is refused
+_EMPTY_ROOT = QueueConfig(name=ROOT, parent=True)
 DEFAULT_CONFIG = """\
 partitions:
   - name: default
@@ -44,46 +51,82 @@ partitions:
 class ReadOnce:
     """Configurations by their text: the last MAX_REMEMBERED are not read again, good or bad.
 
-    The core's host reads ahead in a thread; what the core's own loop asks for is there by then.
+    The core's hosts read ahead in threads, of which one reads a text and the others wait for it;
+    what the core's own loop asks for is there by then.
     """
 
     def __init__(self) -> None:
-        self._read: dict[str, PartitionConfig | ConfigurationError] = {}
+        self._lock = Lock()
+        self._read: dict[str, dict[str, PartitionConfig] | ConfigurationError] = {}
 
-    def __call__(self, text: str) -> PartitionConfig:
-        """Return the configuration in a queues.yaml. Raises ConfigurationError."""
-        found = self._read.pop(text, None) or _tried(text)
-        self._read[text] = found
-        while len(self._read) > MAX_REMEMBERED:
-            del self._read[next(iter(self._read))]
+    def __call__(self, text: str, partition: str = DEFAULT_PARTITION) -> PartitionConfig:
+        """Return a partition's configuration in a queues.yaml. Raises ConfigurationError."""
+        found = self._read.get(text)
+        if found is None:
+            with self._lock:
+                found = self._read.get(text) or _tried(text)
+                self._read[text] = found
+                while len(self._read) > MAX_REMEMBERED:
+                    del self._read[next(iter(self._read))]
         if isinstance(found, ConfigurationError):
             raise found
-        return found
+        return _part(found, partition)
 
 
-def _tried(text: str) -> PartitionConfig | ConfigurationError:
+def _tried(text: str) -> dict[str, PartitionConfig] | ConfigurationError:
     try:
-        return parse_configuration(text)
+        return parse_partitions(text)
     except ConfigurationError as error:
         return error
 
 
-def parse_configuration(text: str) -> PartitionConfig:
-    """Return the configuration in a queues.yaml. Raises ConfigurationError.
+def parse_configuration(text: str, partition: str = DEFAULT_PARTITION) -> PartitionConfig:
+    """Return a partition's configuration in a queues.yaml. Raises ConfigurationError."""
+    return _part(parse_partitions(text), partition)
 
-    An empty text is the built-in default: one queue, root.default.
+
+def parse_partitions(text: str) -> dict[str, PartitionConfig]:
+    """Return the configuration of every partition in a queues.yaml, in the order of the file.
+
+    Raises ConfigurationError. An empty text is the built-in default: one queue, root.default.
     """
     text = text if text.strip() else DEFAULT_CONFIG
     try:
         config = load_configuration(text)
-        partition = _default_partition(config)
-        check_loadable(partition)
+        _check_partitions(config)
+        for partition in config.partitions:
+            check_loadable(partition)
     except QueueConfigError as error:
         where = f"line {error.line}: " if error.line else ""
         raise ConfigurationError(f"{where}{error.message}") from error
+    of_all = PartitionConfig(
+        root=_EMPTY_ROOT,
+        checksum=checksum_of(text),
+        text=text,
+        partitions=tuple(partition.name for partition in config.partitions),
+    )
+    return {partition.name: _configured(partition, of_all) for partition in config.partitions}
+
+
+def _part(parts: Mapping[str, PartitionConfig], name: str) -> PartitionConfig:
+    """Return a partition's part of a file; of one that the file does not have, an empty root."""
+    if name in parts:
+        return parts[name]
+    default = parts[DEFAULT_PARTITION]
+    return PartitionConfig(
+        root=_EMPTY_ROOT,
+        checksum=default.checksum,
+        text=default.text,
+        partitions=default.partitions,
+        is_dropped=True,
+    )
+
+
+def _configured(partition: PartitionSpec, of_all: PartitionConfig) -> PartitionConfig:
     assert partition.queues is not None
     sort = partition.nodesortpolicy
-    return PartitionConfig(
+    return replace(
+        of_all,
         root=_queue(partition.queues[0]),
         node_sort_policy=sort.type or "fair",
         resource_weights=dict(sort.resourceweights),
@@ -92,18 +135,19 @@ def parse_configuration(text: str) -> PartitionConfig:
         rules=PlacementRules(
             tuple(_rule(rule) for rule in partition.placementrules) or (Rule(PROVIDED),)
         ),
-        warnings=tuple(f"line {line}: {sentence}" for line, sentence in warnings_of(config)),
-        checksum=checksum_of(text),
-        text=text,
+        warnings=tuple(
+            f"line {line}: {sentence}" for line, sentence in partition_warnings(partition)
+        ),
     )
 
 
-def _default_partition(config: SchedulerConfig) -> PartitionSpec:
-    for partition in config.partitions:
-        if partition.name == "default":
-            return partition
-    names = ", ".join(partition.name for partition in config.partitions) or "none"
-    raise ConfigurationError(f"a partition named default is needed, found {names}")
+def _check_partitions(config: SchedulerConfig) -> None:
+    names = [partition.name for partition in config.partitions]
+    if len(names) > MAX_PARTITIONS:
+        raise ConfigurationError(f"{len(names)} partitions, at most {MAX_PARTITIONS} are scheduled")
+    if DEFAULT_PARTITION not in names:
+        said = ", ".join(names) or "none"
+        raise ConfigurationError(f"a partition named {DEFAULT_PARTITION} is needed, found {said}")
 
 
 def _queue(spec: QueueSpec) -> QueueConfig:

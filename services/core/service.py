@@ -1,5 +1,7 @@
 """The core as a service: which machine runs at which inbox."""
 
+from functools import partial
+
 import structlog
 
 from services.core.configuration import ReadOnce
@@ -7,6 +9,7 @@ from services.core.plugins import find_plugin
 from services.core.scheduler.model.timings import Timings
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE
+from shared.model.names import DEFAULT_PARTITION
 from shared.runtime.latency import STOPWATCHES
 
 INBOX = CORE
@@ -14,6 +17,9 @@ _read = ReadOnce()  # of all machines of this process: one that starts over read
 log = structlog.get_logger("muster.core")
 
 
-def make_machine(instance: str) -> Scheduler:
-    """Return a scheduler that knows nothing yet: it recovers at the first message."""
-    return Scheduler(instance, _read, find_plugin, log.error, Timings(**STOPWATCHES))
+def make_machine(instance: str, partition: str = DEFAULT_PARTITION) -> Scheduler:
+    """Return a partition's scheduler that knows nothing yet: it recovers at the first message."""
+    parse = partial(_read, partition=partition)
+    return Scheduler(
+        instance, parse, find_plugin, log.error, Timings(**STOPWATCHES), name=partition
+    )

@@ -1,10 +1,13 @@
 """The envelope around every message: identities, order, and the fence."""
 
+import re
 from dataclasses import dataclass
+from hashlib import sha256
 
 from shared.messages.records import record
 from shared.messages.trace import traceparent_of
 from shared.model.ids import child_traceparent, derived_id
+from shared.model.names import DEFAULT_PARTITION
 
 SCHEMA_VERSION = 1
 MAX_INSTANCE = 200  # characters: it goes into addresses, which have at most 255 bytes
@@ -19,7 +22,7 @@ class Address:
     """
 
     service: str
-    name: str = "default"
+    name: str = DEFAULT_PARTITION
 
     @property
     def routing_key(self) -> str:
@@ -37,9 +40,33 @@ class Address:
         return self.service != "api"
 
 
-CORE = Address("core")
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_HASHED = 32  # hexadecimal digits in place of a name that is no word
+
+
+def word_of(partition: str) -> str:
+    """Return a partition's name as a word of an address: itself where it is one.
+
+    Else a hash of it, behind what no word has, so that no two partitions share an inbox.
+    """
+    if _WORD.fullmatch(partition):
+        return partition
+    return "~" + sha256(partition.encode(errors="surrogatepass")).hexdigest()[:_HASHED]
+
+
+def core_of(partition: str) -> Address:
+    """Return the inbox of a partition's core."""
+    return Address("core", word_of(partition))
+
+
+def timers_of(partition: str) -> Address:
+    """Return the inbox of a partition's timers."""
+    return Address("timers", word_of(partition))
+
+
+CORE = core_of(DEFAULT_PARTITION)
 SHIM_ADAPTER = Address("shim_adapter")
-TIMERS = Address("timers")
+TIMERS = timers_of(DEFAULT_PARTITION)
 API_ALL = Address("api", "all")
 API_TRACE = Address("api", "trace")
 
@@ -47,6 +74,8 @@ API_TRACE = Address("api", "trace")
 @record
 class Outgoing:
     """A message that a machine wants sent. ``reply_to`` asks for the answer at that address.
+
+    ``partition`` is the one that it is about ("": the one that the machine is of).
 
     ``asked_by`` names the instance that asks for its own sake: two instances that were led to
     ask by one and the same message (which came twice) have both asked.
@@ -59,6 +88,7 @@ class Outgoing:
     reply_to: str = ""
     correlation_id: str = ""
     asked_by: str = ""
+    partition: str = ""
 
 
 @record
@@ -77,7 +107,7 @@ class Envelope:
     source: str
     correlation_id: str = ""
     cause_id: str = ""
-    partition: str = "default"
+    partition: str = DEFAULT_PARTITION
     epoch: int = 0
     seq: int = 0
     traceparent: str = ""
@@ -95,13 +125,14 @@ def envelope_of(
     now_ns: int,
     step: str = "",
     story: str = "",
+    partition: str = DEFAULT_PARTITION,
 ) -> Envelope:
     """Return the index-th answer to a message; a redelivery gives the same identity again.
 
     In another epoch it gives another one: who began an epoch since says something else, and has to
     be heard though the answer of before was.
     ``step`` is what led to it, where that is more than the message; ``story`` the application that
-    it is about, where it is one.
+    it is about, where it is one; ``partition`` the one that its sender is of.
     """
     said_by = f"{source}:{outgoing.asked_by}:{outgoing.epoch}"
     message_id = derived_id(f"{said_by}:{cause.message_id}", index)
@@ -113,6 +144,7 @@ def envelope_of(
         source=source,
         correlation_id=outgoing.correlation_id or story or cause.correlation_id,
         cause_id=step or cause.message_id,
+        partition=outgoing.partition or partition,
         epoch=outgoing.epoch,
         seq=outgoing.seq,
         traceparent=(

@@ -366,9 +366,11 @@ class UpdateConfiguration:
 class ConfigurationResult:
     """Whether a queue configuration holds now; a refused one has changed nothing.
 
-    ``checksum`` is that of the text that was judged, whatever holds.
+    ``checksum`` is that of the text that was judged, whatever holds; ``partitions`` are the names
+    of those that the configuration that holds has, in its order ((): unsaid).
     """
 
     accepted: bool
     checksum: str
     error: str = ""
+    partitions: tuple[str, ...] = ()

@@ -3,6 +3,8 @@
 import re
 
 ROOT = "root"
+DEFAULT_PARTITION = "default"
+NODE_PARTITION = "si/node-partition"  # a label of a node, and an attribute: whose it is
 MAX_APPLICATION_ID_BYTES = 255  # it goes as a property of its messages, and AMQP's are no longer
 FOREIGN_TAG = "foreign"  # on the allocation of a pod that another scheduler placed
 FOREIGN_DEFAULT, FOREIGN_STATIC = "default", "static"

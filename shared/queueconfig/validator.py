@@ -4,12 +4,11 @@ The configuration is brought into shape on the way: names in lower case where Yu
 root above every queue, the partition's limits on the root.
 """
 
-from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
+from shared.model.names import DEFAULT_PARTITION, QUEUE, QUEUE_ERROR, ROOT
 from shared.queueconfig import amounts, limits, placement
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, SchedulerConfig
 
-DEFAULT_PARTITION = "default"
 _ACL_FIELDS = 2
 
 

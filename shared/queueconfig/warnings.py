@@ -13,15 +13,11 @@ _FENCE = "fence"
 
 def warnings_of(config: SchedulerConfig) -> list[tuple[int, str]]:
     """Return the warnings of a configuration that has been judged."""
-    return [warning for partition in config.partitions for warning in _of(partition)]
+    return [warning for partition in config.partitions for warning in partition_warnings(partition)]
 
 
-def _of(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
-    if partition.name != "default":
-        yield (
-            partition.line,
-            (f"partition {partition.name} is read and not scheduled: there is one, default"),
-        )
+def partition_warnings(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
+    """Yield the warnings of one partition, each with its line."""
     if partition.usergroupresolver.type:
         sentence = (
             f"usergroupresolver {partition.usergroupresolver.type} is not asked: the groups are "

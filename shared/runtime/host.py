@@ -48,6 +48,7 @@ from shared.messages.protocol import Heartbeat, Tick
 from shared.messages.sections import coalesced, item_count, merged, story_of
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.ids import derived_id
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.clock import Clock
 from shared.runtime.dedupe import HandledMessages
@@ -130,9 +131,11 @@ class Host:
         *,
         instance: str,
         options: HostOptions | None = None,
+        partition: str = DEFAULT_PARTITION,
     ) -> None:
         self.inbox = inbox
         self.instance = instance
+        self.partition = partition  # that it speaks of where its machine names none
         self.machine = make_machine()
         self.is_active = False
         self.metrics = HostMetrics(inbox.service)
@@ -205,6 +208,7 @@ class Host:
             message=message,
             to=self.inbox,
             source=self.inbox.service,
+            partition=self.partition,
             traceparent=traceparent,
             reply_to=reply_to,
             published_ns=self._clock.now_ns(),
@@ -226,7 +230,10 @@ class Host:
         message_id = derived_id(f"sent/{self.instance}/{self._started_ns}", self._entered)
         kind = type(message).__name__
         service = self.inbox.service
-        envelope = Envelope(message_id, kind, message, self.inbox, service, published_ns=now_ns)
+        envelope = Envelope(
+            message_id, kind, message, self.inbox, service,
+            partition=self.partition, published_ns=now_ns,
+        )  # fmt: skip
         await self._bus.publish([envelope])
 
     # --- the loop -------------------------------------------------------------------------------
@@ -467,6 +474,7 @@ class Host:
                     now_ns=now_ns,
                     step=led,
                     story=story_of(item),
+                    partition=self.partition,
                 )
             )
         return answers
@@ -481,7 +489,7 @@ class Host:
         return [
             envelope_of(
                 message, cause=cause, index=_OF_THE_TAP + self._entered,
-                source=self.inbox.service, now_ns=now_ns,
+                source=self.inbox.service, now_ns=now_ns, partition=self.partition,
             )
         ]  # fmt: skip
 
@@ -578,7 +586,7 @@ class Host:
             message_id = derived_id(f"beat/{self.instance}/{self._started_ns}", self._entered)
             beat = Envelope(
                 message_id, "Heartbeat", Heartbeat(self.instance), self.inbox,
-                self.inbox.service, published_ns=now_ns,
+                self.inbox.service, partition=self.partition, published_ns=now_ns,
             )  # fmt: skip
             try:
                 await self._bus.publish([beat])

@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from services.core.scheduler.actions import backoff, cycle, gang, patience, quota_preemption
+from services.core.scheduler.actions import (
+    backoff,
+    cycle,
+    dropped,
+    gang,
+    patience,
+    quota_preemption,
+)
 from services.core.scheduler.intake import allocations, nodes, updates
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
@@ -49,13 +56,13 @@ from services.core.scheduler.telling.views import (
 from shared.messages.columns import joined
 from shared.messages.envelope import (
     API_ALL,
-    CORE,
     SHIM_ADAPTER,
-    TIMERS,
     Address,
     Envelope,
     Outgoing,
+    core_of,
     reply_address,
+    timers_of,
 )
 from shared.messages.interface import (
     ConfigurationResult,
@@ -79,6 +86,7 @@ from shared.messages.protocol import (
 from shared.messages.state import AllocationState, ApplicationSummary, SnapshotRequest, StateDelta
 from shared.messages.what_if import Forecast, WhatIf
 from shared.model.checksum import checksum_of
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
@@ -99,7 +107,7 @@ def _no_plugin(name: str) -> Register:
 
 
 class Scheduler:
-    """One partition's scheduler.
+    """One partition's scheduler. ``name`` is the partition's.
 
     ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; ``find``
     returns a plugin by its name, or raises PluginError; ``report`` is told what goes wrong in one.
@@ -115,10 +123,13 @@ class Scheduler:
         find: Find = _no_plugin,
         report: Report = lambda _: None,
         timings: Timings = UNTIMED,
+        *,
+        name: str = DEFAULT_PARTITION,
     ) -> None:
         self.core_id = core_id
         self._timings = timings
-        self.partition = Partition()
+        self.name = name
+        self.partition = Partition(name)
         self._existing = Existing(self.partition)
         self._digest = Digest()
         self._cycles = 0
@@ -226,10 +237,12 @@ class Scheduler:
         self.decisions += decisions
         self.partition.write_requeued()
         self._digest.read(self.partition.journal.trim())
-        outgoing += self._digest.orders(self._epoch)
+        outgoing += self._digest.orders(self._epoch, timers_of(self.name))
         if decisions >= cycle.MAX_DECISIONS:
             self._cycles += 1
-            outgoing.append(Outgoing(CORE, ContinueCycle(self._cycles), epoch=self._epoch))
+            outgoing.append(
+                Outgoing(core_of(self.name), ContinueCycle(self._cycles), epoch=self._epoch)
+            )
         outgoing += self._state_events()
         is_cut_short = decisions >= cycle.MAX_DECISIONS
         for number, asked in enumerate(questions):
@@ -289,7 +302,9 @@ class Scheduler:
         self._heard_ns = self.partition.now_ns
         self.is_synced = False
         now_ns = self.partition.now_ns
-        self.partition = Partition(epoch=envelope.epoch, now_ns=now_ns, timings=self._timings)
+        self.partition = Partition(
+            self.name, epoch=envelope.epoch, now_ns=now_ns, timings=self._timings
+        )
         self._existing = Existing(self.partition)
         self._digest = Digest()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
@@ -331,6 +346,7 @@ class Scheduler:
             allocations.recover_timer(partition, application)
             queueing.enter(application)
             partition.look_for_replacements(application)
+        dropped.fail_all(partition)
         self._digest.read(partition.journal.trim())
         self._digest.forget_timers()
         self._tell_timers()
@@ -387,7 +403,8 @@ class Scheduler:
 
     def _judged(self, text: str, error: str) -> None:
         """Say whether a configuration holds now, by the checksum of its text."""
-        result = ConfigurationResult(not error, checksum_of(text), error)
+        held = self.partition.config_partitions
+        result = ConfigurationResult(not error, checksum_of(text), error, held)
         self._answers.append(Outgoing(SHIM_ADAPTER, result, epoch=self._epoch))
 
     def _configure(self, text: str) -> str:
@@ -408,6 +425,7 @@ class Scheduler:
             quota_preemption.max_changed(self.partition, queue)
         if self.partition.hooks is not None:
             self.partition.hooks.moves += 1
+        dropped.fail_all(self.partition)
         return ""
 
     def _refuse_configuration(self, error: str) -> str:
@@ -450,6 +468,7 @@ class Scheduler:
         """Act on a timer of the partition itself."""
         partition = self.partition
         if kind is TimerKind.CLEANER:
+            dropped.fail_all(partition)
             dynamic_queues.clean_up(partition)
         elif kind is TimerKind.RESERVATION:
             partition.look_for_old_asks()
@@ -486,7 +505,7 @@ class Scheduler:
 
     def _tell_timers(self) -> None:
         orders = self.partition.timer_orders()
-        self._answers.append(Outgoing(TIMERS, orders, epoch=self._epoch))
+        self._answers.append(Outgoing(timers_of(self.name), orders, epoch=self._epoch))
 
     # --- state events ---------------------------------------------------------------------------
 

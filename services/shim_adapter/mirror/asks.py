@@ -15,14 +15,13 @@ from shared.messages.interface import (
     NodeInfo,
     UserGroupInformation,
 )
-from shared.model.names import FOREIGN_TAG, POD_NAME_TAG, RUN_SECONDS
+from shared.model.names import FOREIGN_TAG, NODE_PARTITION, POD_NAME_TAG, RUN_SECONDS
 from shared.model.units import NANOS_PER_SECOND
 
 _HOST_NAME = "si.io/hostname"
 HOST_NAME_LABEL = "kubernetes.io/hostname"  # which every kubelet gives its node
 _RACK_NAME = "si.io/rackname"
 _REQUIRED_NODE = "yunikorn.apache.org/requiredNode"
-_PARTITION = "si/node-partition"
 NODE_ACTIONS = {
     "add": NodeAction.CREATE,
     "update": NodeAction.UPDATE,
@@ -41,7 +40,7 @@ def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
         attributes={
             _HOST_NAME: node.name,
             _RACK_NAME: "/rack-default",
-            _PARTITION: f"[{rm_id}]default",
+            NODE_PARTITION: f"[{rm_id}]default",
         },
         labels={HOST_NAME_LABEL: node.name, **node.labels},
         taints=node.taints,

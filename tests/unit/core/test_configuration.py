@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.core.configuration import parse_configuration
+from services.core.configuration import MAX_PARTITIONS, parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
 from shared.messages.interface import ConfigurationResult, UpdateConfiguration
 from shared.queueconfig import load_configuration
@@ -96,7 +96,7 @@ def test_a_bad_configuration_is_refused_with_where_and_why(text, message):
     assert message in str(caught.value)
 
 
-def test_n_11_a_second_partition_gets_a_root_of_its_own_and_a_warning():
+def test_n_11_a_second_partition_gets_a_root_of_its_own():
     text = (
         "partitions: [{name: default, queues: [{name: root}]}, "
         "{name: gpu, queues: [{name: production}, {name: test}]}]"
@@ -104,7 +104,29 @@ def test_n_11_a_second_partition_gets_a_root_of_its_own_and_a_warning():
     gpu = load_configuration(text).partitions[1]
     assert [queue.name for queue in gpu.queues] == ["root"]
     assert [queue.name for queue in gpu.queues[0].queues] == ["production", "test"]
-    assert "partition gpu is read and not scheduled" in " ".join(parse_configuration(text).warnings)
+    for name, queues in (("default", []), ("gpu", ["production", "test"])):
+        config = parse_configuration(text, name)
+        assert [queue.name for queue in config.root.children] == queues
+        assert (config.partitions, config.is_dropped) == (("default", "gpu"), False)
+    assert parse_configuration(text, "gone").is_dropped
+
+
+def test_a_file_holds_as_a_whole_and_warns_each_partition_of_its_own():
+    head = "partitions: [{name: default, queues: [{name: root, submitacl: '*'}]}, {name: gpu, "
+    with pytest.raises(ConfigurationError, match="unknown rule name specified nosuch"):
+        parse_configuration(head + "queues: [{name: a}], placementrules: [{name: nosuch}]}]")
+    nobody = head + "queues: [{name: a}]}]"
+    assert parse_configuration(nobody).warnings == ()
+    assert "nobody may submit" in parse_configuration(nobody, "gpu").warnings[0]
+
+
+def test_more_partitions_than_are_scheduled_are_refused():
+    names = ["default", *(f"p{at}" for at in range(MAX_PARTITIONS))]
+    text = "partitions:\n" + "".join(
+        f"- {{name: {name}, queues: [{{name: a}}]}}\n" for name in names
+    )
+    with pytest.raises(ConfigurationError, match=f"{MAX_PARTITIONS + 1} partitions, at most"):
+        parse_configuration(text)
 
 
 def test_a_leaf_with_applications_becomes_no_parent_and_nothing_else_of_the_text_holds():

@@ -20,13 +20,13 @@ GOOD = "partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]
 @pytest.fixture
 def reads(monkeypatch):
     seen = []
-    real = configuration.parse_configuration
+    real = configuration.parse_partitions
 
     def read(text):
         seen.append((text, threading.current_thread() is threading.main_thread()))
         return real(text)
 
-    monkeypatch.setattr(configuration, "parse_configuration", read)
+    monkeypatch.setattr(configuration, "parse_partitions", read)
     return seen
 
 

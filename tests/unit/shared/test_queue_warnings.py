@@ -50,7 +50,8 @@ def test_nobody_may_submit():
 def test_another_partition_and_a_resolver():
     text = config_of("{name: a}").removesuffix("}]")
     text += ", usergroupresolver: {type: ldap}}, {name: gpu, queues: [{name: b}]}]"
-    assert "partition gpu is read and not scheduled" in said(text)
+    assert "nobody may submit" in said(text)  # in gpu
+    assert "not scheduled" not in said(text)
     assert "usergroupresolver ldap is not asked" in said(text)
 
 

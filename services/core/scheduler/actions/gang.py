@@ -326,7 +326,7 @@ def placeholder_timeout(partition: Partition, application: Application) -> None:
 def _give_up(partition: Partition, application: Application) -> None:
     """Drop every ask and release every allocation: the gang could not be had in time."""
     event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
-    _stop(
+    stop(
         partition, application, event, RESERVATION_TIMEOUT, "releasing placeholders on app timeout"
     )
 
@@ -334,17 +334,17 @@ def _give_up(partition: Partition, application: Application) -> None:
 def execution_timeout(partition: Partition, application: Application) -> None:
     """Fail an application that has run for as long as it may; one that is ending anyway is let."""
     if application.state is ApplicationState.RUNNING:
-        _stop(partition, application, ApplicationEvent.FAIL, EXECUTION_TIMEOUT, "execution timeout")
+        stop(partition, application, ApplicationEvent.FAIL, EXECUTION_TIMEOUT, "execution timeout")
 
 
-def _stop(
+def stop(
     partition: Partition,
     application: Application,
     event: ApplicationEvent,
     reason: str,
     message: str,
 ) -> None:
-    """Drop every ask and release every allocation of an application because its time is up."""
+    """Drop every ask of an application and release every allocation: it has to stop."""
     drop_asks(partition, application, only_placeholders=False)
     for key in list(application.allocations):
         if key not in application.released:

@@ -21,6 +21,7 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
 )
+from shared.model.names import NODE_PARTITION
 from shared.model.resources import is_negative, without_zeros
 
 _CREATES = (NodeAction.CREATE, NodeAction.CREATE_DRAIN)
@@ -55,6 +56,9 @@ def _change(partition: Partition, info: NodeInfo) -> None:
 def _create(partition: Partition, info: NodeInfo) -> Node | None:
     """Register a node, or refuse it (None)."""
     reason = "" if info.node_id else "a node needs an ID"
+    named = info.attributes.get(NODE_PARTITION)
+    if named is not None and named.rpartition("]")[2] != partition.name:
+        reason = f"failed to find partition {named} for new node {info.node_id}"
     if info.node_id in partition.nodes.nodes:
         reason = (
             f"partition {partition.name} has an existing node {info.node_id}, "

@@ -32,12 +32,15 @@ from services.core.scheduler.statement.journal import (
     limit_changes,
 )
 from services.core.scheduler.statement.partition import Partition
-from shared.model.names import ROOT
+from shared.model.names import DEFAULT_PARTITION, ROOT
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A parsed queues.yaml, of one partition. ``text`` is what it was parsed from."""
+    """A parsed queues.yaml, of one partition. ``text`` is what it was parsed from.
+
+    ``partitions`` are all that it has. One that it has not ``is_dropped``: nothing may stay in it.
+    """
 
     root: QueueConfig
     node_sort_policy: str = "fair"
@@ -48,6 +51,8 @@ class PartitionConfig:
     warnings: tuple[str, ...] = ()
     checksum: str = ""
     text: str = ""
+    partitions: tuple[str, ...] = (DEFAULT_PARTITION,)
+    is_dropped: bool = False
 
 
 class Moves(Protocol):
@@ -91,6 +96,8 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
         config_warnings=config.warnings,
         config_error="",
         config_time_ns=partition.now_ns,
+        config_partitions=config.partitions,
+        is_dropped=config.is_dropped,
     )
     limits = _limits(partition)
     _apply(_ForGood(partition), partition.root, config.root, {})

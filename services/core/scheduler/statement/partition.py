@@ -68,7 +68,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
-from shared.model.names import ROOT
+from shared.model.names import DEFAULT_PARTITION, ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
 from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
@@ -83,7 +83,7 @@ CLEANER_INTERVAL_MS = 10_000
 class Partition:
     """One partition's nodes, queues and applications."""
 
-    name: str = "default"
+    name: str = DEFAULT_PARTITION
     rm_id: str = ""
     epoch: int = 0
     now_ns: int = 0
@@ -119,6 +119,8 @@ class Partition:
     journal: Journal = field(default_factory=Journal)
     config_checksum: str = ""
     config_text: str = ""
+    config_partitions: tuple[str, ...] = ()  # of the configuration that holds
+    is_dropped: bool = False  # from the configuration: it goes when nothing is left in it
     config_error: str = ""
     config_time_ns: int = 0
     config_extra: tuple[tuple[str, str], ...] = ()  # what was configured beside the queues

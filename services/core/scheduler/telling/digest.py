@@ -33,7 +33,7 @@ from services.core.scheduler.telling.views import (
     queue_state,
     user_state,
 )
-from shared.messages.envelope import SHIM_ADAPTER, TIMERS, Outgoing
+from shared.messages.envelope import SHIM_ADAPTER, Address, Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
     AcceptedNode,
@@ -168,7 +168,7 @@ class Digest:
             self._responses.append({})
         return self._responses[at].setdefault(section, [])
 
-    def orders(self, epoch: int) -> list[Outgoing]:
+    def orders(self, epoch: int, timers: Address) -> list[Outgoing]:
         """Return what is for the resource manager and the timers, and forget it."""
         outgoing = [
             Outgoing(
@@ -182,7 +182,7 @@ class Digest:
             orders = TimerOrders(
                 cancelled=tuple(self._cancelled.values()), armed=tuple(self._armed.values())
             )
-            outgoing.append(Outgoing(TIMERS, orders, epoch=epoch))
+            outgoing.append(Outgoing(timers, orders, epoch=epoch))
         self._responses, self._position = [], {}
         self.forget_timers()
         return outgoing

@@ -12,6 +12,7 @@ from services.core.scheduler.model.placement_rules import (
     Rule,
     chain,
 )
+from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import Template
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
@@ -52,7 +53,7 @@ def partition_state(partition: "Partition") -> PartitionState:
     return PartitionState(
         name=partition.name,
         rm_id=partition.rm_id,
-        state="Active",
+        state=DRAINING if partition.is_dropped else ACTIVE,
         capacity=bounded(partition.nodes.total),
         allocated=bounded(partition.root.allocated),
         node_sort_policy=partition.nodes.policy,
