@@ -6,6 +6,7 @@ import typer
 
 from services.cli.options import checking
 
+MAX_JOBS = 256  # processes at a time; more are refused
 app = typer.Typer()
 
 
@@ -32,6 +33,9 @@ def simulate(
     minutes: Annotated[
         float | None, typer.Option(help="As many seeds as there is time for instead.", min=0)
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(help="How many at a time, each in a process.", min=1, max=MAX_JOBS)
+    ] = 1,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +54,8 @@ def simulate(
     ] = None,
 ) -> None:
     """Run all services on one thread with faults on purpose: 0 all holds, 1 a seed does not."""
-    from services.cli.simulate.command import simulate_seeds
+    from services.cli.simulate.command import Seeds, simulate_seeds
 
     only = None if faults is None else {int(part) for part in faults.split(",") if part}
-    raise typer.Exit(simulate_seeds(seed, runs, minutes, only, without))
+    seeds = Seeds(seed, runs if minutes is None else None, jobs)
+    raise typer.Exit(simulate_seeds(seeds, minutes, only, without))

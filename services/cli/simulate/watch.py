@@ -63,7 +63,7 @@ class WatchedCore(Watched):
         outgoing = super().handle(envelope, now_ns)
         if is_over and before != self._sums():
             self._report(f"news of epoch {envelope.epoch} had an effect in a later one")
-        armed = self._timers()
+        armed = self._timers() if early else {}
         for timer_id in early:
             if timer_id not in armed:
                 self._report(f"timer {timer_id} had its effect before it was due")
