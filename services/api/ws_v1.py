@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from services.api.projection.model import ApplicationView, Model, NodeView, would_scale_up
+from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.interface import TerminationType
 from shared.messages.state import (
     AllocationState,
@@ -277,7 +277,7 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
             "originator": ask.originator,
             "requiredNodeId": ask.required_node,
             "schedulingAttempted": waiting is not None or bool(ask.log),
-            "triggeredScaleUp": would_scale_up(waiting, ask),
+            "triggeredScaleUp": ask.triggered_scale_up,
         },
         always=("allocationKey",),
     )

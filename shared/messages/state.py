@@ -218,7 +218,8 @@ class LogEntry:
 class AskState:
     """An ask that is not allocated; ``removed`` when it ended or was allocated.
 
-    ``why`` it ended is a TerminationType, "" when it was allocated.
+    ``why`` it ended is a TerminationType, "" when it was allocated. ``triggered_scale_up``: it was
+    told to the resource manager as one that more nodes would help.
     """
 
     allocation_key: str
@@ -236,6 +237,7 @@ class AskState:
     log: tuple[LogEntry, ...] = ()  # of what it was told when it was tried, the latest last
     why: str = ""
     triggered_preemption: bool = False
+    triggered_scale_up: bool = False
 
 
 @record

@@ -17,7 +17,6 @@ from shared.messages.state import (
     UserState,
     Waiting,
 )
-from shared.model.reasons import NODES_WOULD_HELP
 from shared.model.resources import Resource, bounded, smaller_of
 from shared.model.states import ENDED
 
@@ -97,16 +96,12 @@ class Model:
         return bounded(room)
 
     def outstanding(self) -> list[AskState]:
-        """Return the asks that more nodes would help: quota is there, and no node takes them.
-
-        What waits for a quota, for its gang or for one certain node is left out, as is what has
-        not been tried yet.
-        """
+        """Return the asks that more nodes would help, as the resource manager was told."""
         return [
             ask
             for view in self.applications.values()
             for ask in view.asks.values()
-            if would_scale_up(self.why(view, ask), ask)
+            if ask.triggered_scale_up
         ]
 
     def children(self, path: str) -> list[QueueState]:
@@ -132,10 +127,3 @@ class Model:
         own = {waiting.asks: waiting for waiting in application.summary.waiting}
         names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
         return next((own[name] for name in (*names, ask.shape) if name in own), None)
-
-
-def would_scale_up(waiting: Waiting | None, ask: AskState) -> bool:
-    """Return whether it is for want of nodes that an ask waits, whatever node they would be."""
-    if waiting is None or ask.required_node:
-        return False
-    return waiting.reason in NODES_WOULD_HELP

@@ -337,6 +337,25 @@ async def test_an_ask_says_that_more_nodes_would_help_it():
     assert "triggeredPreemption" not in ask
 
 
+async def test_those_trigger_a_scale_up_that_an_autoscaler_was_told_of_and_no_others():
+    """Contract 5.3 and 6.1: "asks that fit queue+user headroom", the cluster's size apart."""
+    system = System(config_of("{name: a, resources: {max: {vcore: 10}}}"))
+    system.application("app", "root.a")
+    keys = [f"k{at}" for at in range(8)]
+    system.asks("app", keys, {"vcore": 2000})
+    path = "/ws/v1/partition/default/applications/active"
+
+    async def triggered():
+        (app,) = await answered(system, path)
+        return [ask["allocationKey"] for ask in app["requests"] if ask.get("triggeredScaleUp")]
+
+    assert await triggered() == []  # no attempt without a node
+    system.node("node", vcore=4000)
+    assert await triggered() == ["k2", "k3", "k4"]  # of 10 vcore 4 are used, 6 are left
+    system.node("other", vcore=2000)
+    assert await triggered() == ["k3", "k4"]
+
+
 async def test_an_allocation_that_is_to_go_for_another_says_so():
     system = with_two_nodes()
     system.update(allocations=(Allocation("k", "app", "node-1", {"memory": 1}),))

@@ -1,7 +1,7 @@
 """Which asks are said to be helped by more nodes: once each, and none that a quota or a gang holds."""
 
 from services.core.scheduler.actions import unschedulable
-from shared.messages.interface import AllocationRelease, TerminationType
+from shared.messages.interface import AllocationRelease, TerminationType, UserGroupInformation
 from tests.builders import Core, config_of, section
 
 
@@ -110,4 +110,20 @@ def test_a_bucket_of_many_applications_is_looked_at_a_part_at_a_time(monkeypatch
         core.application(f"app-{at}", "root.a")
         seen += told(core.asks(f"app-{at}", [f"a-{at}"], {"vcore": 5}))
     assert sorted(seen) == [f"a-{at}" for at in range(5)]
+    core.check()
+
+
+LIMIT = "limits: [{users: ['*'], maxresources: {vcore: 9m}}]"
+
+
+def test_no_more_are_told_than_a_limit_of_their_user_has_room_for():
+    """Contract 6.1: "asks that fit queue+user headroom"; every user has what the wildcard says."""
+    core = full("{name: limited, %s}" % LIMIT)
+    for user in ("alice", "bob"):
+        ugi = UserGroupInformation(user)
+        core.application(user, "root.limited", ugi=ugi)
+        assert told(core.asks(user, [f"{user}-{at}" for at in range(4)], {"vcore": 4})) == [
+            f"{user}-0",
+            f"{user}-1",
+        ]
     core.check()

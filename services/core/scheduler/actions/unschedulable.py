@@ -1,8 +1,8 @@
 """Asks that more nodes would help are marked Unschedulable, once each, for an autoscaler.
 
-Rule 1: an ask is marked when its queue has the headroom for it, nothing of its own application
-        holds it back, and no node takes it. What waits for a quota or for its gang is not, and of
-        asks in one queue no more than its headroom has room for.
+Rule 1: an ask is marked when its queue, user and group have the headroom for it, nothing of its own
+        application holds it back, and no node takes it. What waits for a quota or for its gang is
+        not, and of asks in one queue, of one user, no more than the headroom has room for.
 Rule 2: marking costs what is marked: asks that have been are not looked at again.
 Source: contract section 2.9 (the condition), 8.12 (what goes wrong otherwise).
 
@@ -56,7 +56,10 @@ def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
 
 
 def _room(bucket: Bucket) -> int:
-    """Return how many asks of a bucket the queues below the root have room for, unmarked ones."""
+    """Return how many asks of a bucket queues and limits have room for, unmarked ones.
+
+    The root's is no such room: it is the nodes' own.
+    """
     most = sum(len(group.unmarked) for group in islice(bucket.unmarked, MAX_GROUPS))
     for queue in bucket.leaf.lineage():
         limit = queue.max_resource if queue.parent is not None else None
@@ -64,6 +67,8 @@ def _room(bucket: Bucket) -> int:
             if limit is not None and name in limit and value > 0:
                 left = limit[name] - queue.allocated.get(name, 0)
                 most = min(most, left // value - bucket.marked)
+    for tracker in bucket.owner:
+        most = min(most, tracker.room_for(bucket.leaf, bucket.shape.resource) - bucket.marked)
     return most
 
 

@@ -291,10 +291,14 @@ class Bucket:
         return self.refusal is not None and self.blocked_at is None
 
     @property
+    def owner(self) -> "Owner":
+        """Return the user and group of the asks, where a limit concerns them."""
+        return self.key[1] or ()
+
+    @property
     def is_blocked_by_user(self) -> bool:
         """Return whether it is a limit of a user or group that refuses."""
-        owner = self.key[1] or ()
-        return any(tracker.gate is self.blocked_at for tracker in owner)
+        return any(tracker.gate is self.blocked_at for tracker in self.owner)
 
     def mark_last(self, group: AskGroup) -> None:
         """Let a group with asks to mark have its turn after the others."""

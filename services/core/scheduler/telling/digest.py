@@ -212,6 +212,8 @@ class Digest:
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
         self._say_pod(entry, SchedulingState.FAILED, entry.refusal.message)
+        if entry.ask.key not in self._asks:
+            self._asks[entry.ask.key] = journal.AskChanged(entry.application, entry.ask)
 
     def _too_small(self, entry: journal.PlaceholderTooSmall) -> None:
         self._applications[entry.application] = None

@@ -305,6 +305,7 @@ def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
         required_node=ask.shape.constraints.required_node,
         log=_log(ask),
         triggered_preemption=ask.has_preempted,
+        triggered_scale_up=ask.is_marked,
     )
 
 
