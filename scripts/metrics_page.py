@@ -113,7 +113,7 @@ def _of_the_read_model() -> Iterator[tuple[str, str, str, str]]:
     )  # fmt: skip
     model.nodes["n"] = NodeView(NodeState("n", {}, {"RESOURCE": 1}, {}, {}, {}, schedulable=True))
     registry = CollectorRegistry()
-    registry.register(_Metrics(model))
+    registry.register(_Metrics(model, model.events))
     yield from _rows(registry)
 
 

@@ -1,22 +1,22 @@
-"""``/ws/v1/scheduler/healthcheck``: nine checks of the read model (contract section 5.3; W-13).
+"""``/ws/v1/scheduler/healthcheck``: nine checks of the read models (contract section 5.3; W-13).
 
 The names of the fields, of the checks and what they say are YuniKorn's.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from services.api.projection.model import Model
 from services.api.ws_v1 import Answer
-from shared.messages.state import NodeState
+from shared.messages.state import NodeState, PartitionState
 from shared.model.resources import Resource, add_into, bounded
 
 MOST_NAMED = 100  # of what is wrong; a list of everything would help nobody
 
 
-def health(model: Model) -> Answer:
-    """Return SchedulerHealthDAOInfo."""
-    checks = [*_counts(model), *_sums(model), _reservations(model), *_orphans(model)]
+def health(models: Sequence[Model]) -> Answer:
+    """Return SchedulerHealthDAOInfo: each check is of all partitions together."""
+    checks = [*_counts(models), *_sums(models), _reservations(models), *_orphans(models)]
     return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}
 
 
@@ -42,9 +42,9 @@ def _none_of(name: str, description: str, diagnosis: str, wrong: Iterable[str]) 
     return _check(name, description, f"{diagnosis}: {_listed(found)}", holds=not found)
 
 
-def _counts(model: Model) -> Iterator[Answer]:
-    assert model.partition is not None
-    errors, failed = model.attempts.get("error", 0), model.partition.failed_nodes
+def _counts(models: Sequence[Model]) -> Iterator[Answer]:
+    errors = sum(model.attempts.get("error", 0) for model in models)
+    failed = sum(state.failed_nodes for state in _states(models))
     yield _check(
         "Scheduling errors",
         "Check for scheduling error entries in metrics",
@@ -59,19 +59,17 @@ def _counts(model: Model) -> Iterator[Answer]:
     )
 
 
-def _sums(model: Model) -> Iterator[Answer]:
-    partition = model.partition
-    assert partition is not None
-    nodes = [node.state for node in model.nodes.values()]
-    total: Resource = {}
-    for node in nodes:
-        add_into(total, node.capacity)
-    is_negative = _is_negative(partition.capacity, partition.allocated)
+def _states(models: Sequence[Model]) -> list[PartitionState]:
+    return [model.partition for model in models if model.partition is not None]
+
+
+def _sums(models: Sequence[Model]) -> Iterator[Answer]:
+    nodes = [node.state for model in models for node in model.nodes.values()]
     yield _none_of(
         "Negative resources",
         "Check for negative resources in the partitions",
         "Partitions with negative resources",
-        [partition.name] if is_negative else [],
+        (state.name for state in _states(models) if _is_negative(state.capacity, state.allocated)),
     )
     yield _none_of(
         "Negative resources",
@@ -85,13 +83,20 @@ def _sums(model: Model) -> Iterator[Answer]:
         "Nodes with inconsistent data",
         (node.node_id for node in nodes if not _fits(node.allocated, node.capacity)),
     )
-    is_the_sum = _same(bounded(total), partition.capacity)
     yield _none_of(
         "Consistency of data",
         "Check if total partition resource == sum of the node resources from the partition",
         "Partitions with inconsistent data",
-        [] if is_the_sum else [partition.name],
+        (model.name for model in models if not _is_the_sum(model)),
     )
+
+
+def _is_the_sum(model: Model) -> bool:
+    assert model.partition is not None
+    total: Resource = {}
+    for node in model.nodes.values():
+        add_into(total, node.state.capacity)
+    return _same(bounded(total), model.partition.capacity)
 
 
 def _amounts(node: NodeState) -> tuple[Mapping[str, int], ...]:
@@ -110,21 +115,28 @@ def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
     return _fits(one, other) and _fits(other, one)
 
 
-def _reservations(model: Model) -> Answer:
-    held = sum(len(node.state.reservations) for node in model.nodes.values())
-    nodes = len(model.nodes)
-    ratio = f"{held / nodes if nodes else 0:f}"
+def _reservations(models: Sequence[Model]) -> Answer:
+    counts = [
+        (sum(len(node.state.reservations) for node in model.nodes.values()), len(model.nodes))
+        for model in models
+    ]
+    ratios = _listed(f"{held / nodes if nodes else 0:f}" for held, nodes in counts)
     return _check(
         "Reservation check",
         "Check the reservation nr compared to the number of nodes",
-        f"Reservation/node nr ratio: [{ratio}]",
-        holds=held <= nodes,
+        f"Reservation/node nr ratio: {ratios}",
+        holds=all(held <= nodes for held, nodes in counts),
     )
 
 
-def _orphans(model: Model) -> Iterator[Answer]:
-    on_nodes = Counter(key for node in model.nodes.values() for key in node.allocations)
-    of_applications = Counter(key for app in model.applications.values() for key in app.allocations)
+def _orphans(models: Sequence[Model]) -> Iterator[Answer]:
+    on_nodes: Counter[str] = Counter()
+    of_applications: Counter[str] = Counter()
+    for model in models:
+        on_nodes.update(key for node in model.nodes.values() for key in node.allocations)
+        of_applications.update(
+            key for app in model.applications.values() for key in app.allocations
+        )
     yield _none_of(
         "Orphan allocation on node check",
         "Check if there are orphan allocations on the nodes",

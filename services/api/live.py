@@ -21,6 +21,7 @@ from services.api.answers import AnswerError
 from services.api.projection.live import Feed, Frame
 from services.api.projection.projection import Projection
 from services.api.replica import Replica
+from shared.model.names import DEFAULT_PARTITION
 
 MAX_CLIENTS = 100
 MAX_WAITING_FRAMES = 20
@@ -53,23 +54,48 @@ class Client:
             self.frames.get_nowait()
 
 
-class LiveStreams:
-    """The streams of a replica, and the one task that makes their frames while there are any."""
+class LivePages:
+    """The streams of a replica, by partition."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
+        self._of: dict[str, LiveStreams] = {}
+
+    def open(self, partition: str) -> AsyncIterator[bytes]:
+        """Return a new stream of a partition. Raises AnswerError 404, 503 when there are too many.
+
+        While the partition is there, so are its streams: two would note the same changes.
+        """
+        partitions, key = self._replica.partitions, partition.lower()
+        if partitions.get(key) is None:
+            raise AnswerError(404, "Partition not found")
+        if sum(streams.count for streams in self._of.values()) >= MAX_CLIENTS:
+            raise AnswerError(
+                503, f"{MAX_CLIENTS} live pages are open on this replica: close one, or try again"
+            )
+        self._of = {name: s for name, s in self._of.items() if partitions.get(name) is not None}
+        return self._of.setdefault(key, LiveStreams(self._replica, key)).open()
+
+
+class LiveStreams:
+    """The streams of a partition, and the one task that makes their frames while there are any."""
+
+    def __init__(self, replica: Replica, partition: str = DEFAULT_PARTITION) -> None:
+        self._replica = replica
+        self._partition = partition
         self._clients: dict[Client, None] = {}
         self._pump: asyncio.Task[None] | None = None
         self._projection: Projection | None = None
         self._feed: Feed | None = None
         self._beaten = 0.0
 
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return len(self._clients)
+
     def open(self) -> AsyncIterator[bytes]:
-        """Return a new stream. Raises AnswerError 503 when there are too many."""
-        if len(self._clients) >= MAX_CLIENTS:
-            raise AnswerError(
-                503, f"{MAX_CLIENTS} live pages are open on this replica: close one, or try again"
-            )
+        """Return a new stream."""
         client = Client()
         self._clients[client] = None
         if self._pump is None or self._pump.done():
@@ -96,8 +122,14 @@ class LiveStreams:
             self._follow(None)
 
     def tick(self, now: float, now_ns: int) -> None:
-        """Send every client what is new: a difference, a snapshot, or a beat."""
-        projection = self._replica.machine.projection
+        """Send every client what is new: a difference, a snapshot, or a beat.
+
+        Where the partition is no more, all streams end.
+        """
+        projection = self._replica.partitions.get(self._partition)
+        if projection is None:
+            self._end(list(self._clients))
+            return
         if projection is not self._projection:
             self._follow(projection)
         feed, model = self._feed, projection.model
@@ -113,8 +145,13 @@ class LiveStreams:
         if now - self._beaten >= BEAT_SECONDS:
             self._beaten = now
             beat = {"now": now_ns // 1_000_000, "number": feed.number, "epoch": projection.epoch}
-            self._send("beat", {**beat, "isReady": projection.is_ready}, now)
-            self._end_stuck(now)
+            self._send("beat", {**beat, "isReady": projection.is_ready, **self._others()}, now)
+            self._end([c for c in self._clients if self._is_stuck(c, now)])
+
+    def _others(self) -> Frame:
+        """Return which partitions there are to choose from; nothing while there is one."""
+        names = [projection.partition for projection in self._replica.partitions]
+        return {"partitions": names} if len(names) > 1 else {}
 
     def _follow(self, projection: Projection | None) -> None:
         if self._feed is not None:
@@ -139,12 +176,15 @@ class LiveStreams:
                 client.needs_snapshot = False
                 client.put(body, 0.0)
 
-    def _end_stuck(self, now: float) -> None:
-        for client in list(self._clients):
-            if client.stuck_since and now - client.stuck_since > STUCK_SECONDS:
-                client.clear()
-                client.frames.put_nowait(None)
-                del self._clients[client]
+    @staticmethod
+    def _is_stuck(client: Client, now: float) -> bool:
+        return bool(client.stuck_since) and now - client.stuck_since > STUCK_SECONDS
+
+    def _end(self, clients: list[Client]) -> None:
+        for client in clients:
+            client.clear()
+            client.frames.put_nowait(None)
+            del self._clients[client]
 
 
 def server_sent(kind: str, value: Any) -> bytes:

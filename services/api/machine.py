@@ -1,23 +1,24 @@
-"""The API's machine: the projection, and the way from a request to the service that answers it."""
+"""The API's machine: the projections, and the way from a request to the service that answers it."""
 
 import asyncio
 from itertools import count
 from uuid import uuid4
 
 from services.api.event_stream import EventStreams
-from services.api.projection import Projection
+from services.api.projection import Projections
 from shared.messages.commands import CommandResult, SubmitResult
-from shared.messages.envelope import CORE, SHIM_ADAPTER, Envelope, Outgoing
-from shared.messages.protocol import Heartbeat
+from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing, core_of
+from shared.messages.protocol import Heartbeat, Partitions
 from shared.messages.state import StateDelta
 from shared.messages.trace import TraceRecords
 from shared.messages.what_if import Forecast, WhatIf
+from shared.model.names import DEFAULT_PARTITION
 from shared.runtime.host import Host
 
 ANSWER_TIMEOUT_SECONDS = 15.0
 MAX_WAITING_REQUESTS = 1_000
 _ANSWERS = (CommandResult, SubmitResult, Forecast)
-_EVENTS = (StateDelta, TraceRecords, Heartbeat)
+_EVENTS = (StateDelta, TraceRecords, Heartbeat, Partitions)
 
 _NO_CORE = "no core is at work, or it is still recovering; nothing was changed"
 _STAYS = "the request stays on the bus and is carried out when the shim adapter reads it"
@@ -41,7 +42,7 @@ class ApiMachine:
     def __init__(self, instance: str) -> None:
         self.instance = instance
         self.uuid = str(uuid4())  # of this machine's numbers, of events and of requests
-        self.projection = Projection(instance)
+        self.partitions = Projections(instance)
         self.streams = EventStreams()
         self._waiting: dict[str, asyncio.Future[object]] = {}
         self._numbers = count(1)
@@ -56,11 +57,12 @@ class ApiMachine:
             return []
         if envelope.source == "api" and not isinstance(message, _EVENTS):
             is_for_core = isinstance(message, WhatIf) and not message.documents
-            to = CORE if is_for_core else SHIM_ADAPTER
-            return [Outgoing(to, message, reply_to=envelope.reply_to)]
-        told = self.projection.model.events.next_id
-        outgoing = self.projection.handle(envelope, now_ns)
-        if self.projection.model.events.next_id != told:
+            where = envelope.partition
+            to = core_of(where) if is_for_core else SHIM_ADAPTER
+            return [Outgoing(to, message, reply_to=envelope.reply_to, partition=where)]
+        told = self.partitions.events.next_id
+        outgoing = self.partitions.handle(envelope, now_ns)
+        if self.partitions.events.next_id != told:
             self.streams.tell()
         return outgoing
 
@@ -73,24 +75,30 @@ class ApiMachine:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the read model follows the core."""
-        return self.projection.is_ready
+        """Return whether the read model of every partition follows its core."""
+        return not self.partitions.waiting
 
     def figures(self) -> dict[str, int]:
         """Return what is measured of a replica."""
         return {
-            "epoch": self.projection.epoch,
-            "is_synced": int(self.projection.is_ready),
+            "epoch": self.partitions.default.epoch,
+            "is_synced": int(self.is_ready),
             "requests_waiting": len(self._waiting),
             "event_streams": len(self.streams.open),
         }
 
     def next_due_ns(self) -> int | None:
-        """Return when the projection has something to do by itself, or None."""
-        return self.projection.next_due_ns()
+        """Return when a projection has something to do by itself, or None."""
+        return self.partitions.next_due_ns()
 
-    async def ask(self, host: Host, message: object, traceparent: str = "") -> object:
-        """Send a command, or a question, and wait for its answer.
+    async def ask(
+        self,
+        host: Host,
+        message: object,
+        traceparent: str = "",
+        partition: str = DEFAULT_PARTITION,
+    ) -> object:
+        """Send a command, or a question about a partition, and wait for its answer.
 
         Raises NoAnswerError when none comes in ANSWER_TIMEOUT_SECONDS, TooManyRequestsError when
         too many already wait, UnsendableError when it cannot be sent.
@@ -101,7 +109,9 @@ class ApiMachine:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting[reply_to] = future
         try:
-            await host.inject(message, reply_to=reply_to, traceparent=traceparent)
+            await host.inject(
+                message, reply_to=reply_to, traceparent=traceparent, partition=partition
+            )
             return await asyncio.wait_for(future, ANSWER_TIMEOUT_SECONDS)
         except TimeoutError:
             later = _NO_CORE if isinstance(message, WhatIf) else _STAYS

@@ -19,5 +19,6 @@ async def all_metrics(replica: Replica) -> bytes:
     with suppress(BusUnavailableError, BusClosedError, TimeoutError):
         async with asyncio.timeout(_LOOK_SECONDS):
             note_dead_letters((await replica.host.dead_letters(0)).total)
-    model = replica.machine.projection.model
-    return generate_latest() + (yunikorn_metrics(model) if model.partition is not None else b"")
+    partitions = replica.partitions
+    models = partitions.models
+    return generate_latest() + (yunikorn_metrics(models, partitions.events) if models else b"")

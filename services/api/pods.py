@@ -12,34 +12,38 @@ _NAMESPACE, _NAME = "kubernetes.io/meta/namespace", "kubernetes.io/meta/podName"
 
 
 def pods(
-    model: Model, *, application: str = "", queue: str = "", node: str = "", most: int = MAX_PODS
+    models: Iterable[Model],
+    *,
+    application: str = "",
+    queue: str = "",
+    node: str = "",
+    most: int = MAX_PODS,
 ) -> dict[str, Any]:
     """Return the pods of some applications, queue or node: the first of them, and their number."""
     views = [
-        view
+        (model, view)
+        for model in models
         for view in model.applications.values()
         if application in ("", view.summary.application_id)
         and queue in ("", view.summary.queue_name)
     ]
-    found = [item for view in views for item in _of(view, node)]
+    found = [(model, view, item) for model, view in views for item in _of(view, node)]
     return {
-        "pods": [_pod(model, view, item) for view, item in islice(found, most)],
+        "pods": [_pod(*item) for item in islice(found, most)],
         "total": len(found),
     }
 
 
 def pods_of(model: Model, view: ApplicationView) -> list[dict[str, Any]]:
     """Return one application's pods, those with a place first."""
-    return [_pod(model, view, item) for _, item in islice(_of(view, ""), MAX_PODS)]
+    return [_pod(model, view, item) for item in islice(_of(view, ""), MAX_PODS)]
 
 
-def _of(
-    view: ApplicationView, node: str
-) -> Iterator[tuple[ApplicationView, AllocationState | AskState]]:
+def _of(view: ApplicationView, node: str) -> Iterator[AllocationState | AskState]:
     placed: Iterable[AllocationState] = view.allocations.values()
-    yield from ((view, item) for item in placed if node in ("", item.node_id))
+    yield from (item for item in placed if node in ("", item.node_id))
     if not node:
-        yield from ((view, ask) for ask in view.asks.values())
+        yield from view.asks.values()
 
 
 def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) -> dict[str, Any]:
@@ -62,4 +66,5 @@ def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) 
         "requestTime": since_ns,
         "allocationKey": item.allocation_key,
         "waiting": waiting and {"reason": waiting.reason, "message": waiting.message},
+        **model.mark,
     }

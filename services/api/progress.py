@@ -1,6 +1,7 @@
 """How far applications are: what `muster apps` and the live table show."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from services.api.pods import pods_of
@@ -33,6 +34,7 @@ def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
         "hasEnded": view.has_ended,
         "submissionTime": summary.submission_time_ns,
         "finishedTime": summary.finished_time_ns,
+        **model.mark,
     }
 
 
@@ -50,12 +52,17 @@ def _reasons(model: Model, *views: ApplicationView) -> list[dict[str, Any]]:
     ]
 
 
-def all_progress(model: Model) -> list[dict[str, Any]]:
+def all_progress(models: Iterable[Model]) -> list[dict[str, Any]]:
     """Return the progress of every application, ended ones by their latest submission."""
+    found = [(model, view) for model in models for view in _latest(model)]
+    found.sort(key=lambda item: item[1].summary.submission_time_ns)
+    return [application_progress(model, view) for model, view in found]
+
+
+def _latest(model: Model) -> Iterable[ApplicationView]:
     latest = {key[0]: view for key, view in model.ended.items()}
     latest.update(model.applications)
-    views = sorted(latest.values(), key=lambda view: view.summary.submission_time_ns)
-    return [application_progress(model, view) for view in views]
+    return latest.values()
 
 
 def application_detail(model: Model, view: ApplicationView) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def configuration(model: Model) -> dict[str, Any]:
     }
 
 
-def outstanding(model: Model) -> list[dict[str, Any]]:
+def outstanding(models: Iterable[Model]) -> list[dict[str, Any]]:
     """Return the asks that more nodes would help, for an autoscaler: never those short of quota."""
     return [
         {
@@ -99,7 +106,9 @@ def outstanding(model: Model) -> list[dict[str, Any]]:
             "applicationID": ask.application_id,
             "resource": dict(ask.resource),
             "priority": ask.priority,
+            **model.mark,
         }
+        for model in models
         for ask in model.outstanding()
     ]
 
@@ -115,4 +124,4 @@ def queue_tree(model: Model) -> dict[str, Any]:
         own = _reasons(model, *by_leaf.get(info["queuename"], ())) if info["isLeaf"] else []
         return {**info, "children": children, "waiting": own}
 
-    return add_waits(queue_info(model, ROOT, subtree=True, partition="default"))
+    return add_waits(queue_info(model, ROOT, subtree=True, partition=model.name))

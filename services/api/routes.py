@@ -19,7 +19,14 @@ from services.api.browsers import OnlyOurPages
 from services.api.documents import DocumentsError, read_documents
 from services.api.metrics import all_metrics
 from services.api.openapi import documented
-from services.api.replica import YAML_BODY, Replica, read_body
+from services.api.replica import (
+    YAML_BODY,
+    OnePartition,
+    PartitionQuery,
+    Replica,
+    read_body,
+    whose_core,
+)
 from services.api.routes_cluster import cluster_routes
 from services.api.routes_page import page_routes
 from services.api.routes_why import why_routes
@@ -34,6 +41,7 @@ from shared.messages.commands import (
     SubmitResult,
 )
 from shared.messages.interface import UpdateConfiguration
+from shared.model.names import DEFAULT_PARTITION
 
 DEFAULT_PORT = 9080
 _SOURCE = Annotated[str, Query(max_length=500)]
@@ -106,11 +114,13 @@ def _health(replica: Replica) -> APIRouter:
     async def live() -> dict[str, str]:
         return {"status": "live"}
 
-    @router.get("/health/ready", summary="The read model follows the core")
+    @router.get("/health/ready", summary="Every partition's read model follows its core")
     async def ready(response: Response) -> dict[str, str]:
-        if not replica.machine.projection.is_ready:
+        waiting = replica.partitions.waiting
+        if waiting:
             response.status_code = 503
-            return {"status": "waiting for a snapshot from the core"}
+            cores = ", ".join(map(whose_core, waiting))
+            return {"status": f"waiting for a snapshot from {cores}"}
         return {"status": "ready"}
 
     @router.get("/metrics", summary="Prometheus metrics")
@@ -124,21 +134,27 @@ def _muster(replica: Replica) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["Muster"])
 
     @router.get("/applications", summary="Progress of every application")
-    async def applications(request: Request) -> Response:
-        return answer(request, progress.all_progress(replica.model))
+    async def applications(request: Request, partition: PartitionQuery = "") -> Response:
+        return answer(request, progress.all_progress(replica.chosen(partition)))
 
     @router.get("/applications/{application}", summary="One application, live or ended")
-    async def application(request: Request, application: str) -> Response:
-        model = replica.model
-        view = model.application(application)
-        if view is None:
+    async def application(
+        request: Request, application: str, partition: PartitionQuery = ""
+    ) -> Response:
+        model = replica.of_application(application, partition)
+        view = model.application(application) if model is not None else None
+        if model is None or view is None:
             raise AnswerError(404, f"Application {application} not found")
         return answer(request, progress.application_detail(model, view))
 
     @router.delete("/applications/{application}", summary="Delete an application and its pods")
-    async def delete(request: Request, application: str) -> Response:
-        view = replica.model.application(application)
-        result = await replica.ask(DeleteApplication(application), request)
+    async def delete(
+        request: Request, application: str, partition: PartitionQuery = ""
+    ) -> Response:
+        model = replica.of_application(application, partition)
+        view = model.application(application) if model is not None else None
+        where = model.name if model is not None else DEFAULT_PARTITION
+        result = await replica.ask(DeleteApplication(application), request, where)
         assert isinstance(result, CommandResult)
         if not result.done:
             raise AnswerError(404, result.message)
@@ -153,16 +169,16 @@ def _muster(replica: Replica) -> APIRouter:
 
 def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
     @router.get("/queues", summary="The queue tree with what holds each leaf back")
-    async def queues(request: Request) -> Response:
-        return answer(request, progress.queue_tree(replica.model))
+    async def queues(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
+        return answer(request, progress.queue_tree(replica.model(partition)))
 
     @router.get("/outstanding", summary="Asks that more nodes would help, for autoscalers")
-    async def outstanding(request: Request) -> Response:
-        return answer(request, progress.outstanding(replica.model))
+    async def outstanding(request: Request, partition: PartitionQuery = "") -> Response:
+        return answer(request, progress.outstanding(replica.chosen(partition)))
 
     @router.get("/config", summary="The queue configuration: its checksum, warnings, last error")
-    async def config(request: Request) -> Response:
-        return answer(request, progress.configuration(replica.model))
+    async def config(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
+        return answer(request, progress.configuration(replica.model(partition)))
 
     @router.post(
         "/config",
@@ -188,7 +204,7 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
         "/trace/{application}", summary="One trace: every step of an application below its cause"
     )
     async def trace(request: Request, application: str) -> Response:
-        story = replica.machine.projection.stories.of(application)
+        story = replica.partitions.stories.of(application)
         if not story:
             raise AnswerError(404, f"no trace of application {application}")
         return answer(request, trace_entries(story, application))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from services.api.answers import AnswerError, answer
 from services.api.pods import pods
-from services.api.replica import Replica
+from services.api.replica import PartitionQuery, Replica
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
 
@@ -19,9 +19,14 @@ def cluster_routes(replica: Replica) -> APIRouter:
 
     @router.get("/pods", summary="The pods that wait or have a place")
     async def all_pods(
-        request: Request, application: str = "", queue: str = "", node: str = ""
+        request: Request,
+        application: str = "",
+        queue: str = "",
+        node: str = "",
+        partition: PartitionQuery = "",
     ) -> Response:
-        value = pods(replica.model, application=application, queue=queue, node=node)
+        models = replica.chosen(partition)
+        value = pods(models, application=application, queue=queue, node=node)
         return answer(request, value)
 
     @router.get("/version", summary="The version of what answers")
@@ -62,7 +67,7 @@ def _nodes(router: APIRouter, replica: Replica) -> None:
 
 async def _change(replica: Replica, request: Request, node: str, action: str) -> Response:
     """Have the resource manager, whose node it is, change it; the core then hears of it."""
-    if node not in replica.model.nodes:
+    if all(node not in model.nodes for model in replica.models):
         raise AnswerError(404, f"Node {node} not found")
     result = await replica.ask(ChangeNodes((NodeSpec(node, action),)), request)
     assert isinstance(result, CommandResult)

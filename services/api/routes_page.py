@@ -13,8 +13,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from services.api.answers import AnswerError, accepts_gzip
-from services.api.live import LiveStreams
-from services.api.replica import Replica
+from services.api.live import LivePages
+from services.api.replica import OnePartition, Replica
+from shared.model.names import DEFAULT_PARTITION
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -62,7 +63,7 @@ def page_routes(replica: Replica) -> APIRouter:
     """Return the routes of the page."""
     router = APIRouter(include_in_schema=False)
     known = page_files()
-    streams = LiveStreams(replica)
+    pages = LivePages(replica)
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def index(request: Request) -> Response:
@@ -75,9 +76,9 @@ def page_routes(replica: Replica) -> APIRouter:
         return _file(request, known[name])
 
     @router.get("/v1/live")
-    async def live() -> Response:
+    async def live(partition: OnePartition = DEFAULT_PARTITION) -> Response:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(streams.open(), 200, headers, "text/event-stream")
+        return StreamingResponse(pages.open(partition), 200, headers, "text/event-stream")
 
     return router
 

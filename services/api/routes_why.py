@@ -8,10 +8,11 @@ from fastapi import APIRouter, Request, Response
 
 from services.api import what_if
 from services.api.answers import AnswerError, answer
-from services.api.replica import Replica, read_body
-from services.api.why import evictions, why
+from services.api.replica import PartitionQuery, Replica, read_body
+from services.api.why import evictions, standing, why
 from services.api.why_answer import Eviction, Why
-from shared.messages.what_if import Forecast
+from shared.messages.what_if import Forecast, WhatIf
+from shared.model.names import DEFAULT_PARTITION
 
 MAX_WAITING = 8  # what-ifs of one replica that wait for their turn
 TURN_SECONDS = 10.0  # and for how long; with the time for an answer less than a client waits
@@ -52,8 +53,9 @@ def why_routes(replica: Replica) -> APIRouter:
         summary="Why an application or a pod is where it is: one sentence, then the evidence",
         responses={200: {"model": Why}},
     )
-    async def why_of(request: Request, name: str) -> Response:
-        found = why(replica.model, name)
+    async def why_of(request: Request, name: str, partition: PartitionQuery = "") -> Response:
+        model = replica.the_one(partition, name, lambda model: standing(model, name))
+        found = why(model, name) if model is not None else None
         if found is None:
             raise AnswerError(404, f"no application and no pod is called {name}")
         return answer(request, found.model_dump(by_alias=True))
@@ -63,8 +65,8 @@ def why_routes(replica: Replica) -> APIRouter:
         summary="Who was evicted for whom, and under which law, the latest last",
         responses={200: {"model": list[Eviction]}},
     )
-    async def all_evictions(request: Request) -> Response:
-        found = evictions(replica.model)
+    async def all_evictions(request: Request, partition: PartitionQuery = "") -> Response:
+        found = evictions(replica.chosen(partition))
         return answer(request, [item.model_dump(by_alias=True) for item in found])
 
     turns = _Turns()
@@ -80,11 +82,24 @@ def why_routes(replica: Replica) -> APIRouter:
             }
         },
     )
-    async def what_if_of(request: Request) -> Response:
+    async def what_if_of(request: Request, partition: PartitionQuery = "") -> Response:
         question = await asyncio.to_thread(what_if.read_question, await read_body(request))
+        where = _asked_of(replica, question, partition)
         async with turns.next():
-            forecast = await replica.ask(question, request)
+            forecast = await replica.ask(question, request, where)
         assert isinstance(forecast, Forecast)
         return answer(request, what_if.dump(what_if.answer_of(question, forecast)))
 
     return router
+
+
+def _asked_of(replica: Replica, question: WhatIf, partition: str) -> str:
+    """Return the partition that a question is about: the one said, else that of its node.
+
+    Manifests say theirs themselves, as they do when they are submitted.
+    """
+    node = question.drain or question.like
+    if not partition and node:
+        holders = [model for model in replica.partitions.models if node in model.nodes]
+        return holders[0].name if holders else DEFAULT_PARTITION
+    return replica.model(partition).name if partition else DEFAULT_PARTITION

@@ -14,6 +14,7 @@ from services.api.answers import AnswerError, answer, written
 from services.api.event_stream import EventStreamResponse
 from services.api.health import health
 from services.api.metrics import all_metrics
+from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import YAML_BODY, Replica, read_body
@@ -22,7 +23,7 @@ from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
 from services.api.ws_v1_history import application_history, container_history
 from services.api.ws_v1_nodes import node_utilizations
-from shared.model.names import GROUP, QUEUE, QUEUE_ERROR, USER
+from shared.model.names import DEFAULT_PARTITION, GROUP, QUEUE, QUEUE_ERROR, USER
 
 _STATES = ("active", "rejected", "completed")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
@@ -35,20 +36,21 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
 
     @router.get("/clusters", summary="ClusterDAOInfo")
     async def clusters(request: Request) -> Response:
-        return answer(request, cluster_info(replica.model))
+        return answer(request, [info for model in replica.models for info in cluster_info(model)])
 
     @router.get("/partitions", summary="PartitionInfo")
     async def partitions(request: Request) -> Response:
-        return answer(request, ws_v1.partition_info(replica.machine.projection.model))
+        models = replica.partitions.models
+        return answer(request, [info for model in models for info in ws_v1.partition_info(model)])
 
     @router.get("/partition/{partition}/queues", summary="The queue tree")
     async def queues(request: Request, partition: str) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         return answer(request, ws_v1.queue_tree_info(model))
 
     @router.get("/partition/{partition}/queue/{queue}", summary="One queue")
     async def queue(request: Request, partition: str, queue: str) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         path = _queue_path(model, queue)
         subtree = "subtree" in request.query_params
         return answer(request, ws_v1.queue_info(model, path, subtree=subtree))
@@ -71,7 +73,7 @@ def debug_routes(replica: Replica) -> APIRouter:
 
     @router.get("/debug/fullstatedump", summary="AggregatedStateInfo: everything")
     async def dump(request: Request) -> Response:
-        return answer(request, state_dump(replica.machine, replica.model), indent=2)
+        return answer(request, state_dump(replica.machine, replica.models), indent=2)
 
     @router.get("/ws/v1/fullstatedump", summary="Moved to /debug/fullstatedump", status_code=301)
     async def moved() -> Response:
@@ -83,12 +85,12 @@ def debug_routes(replica: Replica) -> APIRouter:
 def _nodes(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/nodes", summary="All nodes")
     async def nodes(request: Request, partition: str) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         return await listed(request, model.nodes.values(), node_row)
 
     @router.get("/partition/{partition}/node/{node}", summary="One node")
     async def node(request: Request, partition: str, node: str) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         if node not in model.nodes:
             raise AnswerError(404, "Node not found")
         return answer(request, ws_v1.node_info(model.nodes[node]))
@@ -105,16 +107,16 @@ def _usage(router: APIRouter, replica: Replica) -> None:
 
     @router.get(f"{base}/placementrules", summary="The placement rules in order")
     async def placement_rules(request: Request, partition: str) -> Response:
-        return answer(request, ws_v1_usage.rules_info(_in(replica.model, partition)))
+        return answer(request, ws_v1_usage.rules_info(replica.model(partition)))
 
     @router.get(f"{base}/usage/users", summary="What every user uses")
-    async def users(request: Request) -> Response:
-        model = replica.model
+    async def users(request: Request, partition: str) -> Response:
+        model = _known(replica, partition)
         return answer(request, ws_v1_usage.users_info(model, model.users.values()))
 
     @router.get(f"{base}/usage/groups", summary="What every limited group uses")
-    async def groups(request: Request) -> Response:
-        model = replica.model
+    async def groups(request: Request, partition: str) -> Response:
+        model = _known(replica, partition)
         return answer(request, ws_v1_usage.groups_info(model, model.groups.values()))
 
     _usage_of_one(router, replica)
@@ -124,41 +126,46 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
     base = "/partition/{partition}/usage"
 
     @router.get(f"{base}/user/{{user}}", summary="What one user uses")
-    async def user(request: Request, user: str) -> Response:
+    async def user(request: Request, partition: str, user: str) -> Response:
         name = _unescaped(user)
         if not USER.match(name):
             raise AnswerError(400, "Invalid user name")
-        if name not in replica.model.users:
+        model = _known(replica, partition)
+        if name not in model.users:
             raise AnswerError(404, "User not found")
-        users = (replica.model.users[name],)
-        return answer(request, ws_v1_usage.users_info(replica.model, users)[0])
+        return answer(request, ws_v1_usage.users_info(model, (model.users[name],))[0])
 
     @router.get(f"{base}/group/{{group}}", summary="What one group uses")
-    async def group(request: Request, group: str) -> Response:
+    async def group(request: Request, partition: str, group: str) -> Response:
         name = _unescaped(group)
         if not GROUP.match(name):
             raise AnswerError(400, "Invalid group name")
-        if name not in replica.model.groups:
+        model = _known(replica, partition)
+        if name not in model.groups:
             raise AnswerError(404, "Group not found")
-        groups = (replica.model.groups[name],)
-        return answer(request, ws_v1_usage.groups_info(replica.model, groups)[0])
+        return answer(request, ws_v1_usage.groups_info(model, (model.groups[name],))[0])
+
+
+def _known(replica: Replica, partition: str) -> Model:
+    """Return a partition's model; of a name that is none, the default one's: no error here."""
+    return replica.model(partition if replica.partitions.get(partition) else DEFAULT_PARTITION)
 
 
 def _events(router: APIRouter, replica: Replica) -> None:
     @router.get("/events/batch", summary="Events from a number on")
     async def batch(request: Request, count: str = "", start: str = "") -> Response:
-        model = _tracking(replica)
+        settings = _tracking(replica)
         try:
-            most = ws_v1_events.number_of("count", count, model.event_settings.answer)
+            most = ws_v1_events.number_of("count", count, settings.answer)
             first = ws_v1_events.number_of("start", start, 0) if start else None
         except ws_v1_events.CountError as error:
             raise AnswerError(400, str(error)) from error
-        told = (model.events, replica.machine.uuid, first, most, model.event_settings.answer)
+        told = (replica.partitions.events, replica.machine.uuid, first, most, settings.answer)
         return answer(request, ws_v1_events.batch(*told))
 
     @router.get("/events/stream", summary="Events as they come, a line each")
     async def stream(request: Request, count: str = "") -> Response:
-        model = _tracking(replica)
+        settings = _tracking(replica)
         try:
             past = ws_v1_events.number_of("", count, 0)
         except ws_v1_events.CountError as error:
@@ -166,26 +173,26 @@ def _events(router: APIRouter, replica: Replica) -> None:
         machine = replica.machine
         host = request.headers.get("host", "")
         streams = machine.streams
-        joined = streams.join(host, model.events, past, time.time_ns(), model.event_settings)
+        joined = streams.join(host, machine.partitions.events, past, time.time_ns(), settings)
 
         def events() -> EventRing | None:
-            return machine.projection.model.events if replica.machine is machine else None
+            return machine.partitions.events if replica.machine is machine else None
 
         return EventStreamResponse(streams, joined, machine.uuid, events)
 
 
-def _tracking(replica: Replica) -> Model:
-    """Return the model. Raises AnswerError 500 where the events are switched off."""
-    model = replica.machine.projection.model
-    if not model.event_settings.is_tracking:
+def _tracking(replica: Replica) -> EventSettings:
+    """Return what is set of events. Raises AnswerError 500 where they are switched off."""
+    settings = replica.partitions.event_settings
+    if not settings.is_tracking:
         raise AnswerError(500, "Event tracking is disabled")
-    return model
+    return settings
 
 
 def _configuration(router: APIRouter, replica: Replica) -> None:
     @router.get("/config", summary="ConfigDAOInfo: the configuration that holds, YAML or JSON")
     async def config(request: Request) -> Response:
-        model = replica.model
+        model = replica.models[0]  # the file is one, whoever tells it
         if request.headers.get("accept") == "application/json":
             return answer(request, ws_v1_config.config_info(model))
         body = ws_v1_config.config_yaml(model)
@@ -193,24 +200,24 @@ def _configuration(router: APIRouter, replica: Replica) -> None:
 
     @router.get("/history/apps", summary="How many applications ran, a sample a minute")
     async def applications(request: Request) -> Response:
-        return answer(request, application_history(replica.machine.projection.history))
+        return answer(request, application_history(replica.partitions.history))
 
     @router.get("/history/containers", summary="How many allocations were held, a sample a minute")
     async def containers(request: Request) -> Response:
-        return answer(request, container_history(replica.machine.projection.history))
+        return answer(request, container_history(replica.partitions.history))
 
 
 def _scheduler(router: APIRouter, replica: Replica) -> None:
     @router.get("/scheduler/healthcheck", summary="SchedulerHealthDAOInfo: nine checks")
     async def healthcheck(request: Request) -> Response:
-        model = replica.machine.projection.model
-        if model.partition is None:
+        models = replica.partitions.models
+        if not models:
             raise AnswerError(404, "Health check is not available")
-        return answer(request, health(model))
+        return answer(request, health(models))
 
     @router.get("/scheduler/node-utilizations", summary="How full the nodes are, in ten steps")
     async def utilizations(request: Request) -> Response:
-        return answer(request, node_utilizations(replica.machine.projection.model))
+        return answer(request, node_utilizations(replica.partitions.models))
 
     @router.get(
         "/scheduler/node-utilization", summary="Moved to node-utilizations", status_code=301
@@ -244,14 +251,14 @@ def _in_queue(model: Model, queue: str) -> list[ApplicationView]:
 def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/queue/{queue}/applications", summary="A leaf's own")
     async def queue_applications(request: Request, partition: str, queue: str) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         return await _told(request, model, _in_queue(model, queue))
 
     @router.get("/partition/{partition}/queue/{queue}/applications/{state}")
     async def queue_applications_in(
         request: Request, partition: str, queue: str, state: str, status: str = ""
     ) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         views = _in_queue(model, queue)
         _check_state(state, status, ("active",))
         wanted = status.lower()
@@ -262,7 +269,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
     async def queue_application(
         request: Request, partition: str, queue: str, application: str
     ) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         found = [v for v in _in_queue(model, queue) if v.summary.application_id == application]
         if not found:
             raise AnswerError(404, "Application not found")
@@ -272,7 +279,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
 def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/application/{application}", summary="A live application")
     async def application(request: Request, partition: str, application: str) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         view = model.applications.get(application)
         if view is None:
             raise AnswerError(404, "Application not found")
@@ -284,16 +291,10 @@ def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
     async def applications(
         request: Request, partition: str, state: str, status: str = ""
     ) -> Response:
-        model = _in(replica.model, partition)
+        model = replica.model(partition)
         _check_state(state, status, _STATES)
         views = ws_v1.applications_in_state(model, state.lower(), status.lower())
         return await _told(request, model, views)
-
-
-def _in(model: Model, partition: str) -> Model:
-    if model.partition is None or partition.lower() != model.partition.name:
-        raise AnswerError(404, "Partition not found")
-    return model
 
 
 def _unescaped(name: str) -> str:

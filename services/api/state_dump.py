@@ -3,6 +3,8 @@
 The resource manager's own state is not kept here, as that of a shim that registers no callback.
 """
 
+from collections.abc import Sequence
+
 from services.api.build import build_information
 from services.api.machine import ApiMachine
 from services.api.projection.model import Model
@@ -13,7 +15,7 @@ from services.api.ws_v1 import (
     node_info,
     partition_info,
     pruned,
-    queue_info,
+    queue_tree_info,
 )
 from services.api.ws_v1_config import config_info
 from services.api.ws_v1_history import application_history, container_history
@@ -21,7 +23,7 @@ from services.api.ws_v1_usage import rules_info
 
 
 def cluster_info(model: Model) -> list[Answer]:
-    """Return ClusterDAOInfo for the one partition, or an empty list before there is one."""
+    """Return ClusterDAOInfo of a partition, or an empty list before there is one."""
     partition = model.partition
     if partition is None:
         return []
@@ -35,33 +37,33 @@ def cluster_info(model: Model) -> list[Answer]:
     ]
 
 
-def state_dump(machine: ApiMachine, model: Model) -> Answer:
-    """Return AggregatedStateInfo."""
-    history = machine.projection.history
-    partition = model.partition
-    name = partition.name if partition is not None else "default"
-    views = [*model.applications.values(), *model.ended.values()]
+def state_dump(machine: ApiMachine, models: Sequence[Model]) -> Answer:
+    """Return AggregatedStateInfo of all partitions, of which there is one at least."""
+    history = machine.partitions.history
     dump = {
-        "timestamp": model.time_ns,
-        "partitions": partition_info(model),
-        "applications": [application_info(model, view) for view in views],
-        "appHistory": application_history(history),
-        "nodes": [
-            pruned(
-                {
-                    "partitionName": name,
-                    "nodesInfo": [node_info(node) for node in model.nodes.values()],
-                },
-                always=("partitionName",),
-            )
+        "timestamp": max(model.time_ns for model in models),
+        "partitions": [info for model in models for info in partition_info(model)],
+        "applications": [
+            application_info(model, view)
+            for model in models
+            for view in (*model.applications.values(), *model.ended.values())
         ],
-        "clusterInfo": cluster_info(model),
+        "appHistory": application_history(history),
+        "nodes": [_nodes(model) for model in models],
+        "clusterInfo": [info for model in models for info in cluster_info(model)],
         "containerHistory": container_history(history),
-        "queues": [queue_info(model, "root", subtree=True, partition=name)],
+        "queues": [queue_tree_info(model) for model in models],
         "rmDiagnostics": {"empty": "Resource Manager did not register callback"},
         "logLevel": "info",
-        "config": config_info(model),
-        "placementRules": [{"partition": name, "rules": rules_info(model)}],
+        "config": config_info(models[0]),
+        "placementRules": [
+            {"partition": model.name, "rules": rules_info(model)} for model in models
+        ],
         "eventStreams": machine.streams.info(),
     }
     return pruned(dump)
+
+
+def _nodes(model: Model) -> Answer:
+    infos = [node_info(node) for node in model.nodes.values()]
+    return pruned({"partitionName": model.name, "nodesInfo": infos}, always=("partitionName",))

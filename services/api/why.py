@@ -6,6 +6,8 @@ as soon as the cycle that made it has been told.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from heapq import merge
+from operator import attrgetter
 
 from services.api.projection.model import ApplicationView, Model
 from services.api.why_answer import (
@@ -49,6 +51,13 @@ class _Asks:
 
 def why(model: Model, name: str) -> Why | None:
     """Return why an application or a pod is where it is; None of a name that is not known."""
+    answer = _why(model, name)
+    if answer is not None:
+        answer.partition = model.name
+    return answer
+
+
+def _why(model: Model, name: str) -> Why | None:
     view = model.application(name)
     if view is not None:
         return _of_application(model, view)
@@ -58,9 +67,23 @@ def why(model: Model, name: str) -> Why | None:
     return _of_evicted(model, name)
 
 
-def evictions(model: Model) -> list[Eviction]:
+def standing(model: Model, name: str) -> int:
+    """Return how much a name is known: 4 a live application, 3 an ended one, 2 a pod, 1 a victim.
+
+    0: not at all. ``why`` of one partition goes by the same order.
+    """
+    application = model.standing(name)
+    if application:
+        return application + 2
+    if _find_pod(model, name) is not None:
+        return 2
+    return int(any(name in (item.allocation_key, item.pod_name) for item in model.evictions))
+
+
+def evictions(models: Iterable[Model]) -> list[Eviction]:
     """Return who was evicted for whom, the latest last."""
-    return [_eviction(item, "") for item in model.evictions]
+    told = [[_eviction(item, "", model.name) for item in model.evictions] for model in models]
+    return [*merge(*told, key=attrgetter("time"))]
 
 
 # --- an application -------------------------------------------------------------------------------
@@ -250,14 +273,14 @@ def _log(asks: Iterable[AskState]) -> list[LogLine]:
 
 def _evictions_of(model: Model, application_id: str) -> list[Eviction]:
     found = [
-        _eviction(item, "victim" if item.application_id == application_id else "winner")
+        _eviction(item, "victim" if item.application_id == application_id else "winner", model.name)
         for item in model.evictions
         if application_id in (item.application_id, item.winner)
     ]
     return found[-MOST_SHOWN:]
 
 
-def _eviction(item: EvictionState, role: str) -> Eviction:
+def _eviction(item: EvictionState, role: str, partition: str) -> Eviction:
     return Eviction(
         time=item.time_ns,
         role=role,
@@ -271,6 +294,7 @@ def _eviction(item: EvictionState, role: str) -> Eviction:
         resource=dict(item.resource),
         law=item.law,
         message=item.message,
+        partition=partition,
     )
 
 
@@ -350,5 +374,5 @@ def _of_evicted(model: Model, name: str) -> Why | None:
         reason="",
         sentence=f"{text}{last.law}: {last.message}.",
         since=last.time_ns,
-        evictions=[_eviction(item, "victim") for item in found],
+        evictions=[_eviction(item, "victim", model.name) for item in found],
     )

@@ -7,6 +7,16 @@ units, as everywhere: vcore in milli, memory in bytes.
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from shared.model.names import DEFAULT_PARTITION
+
+
+def _is_default(partition: str) -> bool:
+    return partition == DEFAULT_PARTITION
+
+
+# Left out of the default one, as in every row of Muster's own.
+PARTITION = Field(default=DEFAULT_PARTITION, exclude_if=_is_default)
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
@@ -122,6 +132,7 @@ class Eviction(_Part):
     resource: dict[str, int]
     law: str
     message: str
+    partition: str = PARTITION
 
 
 class LogLine(_Part):
@@ -157,3 +168,4 @@ class Why(_Part):
     gang: Gang | None = None
     evictions: list[Eviction] = []
     log: list[LogLine] = []
+    partition: str = PARTITION

@@ -56,7 +56,7 @@ def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
 
 
 def partition_info(model: Model) -> list[Answer]:
-    """Return PartitionInfo for the one partition, or an empty list before there is one."""
+    """Return PartitionInfo of a partition, or an empty list before there is one."""
     partition = model.partition
     if partition is None:
         return []
@@ -106,8 +106,7 @@ def _application_counts(model: Model) -> dict[str, int]:
 
 def queue_tree_info(model: Model) -> Answer:
     """Return PartitionQueueDAOInfo of the root and all below it; the root names the partition."""
-    assert model.partition is not None
-    return queue_info(model, ROOT, subtree=True, partition=model.partition.name)
+    return queue_info(model, ROOT, subtree=True, partition=model.name)
 
 
 def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -> Answer:
@@ -314,7 +313,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
             "usedResource": by_name(summary.allocated),
             "maxUsedResource": by_name(summary.max_allocated),
             "pendingResource": by_name(summary.pending),
-            "partition": model.partition.name if model.partition else "default",
+            "partition": model.name,
             "queueName": summary.queue_name,
             "submissionTime": summary.submission_time_ns,
             "finishedTime": summary.finished_time_ns,

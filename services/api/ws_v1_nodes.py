@@ -3,7 +3,7 @@
 What other schedulers placed is not counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from services.api.projection.model import Model
 from services.api.ws_v1 import PERCENT, Answer, pruned
@@ -11,24 +11,24 @@ from services.api.ws_v1 import PERCENT, Answer, pruned
 BUCKETS = 10
 
 
-def node_utilizations(model: Model) -> list[Answer] | None:
-    """Return the nodes of every step by resource type; None before there is a partition."""
-    partition = model.partition
-    if partition is None:
-        return None
-    return [
-        pruned(
-            {
-                "clusterId": partition.rm_id,
-                "partition": partition.name,
-                "utilizations": [
-                    {"type": name, "utilization": [_bucket(*step) for step in enumerate(full)]}
-                    for name, full in nodes_by_use(model)
-                ],
-            },
-            always=("clusterId", "partition"),
-        )
-    ]
+def node_utilizations(models: Iterable[Model]) -> list[Answer] | None:
+    """Return each partition's nodes by type and step; None before there is a partition."""
+    return [_utilizations(model) for model in models] or None
+
+
+def _utilizations(model: Model) -> Answer:
+    assert model.partition is not None
+    return pruned(
+        {
+            "clusterId": model.partition.rm_id,
+            "partition": model.name,
+            "utilizations": [
+                {"type": name, "utilization": [_bucket(*step) for step in enumerate(full)]}
+                for name, full in nodes_by_use(model)
+            ],
+        },
+        always=("clusterId", "partition"),
+    )
 
 
 def nodes_by_use(model: Model) -> Iterator[tuple[str, list[list[str]]]]:

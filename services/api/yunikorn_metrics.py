@@ -1,4 +1,7 @@
-"""The metrics of the read model: YuniKorn's names and labels, and Muster's own (contract 7.3).
+"""The metrics of the read models: YuniKorn's names and labels, and Muster's own (contract 7.3).
+
+Those of another partition than ``default`` have its name as a further label, ``partition``; those
+of events are of the replica.
 
 What a part of a cycle takes is measured in the core (``shared.runtime.latency``); what a Go runtime
 measures of itself has no counterpart here. Counters count since this replica started.
@@ -6,12 +9,14 @@ measures of itself has no counterpart here. Counters count since this replica st
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
+from services.api.projection.events import EventRing
 from services.api.projection.model import Model
 from services.api.ws_v1_nodes import BUCKETS, nodes_by_use
 from shared.model.reasons import Law
@@ -27,16 +32,41 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_]")  # in the name of a metric
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
-def yunikorn_metrics(model: Model) -> bytes:
-    """Return the metrics of a read model as text."""
+def yunikorn_metrics(models: Iterable[Model], events: EventRing) -> bytes:
+    """Return the metrics of read models, and of their events, as text."""
     registry = CollectorRegistry()
-    registry.register(_Metrics(model))
+    registry.register(_All(models, events))
     return generate_latest(registry)
 
 
+class _All(Collector):
+    def __init__(self, models: Iterable[Model], events: EventRing) -> None:
+        self._models = models
+        self._events = events
+
+    def collect(self) -> Iterator[Family]:
+        """Yield every family once, with the samples of all partitions."""
+        families: dict[tuple[str, str], Family] = {}  # a counter leaves _total out of its name
+        for at, model in enumerate(self._models):
+            for family in _Metrics(model, None if at else self._events).collect():
+                if model.mark:
+                    family.samples = [_marked(sample, model.mark) for sample in family.samples]
+                known = families.setdefault((family.name, family.type), family)
+                if known is not family:
+                    known.samples += family.samples
+        yield from families.values()
+
+
+def _marked(sample: Sample, mark: Mapping[str, str]) -> Sample:
+    return sample._replace(labels={**mark, **sample.labels})
+
+
 class _Metrics(Collector):
-    def __init__(self, model: Model) -> None:
+    """The families of one partition; those of events where their ring is given."""
+
+    def __init__(self, model: Model, events: EventRing | None) -> None:
         self._model = model
+        self._ring = events
 
     def collect(self) -> Iterator[Family]:
         """Yield every family."""
@@ -49,7 +79,8 @@ class _Metrics(Collector):
         yield from self._containers()
         yield self._nodes()
         yield from self._node_usage()
-        yield from self._events()
+        if self._ring is not None:
+            yield from _events(self._ring)
         yield from self._own()
 
     def _states(self) -> Counter[tuple[str, str]]:
@@ -154,24 +185,6 @@ class _Metrics(Collector):
             counts = {_range(at): len(nodes) for at, nodes in enumerate(steps)}
             yield _gauge(name, f"Nodes by how much of {resource} is used", "range", counts)
 
-    def _events(self) -> Iterator[GaugeMetricFamily]:
-        """Yield what became of the events: none is lost between the core and the ring."""
-        ring = self._model.events
-        told = ring.next_id
-        counts = {
-            "created": told,
-            "channeled": told,
-            "not_channeled": 0,
-            "processed": told,
-            "stored": told - ring.lowest,
-            "not_stored": 0,
-            "collected": ring.read_total,
-        }
-        for name, count in counts.items():
-            family = GaugeMetricFamily(f"yunikorn_event_total_{name}", f"Events {name}")
-            family.add_metric([], count)
-            yield family
-
     def _own(self) -> Iterator[Family]:
         """Yield Muster's own: what waits and why, who was evicted by which law."""
         model, partition = self._model, self._model.partition
@@ -187,6 +200,24 @@ class _Metrics(Collector):
         )
         cycles.add_metric([], partition.eviction_cycles if partition is not None else 0)
         yield cycles
+
+
+def _events(ring: EventRing) -> Iterator[GaugeMetricFamily]:
+    """Yield what became of the events: none is lost between the core and the ring."""
+    told = ring.next_id
+    counts = {
+        "created": told,
+        "channeled": told,
+        "not_channeled": 0,
+        "processed": told,
+        "stored": told - ring.lowest,
+        "not_stored": 0,
+        "collected": ring.read_total,
+    }
+    for name, count in counts.items():
+        family = GaugeMetricFamily(f"yunikorn_event_total_{name}", f"Events {name}")
+        family.add_metric([], count)
+        yield family
 
 
 def _refusals(model: Model) -> Counter[str]:

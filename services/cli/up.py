@@ -249,7 +249,7 @@ class _Up:
             beside.append(cluster.kubernetes.run(lambda: cluster.host_of("shim_adapter")))
         self._beside = [asyncio.create_task(item) for item in beside]
         await self._until_ready()
-        nodes = len(cluster.api.projection.model.nodes)
+        nodes = sum(len(item.model.nodes) for item in cluster.api.partitions)
         bus = "in this process" if options.bus == MEMORY else f"RabbitMQ at {self._broker}"
         self.console.print(f"Muster is up: {nodes} nodes, API on {self.url}, bus {bus}")
         if options.demo:
@@ -261,7 +261,7 @@ class _Up:
         """Wait until the API follows the core."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                while not self.cluster.api.projection.is_ready:
+                while not self.cluster.api.is_ready:
                     self._check()
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -314,7 +314,7 @@ class _Up:
         with live or nullcontext():
             while not self.stopping.is_set():
                 self._check()
-                progress = all_progress(self.cluster.api.projection.model)
+                progress = all_progress(self.cluster.api.partitions.models)
                 if live is not None:
                     live.update(_table(progress, self.console), refresh=True)
                 else:
@@ -337,7 +337,7 @@ class _Up:
         )
 
     def _summary(self) -> None:
-        progress = all_progress(self.cluster.api.projection.model)
+        progress = all_progress(self.cluster.api.partitions.models)
         if not progress:
             self.console.print("There is nothing to do: no application, and --once. See --demo.")
             return

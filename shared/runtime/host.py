@@ -198,7 +198,14 @@ class Host:
         """Close the connections; the loop ends by itself."""
         await self._bus.close()
 
-    async def inject(self, message: object, *, reply_to: str = "", traceparent: str = "") -> str:
+    async def inject(
+        self,
+        message: object,
+        *,
+        reply_to: str = "",
+        traceparent: str = "",
+        partition: str = "",
+    ) -> str:
         """Put a message in from inside the service; return its identity."""
         self._entered += 1
         message_id = derived_id(f"{self.instance}/{self._started_ns}", self._entered)
@@ -208,7 +215,7 @@ class Host:
             message=message,
             to=self.inbox,
             source=self.inbox.service,
-            partition=self.partition,
+            partition=partition or self.partition,
             traceparent=traceparent,
             reply_to=reply_to,
             published_ns=self._clock.now_ns(),

@@ -49,7 +49,7 @@ async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(how):
         )
         await cluster.start()
         try:
-            await until(lambda: cluster.api.projection.is_ready, "the first snapshot")
+            await until(lambda: cluster.api.partitions.default.is_ready, "the first snapshot")
             await cluster.ask(SubmitPods(pods))
             await until(lambda: held(cluster) == MEMBERS, "all placeholders held")
             await asyncio.sleep(1.2)  # a quorum queue younger than that does not survive kill -9

@@ -134,7 +134,7 @@ async def test_a_lost_connection_says_so_and_all_is_right_again_after_it(page, b
 async def test_a_core_that_recovers_is_told_and_its_new_epoch_shown(page):
     await page.open("nodes")
     machine, cluster = page.cluster.machine, page.cluster
-    machine.projection = ApiMachine("two").projection
+    machine.partitions = ApiMachine("two").partitions
     await expect(page.text("#banner")).to_contain_text("core is recovering")
     cluster.epoch, cluster.nodes, cluster.on_node, cluster.of = (
         2,
@@ -382,7 +382,7 @@ async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(browser)
         for _ in range(40):
             cluster.churn(200)
             await asyncio.sleep(0)
-        nodes = cluster.machine.projection.model.nodes.values()
+        nodes = cluster.machine.partitions.default.model.nodes.values()
         pods_per_node = [len(node.allocations) for node in nodes]
         shown = "[...muster.live.nodes.values()].map((node) => node.pods)"
 

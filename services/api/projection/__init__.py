@@ -1,5 +1,6 @@
-"""The projection: a pure machine from state events to the read model behind every answer."""
+"""The projections: pure machines from state events to the read models behind every answer."""
 
+from services.api.projection.partitions import Projections
 from services.api.projection.projection import Projection
 
-__all__ = ["Projection"]
+__all__ = ["Projections", "Projection"]

@@ -28,6 +28,7 @@ class EventRing:
     """Events with their numbers. Source: contract section 7.2, case W-17."""
 
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
+        self.whole: EventRing | None = None  # what is put in here is put in there as well
         self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
         self._capacity = capacity
         self.is_open = True  # whether what comes is taken in
@@ -46,9 +47,18 @@ class EventRing:
 
     def hold(self, capacity: int) -> None:
         """Hold so many from now on; what was forgotten does not come back."""
+        if self.whole is not None:
+            self.whole.hold(capacity)
         self._first = self.lowest
         self._capacity = capacity
         self._forget()
+
+    def copy(self) -> "EventRing":
+        """Return a ring of its own with the same events under the same numbers."""
+        ring = EventRing(self._capacity)
+        ring._entries, ring.read_total = self._entries.copy(), self.read_total
+        ring._next, ring._first = self._next, self._first
+        return ring
 
     def _put(self, entry: EventState | Told, count: int) -> None:
         if not self.is_open:
@@ -56,6 +66,8 @@ class EventRing:
         self._entries.append((self._next, entry))
         self._next += count
         self._forget()
+        if self.whole is not None:
+            self.whole._put(entry, count)
 
     def _forget(self) -> None:
         while len(self._entries) > 1 and self._entries[1][0] <= self.lowest:

@@ -5,6 +5,7 @@ so the samples of the minutes that have passed are taken before the next message
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from services.api.projection.model import Model
@@ -30,15 +31,16 @@ class History:
 
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
 
-    def pass_time(self, model: Model, now_ns: int) -> None:
-        """Take the samples that are due at a moment; the first as soon as there is a model."""
-        if model.partition is None:
-            return
+    def pass_time(self, models: Sequence[Model], now_ns: int) -> None:
+        """Take the samples that are due at a moment, of all partitions together.
+
+        The first is taken as soon as there is a model of one.
+        """
         due_ns = self.samples[-1].time_ns + EVERY_NS if self.samples else now_ns
-        if due_ns > now_ns:
+        if due_ns > now_ns or all(model.partition is None for model in models):
             return
         due_ns = max(due_ns, now_ns - (now_ns - due_ns) % EVERY_NS - (MAX_SAMPLES - 1) * EVERY_NS)
-        running, held = _running(model), _held(model)
+        running, held = sum(map(_running, models)), sum(map(_held, models))
         while due_ns <= now_ns:
             self.samples.append(Sample(due_ns, running, held))
             due_ns += EVERY_NS

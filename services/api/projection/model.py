@@ -1,4 +1,4 @@
-"""The read model: what the API knows of the partition."""
+"""The read model: what the API knows of a partition."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from shared.messages.state import (
     UserState,
     Waiting,
 )
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import Resource, bounded, smaller_of
 from shared.model.states import ENDED
 
@@ -72,6 +73,22 @@ class Model:
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
     evictions: deque[EvictionState] = field(default_factory=lambda: deque(maxlen=MAX_EVICTIONS))
     time_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the partition's name."""
+        return self.partition.name if self.partition is not None else DEFAULT_PARTITION
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """Return how a row of Muster's own says its partition: those of ``default`` say none."""
+        return {} if self.name == DEFAULT_PARTITION else {"partition": self.name}
+
+    def standing(self, application_id: str) -> int:
+        """Return 2 for an application that is live, 1 for one that has ended, 0 for none."""
+        if application_id in self.applications:
+            return 2
+        return int(self.application(application_id) is not None)
 
     def application(self, application_id: str) -> ApplicationView | None:
         """Return an application, live or by its latest submission that has ended, or None."""

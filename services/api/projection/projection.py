@@ -1,4 +1,4 @@
-"""From state events to the read model, and from the tap to the stories of applications.
+"""From the state events of one partition's core to the read model of that partition.
 
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
         asked for, and until it comes the last good model stands. A change in several parts comes
@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any
 
 from services.api.projection.event_settings import event_settings
-from services.api.projection.history import History
 from services.api.projection.live import Changes
 from services.api.projection.model import ApplicationView, Model, NodeView
 from services.api.projection.news import (
@@ -31,9 +30,8 @@ from services.api.projection.news import (
     queue_events,
     state_event,
 )
-from services.api.projection.stories import Stories
 from shared.messages.columns import values_of
-from shared.messages.envelope import CORE, Envelope, Outgoing
+from shared.messages.envelope import Envelope, Outgoing, core_of
 from shared.messages.protocol import MAX_EPOCH
 from shared.messages.state import (
     AllocationState,
@@ -50,8 +48,8 @@ from shared.messages.state import (
     StateDelta,
     UserState,
 )
-from shared.messages.trace import TraceRecords
 from shared.model.event_codes import EventType
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ENDED, ApplicationEvent, ApplicationState, next_state
 from shared.model.units import seconds
 
@@ -64,16 +62,15 @@ _RESULTS = (("accepted", ApplicationState.ACCEPTED), ("rejected", ApplicationSta
 
 
 class Projection:
-    """The read model of one API replica."""
+    """The read model of one partition, of one API replica."""
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str, partition: str = DEFAULT_PARTITION) -> None:
         self.instance = instance
+        self.partition = partition
         self.model = Model()
-        self.history = History()
         self.is_ready = False
         self.epoch = 0
         self.seq = 0
-        self.stories = Stories()
         self.changes = Changes()
         self._next = (1, 0)  # the seq and the part that come next
         self._asked_ns = 0
@@ -92,25 +89,31 @@ class Projection:
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask for a snapshot where one is needed."""
-        self.history.pass_time(self._last or self.model, now_ns)
         self._expire(now_ns)
-        match envelope.message:
-            case StateDelta() as delta:
-                self._on_delta(envelope, delta)
-                # It is coming: only if it stops is it asked for again.
-                if self._next[1] and not self._is_in_doubt:
-                    self._asked_ns = max(now_ns, 1)
-            case TraceRecords(records):
-                for record in records:
-                    self.stories.remember(record)
-            case _:
-                pass
+        if isinstance(envelope.message, StateDelta):
+            self._on_delta(envelope, envelope.message)
+            # It is coming: only if it stops is it asked for again.
+            if self._next[1] and not self._is_in_doubt:
+                self._asked_ns = max(now_ns, 1)
         is_answered = self.is_ready and not self._is_in_doubt
         if is_answered or (self._asked_ns and now_ns - self._asked_ns < ASK_AGAIN_NS):
             return []
         self._asked_ns = max(now_ns, 1)
         request = SnapshotRequest(self.instance)
-        return [Outgoing(CORE, request, correlation_id="recovery", asked_by=self.instance)]
+        return [
+            Outgoing(
+                core_of(self.partition),
+                request,
+                partition=self.partition,
+                correlation_id="recovery",
+                asked_by=self.instance,
+            )
+        ]
+
+    @property
+    def settled(self) -> Model:
+        """Return the model; while a snapshot comes in, the one of before it."""
+        return self._last or self.model
 
     # --- state ----------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def decision(item: object) -> dict[str, Any]:
 
 def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -> list[str]:
     """Return a sentence for each thing that is not as expected."""
-    model = cluster.api.projection.model
+    model = cluster.api.partitions.default.model
     failed: list[str] = []
     checks: list[tuple[Mapping[str, Any], Callable[[str, Any], list[str]]]] = [
         (expected.applications, partial(_application, model)),
@@ -224,7 +224,7 @@ def _reason(cluster: LocalCluster, pod: PodRecord | GonePod) -> str:
     if isinstance(pod, GonePod) or pod.node or pod.reason:
         return pod.reason
     application = cluster.shim_machine.world.applications.get(pod.spec.application_id)
-    model = cluster.api.projection.model
+    model = cluster.api.partitions.default.model
     view = model.application(pod.spec.application_id)
     ask = view.asks.get(pod.uid) if view is not None else None
     if view is not None and ask is not None:

@@ -189,8 +189,8 @@ def _timers(core: Scheduler, wheel: TimerWheel) -> Iterator[str]:
 
 def _shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
     """Compare what the API shows with what is."""
-    model, partition = api.projection.model, core.partition
-    if not api.projection.is_ready:
+    model, partition = api.partitions.default.model, core.partition
+    if not api.is_ready:
         yield "the API is not ready"
         return
     nodes = {name: node_state(node) for name, node in partition.nodes.nodes.items()}

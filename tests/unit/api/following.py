@@ -52,18 +52,18 @@ class System(Core):
 
     @property
     def projection(self):
-        return self.machine.projection
+        return self.machine.partitions.default
 
     @projection.setter
     def projection(self, projection):
-        self.machine.projection = projection
+        self.machine.partitions._of["default"] = projection
 
     @property
     def model(self):
         return self.projection.model
 
     def metrics(self) -> str:
-        return yunikorn_metrics(self.model).decode()
+        return yunikorn_metrics([self.model], self.model.events).decode()
 
     def metric(self, text: str) -> float:
         found = re.search(rf"^{re.escape(text)} (\S+)$", self.metrics(), re.MULTILINE)

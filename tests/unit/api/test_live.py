@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.api import live
 from services.api.answers import AnswerError
-from services.api.live import MAX_WAITING_FRAMES, STUCK_SECONDS, LiveStreams, server_sent
+from services.api.live import MAX_WAITING_FRAMES, STUCK_SECONDS, LivePages, LiveStreams, server_sent
 from services.api.projection import live as rows
 from services.api.projection.live import APPLICATION_COLUMNS, MAX_EVENTS, Feed
 from services.api.replica import Replica
@@ -286,11 +286,13 @@ async def test_half_of_a_change_is_not_shown():
 
 async def test_there_are_only_so_many_streams(monkeypatch):
     monkeypatch.setattr(live, "MAX_CLIENTS", 1)
-    streams = Streams(System())
-    streams.open()
+    system = System()
+    pages = LivePages(Replica(_no_host, lambda: system.machine))
+    first = pages.open("default")
     with pytest.raises(AnswerError, match="live pages are open") as error:
-        streams.open()
+        pages.open("default")
     assert error.value.status == 503
+    await first.aclose()
 
 
 def test_half_a_character_goes_as_an_escape():

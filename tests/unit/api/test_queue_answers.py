@@ -140,15 +140,15 @@ def test_s_16_only_asks_that_more_nodes_would_help_are_outstanding():
     system.application("app", "root.a")
     asks = {"vcore": 1000, "memory": 1}
     system.asks("app", ["k1", "k2", "k3"], asks)
-    assert progress.outstanding(system.model) == []  # no node, no attempt
+    assert progress.outstanding([system.model]) == []  # no node, no attempt
     system.node("full", vcore=500, memory=10)
     system.node("big", vcore=9_000, memory=0)
-    found = progress.outstanding(system.model)
+    found = progress.outstanding([system.model])
     assert len(found) == 3
     assert sum(item["resource"]["memory"] for item in found) == 3
     assert sum(item["resource"]["vcore"] for item in found) == 3000
     system.asks("app", ["large"], {"vcore": 4000, "memory": 1})
-    assert len(progress.outstanding(system.model)) == 3  # what its quota refuses is left out
+    assert len(progress.outstanding([system.model])) == 3  # what its quota refuses is left out
 
 
 def test_u_07_a_request_says_once_that_it_does_not_fit_and_once_that_it_does():

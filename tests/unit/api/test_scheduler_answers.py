@@ -164,7 +164,7 @@ def test_a_node_that_is_refused_and_a_bind_that_fails_are_counted():
     system = with_two_nodes()
     twice = NodeInfo("node-1", NodeAction.CREATE, {}, {"memory": 1})
     system.update(nodes=(twice,))
-    assert "There were 1 failed nodes" in json.dumps(health(system.model))
+    assert "There were 1 failed nodes" in json.dumps(health([system.model]))
 
 
 # --- history ------------------------------------------------------------------------------------
@@ -173,17 +173,17 @@ def test_a_node_that_is_refused_and_a_bind_that_fails_are_counted():
 def test_a_sample_a_minute_says_what_was_so_and_a_day_of_them_is_kept():
     system = with_two_nodes()
     history, model = History(), system.model
-    history.pass_time(Model(), 5)
+    history.pass_time([Model()], 5)
     assert not history.samples
-    history.pass_time(model, 5)
+    history.pass_time([model], 5)
     assert [(s.time_ns, s.applications, s.containers) for s in history.samples] == [(5, 0, 0)]
-    history.pass_time(model, 5 + EVERY_NS - 1)
+    history.pass_time([model], 5 + EVERY_NS - 1)
     assert len(history.samples) == 1
     system.update(allocations=(Allocation("k", "app", "node-1", {"memory": 1}),))
-    history.pass_time(model, 5 + 2 * EVERY_NS)
+    history.pass_time([model], 5 + 2 * EVERY_NS)
     assert [s.time_ns for s in history.samples] == [5, 5 + EVERY_NS, 5 + 2 * EVERY_NS]
     assert [(s.applications, s.containers) for s in history.samples] == [(0, 0), (1, 1), (1, 1)]
-    history.pass_time(model, 5 + 100 * HOUR_NS)  # nobody came by for days
+    history.pass_time([model], 5 + 100 * HOUR_NS)  # nobody came by for days
     assert len(history.samples) == MAX_SAMPLES == 1440
     times = [s.time_ns for s in history.samples]
     assert times[-1] == 5 + 100 * HOUR_NS
@@ -193,15 +193,15 @@ def test_a_sample_a_minute_says_what_was_so_and_a_day_of_them_is_kept():
 async def test_the_counts_of_a_history_are_texts():
     system = with_two_nodes()
     system.update(allocations=(Allocation("k", "app", "node-1", {"memory": 1}),))
-    system.projection.history.samples.clear()
-    system.projection.history.pass_time(system.model, 7)
+    system.machine.partitions.history.samples.clear()
+    system.machine.partitions.history.pass_time([system.model], 7)
     assert await answered(system, "/ws/v1/history/apps") == [
         {"timestamp": 7, "totalApplications": "1"}
     ]
     assert await answered(system, "/ws/v1/history/containers") == [
         {"timestamp": 7, "totalContainers": "1"}
     ]
-    system.projection.history.samples.clear()
+    system.machine.partitions.history.samples.clear()
     assert await answered(system, "/ws/v1/history/apps") == []
 
 
@@ -312,7 +312,7 @@ async def test_what_was_configured_beside_the_queues_is_told():
 
 async def test_the_state_dump_has_the_configuration_the_histories_and_the_streams():
     system = with_two_nodes()
-    system.projection.history.pass_time(system.model, 7)
+    system.machine.partitions.history.pass_time([system.model], 7)
     dump = await answered(system, "/debug/fullstatedump")
     assert dump["appHistory"]
     assert list(dump) == [

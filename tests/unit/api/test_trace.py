@@ -75,7 +75,7 @@ async def lived(scenario=LIFE):
     kept, stop = [], runner.cluster.stop
 
     async def keep():
-        kept.append(runner.cluster.api.projection.stories)
+        kept.append(runner.cluster.api.partitions.stories)
         await stop()
 
     runner.cluster.stop = keep

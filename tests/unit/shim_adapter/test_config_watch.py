@@ -35,10 +35,10 @@ async def test_a_change_of_the_file_takes_effect_and_a_bad_one_changes_nothing(
     )
 
     def queues():
-        return list(cluster.api.projection.model.queues)
+        return list(cluster.api.partitions.default.model.queues)
 
     def error():
-        partition = cluster.api.projection.model.partition
+        partition = cluster.api.partitions.default.model.partition
         return partition.config_error if partition else ""
 
     try:
@@ -51,7 +51,7 @@ async def test_a_change_of_the_file_takes_effect_and_a_bad_one_changes_nothing(
             await until(lambda: any("refused" in entry["event"] for entry in logs))
         assert queues() == ["root", "root.a", "root.b"]
         assert REGISTRY.get_sample_value("muster_queue_configuration_refused") == 1
-        events = cluster.api.projection.model.events.read(0, 100)
+        events = cluster.api.partitions.default.model.events.read(0, 100)
         assert any("invalid queue name" in event.message for event in events)
         file.unlink()  # as in the middle of a change
         await until(lambda: read[-1] is None, "it is looked at meanwhile")

@@ -1,0 +1,105 @@
+"""The read models of a replica: one of each partition, by name; and what spans them.
+
+Rule 1: ``default`` is always there. Which others are, the message ``Partitions`` says; what a core
+        tells of one that was not named is left alone, and one that is named no more is forgotten.
+Rule 2: each partition follows its own core, and is asked for its own snapshot: no partition waits
+        for another.
+Rule 3: history, events and stories are of the replica: a sample sums over the partitions, events
+        have one row of numbers, a story is known by the application's name. While there is one
+        partition, its events are all there are.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from services.api.projection.event_settings import EventSettings
+from services.api.projection.events import EventRing
+from services.api.projection.history import History
+from services.api.projection.model import Model
+from services.api.projection.projection import Projection
+from services.api.projection.stories import Stories
+from shared.messages.envelope import Envelope, Outgoing
+from shared.messages.protocol import Partitions
+from shared.messages.state import StateDelta
+from shared.messages.trace import TraceRecords
+from shared.model.names import DEFAULT_PARTITION
+
+
+class Projections:
+    """The projections of one API replica, the default one first and the others by name."""
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.history = History()
+        self.stories = Stories()
+        self._of = {DEFAULT_PARTITION: Projection(instance)}
+        self._whole: EventRing | None = None  # once there was a second partition
+
+    def __iter__(self) -> Iterator[Projection]:
+        return iter(self._of.values())
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def get(self, name: str) -> Projection | None:
+        """Return a partition's projection, or None of a name that was not told, in any case."""
+        return self._of.get(name.lower())
+
+    @property
+    def default(self) -> Projection:
+        """Return the projection of the partition that is always there."""
+        return self._of[DEFAULT_PARTITION]
+
+    @property
+    def models(self) -> list[Model]:
+        """Return the read models that there are: of partitions whose core has told of itself."""
+        return [item.model for item in self._of.values() if item.model.partition is not None]
+
+    @property
+    def events(self) -> EventRing:
+        """Return the events of all partitions."""
+        return self._whole or self.default.model.events
+
+    @property
+    def event_settings(self) -> EventSettings:
+        """Return what is set of events, of which every core tells the same."""
+        return self.default.model.event_settings
+
+    @property
+    def waiting(self) -> list[str]:
+        """Return the partitions that do not follow their core."""
+        return [item.partition for item in self._of.values() if not item.is_ready]
+
+    def name(self, names: Iterable[str]) -> None:
+        """Take in which partitions there are."""
+        told = {name.lower(): name for name in names} | {DEFAULT_PARTITION: DEFAULT_PARTITION}
+        if len(told) > 1 and self._whole is None:
+            self._whole = self.default.model.events.copy()
+            self.default.model.events.whole = self._whole
+        keys = sorted(told, key=lambda key: (key != DEFAULT_PARTITION, key))
+        self._of = {key: self._of.get(key) or self._new(told[key]) for key in keys}
+
+    def _new(self, name: str) -> Projection:
+        projection = Projection(self.instance, name)
+        projection.model.events.whole = self._whole
+        return projection
+
+    def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Take an event in; ask each core that is not followed for a snapshot."""
+        self.history.pass_time([item.settled for item in self._of.values()], now_ns)
+        if isinstance(envelope.message, StateDelta):
+            projection = self._of.get(envelope.partition.lower())
+            return projection.handle(envelope, now_ns) if projection is not None else []
+        match envelope.message:
+            case Partitions(names):
+                self.name(names)
+            case TraceRecords(records):
+                for record in records:
+                    self.stories.remember(record)
+            case _:
+                pass
+        return [item for one in self._of.values() for item in one.handle(envelope, now_ns)]
+
+    def next_due_ns(self) -> int | None:
+        """Return when an application of some partition expires or is swept out, or None."""
+        due = (projection.next_due_ns() for projection in self._of.values())
+        return min((at for at in due if at is not None), default=None)
