@@ -3,4 +3,4 @@
 from services.api.projection.partitions import Projections
 from services.api.projection.projection import Projection
 
-__all__ = ["Projections", "Projection"]
+__all__ = ["Projection", "Projections"]
