@@ -17,8 +17,10 @@ from services.shim_adapter.service import ShimOptions, ShimService
 from services.timers import service as timers_service
 from shared.bus.base import Bus
 from shared.messages.envelope import Address
+from shared.model.names import DEFAULT_PARTITION
 from shared.runtime.clock import Clock
 from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.members import Members
 
 # The API first: it hears the others from their first word on.
 SERVICES = ("api", "core", "timers", "shim_adapter")
@@ -29,11 +31,25 @@ log = structlog.get_logger("muster.launcher")
 
 @dataclass(slots=True)
 class Running:
-    """A service that runs: its host, its own connection, and the task that drives it."""
+    """A service that runs: its host, its own connection, and the task that drives it.
+
+    ``members`` are the hosts of a service that has one for every partition; the default's is it.
+    """
 
     host: Host
     bus: Bus
     task: "asyncio.Task[None]"
+    members: Members | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether it waits for something to come."""
+        return (self.members or self.host).is_waiting
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether it reads its inbox, or all of them."""
+        return (self.members or self.host).is_connected
 
 
 @dataclass
@@ -56,18 +72,43 @@ class LocalCluster:
         """Start every service, each once the one before it reads its inbox."""
         for name in SERVICES:
             await self.start_service(name)
-            host = self.running[name].host
-            while not host.is_connected:  # noqa: ASYNC110 - ends when the bus answers
+            running = self.running[name]
+            while not running.is_connected:  # noqa: ASYNC110 - ends when the bus answers
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def start_service(self, name: str) -> None:
         """Start one service on a connection of its own."""
         self._starts += 1
         instance = f"{name.replace('_', '-')}-{self._starts}"
-        inbox, make = self._parts(name, instance)
         bus = self.make_bus()
         await bus.connect()
-        host = Host(
+        runner = self._runner(name, instance, bus)
+        task = asyncio.create_task(self._supervise(name, runner), name=f"muster-{name}")
+        if isinstance(runner, Members):
+            self.running[name] = Running(runner.default, bus, task, runner)
+        else:
+            self.running[name] = Running(runner, bus, task)
+
+    def _runner(self, name: str, instance: str, bus: Bus) -> Host | Members:
+        """Return what runs as a service: a host, or a host for every partition."""
+        match name:
+            case "core":
+                return self._members(name, instance, bus, core_service.make_machine)
+            case "timers":
+                return self._members(name, instance, bus, timers_service.make_machine)
+            case "shim_adapter":
+                service = self.kubernetes or self.shim_service
+                return self._host(name, instance, bus, SHIM_INBOX, service.make_machine)
+            case "api":
+                inbox = Address("api", instance)
+                return self._host(name, instance, bus, inbox, lambda: ApiMachine(instance))
+            case _:
+                raise ValueError(f"no such service: {name!r}; there are {', '.join(SERVICES)}")
+
+    def _host(
+        self, name: str, instance: str, bus: Bus, inbox: Address, make: Callable[[], Machine]
+    ) -> Host:
+        return Host(
             inbox,
             lambda: self.wrap_machine(name, make()),
             bus,
@@ -75,27 +116,23 @@ class LocalCluster:
             instance=instance,
             options=self.host_options,
         )
-        task = asyncio.create_task(self._supervise(name, host), name=f"muster-{name}")
-        self.running[name] = Running(host, bus, task)
 
-    def _parts(self, name: str, instance: str) -> tuple[Address, Callable[[], Machine]]:
-        match name:
-            case "core":
-                return core_service.INBOX, lambda: core_service.make_machine(instance)
-            case "timers":
-                return timers_service.INBOX, lambda: timers_service.make_machine(instance)
-            case "shim_adapter":
-                service = self.kubernetes or self.shim_service
-                return SHIM_INBOX, service.make_machine
-            case "api":
-                return Address("api", instance), lambda: ApiMachine(instance)
-            case _:
-                raise ValueError(f"no such service: {name!r}; there are {', '.join(SERVICES)}")
+    def _members(
+        self, name: str, instance: str, bus: Bus, make: Callable[[str, str], Machine]
+    ) -> Members:
+        return Members(
+            name,
+            lambda partition: self.wrap_machine(name, make(instance, partition)),
+            bus,
+            self.clock,
+            instance=instance,
+            options=self.host_options,
+        )
 
-    async def _supervise(self, name: str, host: Host) -> None:
-        """Run a host; a bug stops it, and it starts over after a moment (house style: crash)."""
+    async def _supervise(self, name: str, runner: Host | Members) -> None:
+        """Run a service; a bug stops it, and it starts over after a moment (style: crash)."""
         try:
-            await host.run()
+            await runner.run()
         except (Exception, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -135,10 +172,20 @@ class LocalCluster:
 
     @property
     def core(self) -> Scheduler:
-        """Return the core's machine."""
-        machine = self.machine("core")
-        assert isinstance(machine, Scheduler)
-        return machine
+        """Return the machine of the default partition's core."""
+        return self.cores[DEFAULT_PARTITION]
+
+    @property
+    def cores(self) -> dict[str, Scheduler]:
+        """Return the machines of the core, by partition."""
+        members = self.running["core"].members
+        assert members is not None
+        found: dict[str, Scheduler] = {}
+        for name, host in members.hosts.items():
+            machine = getattr(host.machine, "inner", host.machine)
+            assert isinstance(machine, Scheduler)
+            found[name] = machine
+        return found
 
     @property
     def shim_machine(self) -> ShimMachine:

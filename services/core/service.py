@@ -1,4 +1,4 @@
-"""The core as a service: which machine runs at which inbox."""
+"""The core as a service: the machine of each partition."""
 
 from functools import partial
 
@@ -8,11 +8,9 @@ from services.core.configuration import ReadOnce
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.timings import Timings
 from services.core.scheduler.scheduler import Scheduler
-from shared.messages.envelope import CORE
 from shared.model.names import DEFAULT_PARTITION
 from shared.runtime.latency import STOPWATCHES
 
-INBOX = CORE
 _read = ReadOnce()  # of all machines of this process: one that starts over reads nothing again
 log = structlog.get_logger("muster.core")
 

@@ -15,7 +15,7 @@ from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.calls import Call, News
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.proposals import Proposals
-from services.shim_adapter.records import Answer, ApplicationRecord
+from services.shim_adapter.records import Answer, ApplicationRecord, Proposal
 from services.shim_adapter.refusals import check_command
 from services.shim_adapter.translation.bounds import bounded_seconds
 from services.shim_adapter.translation.manifests import TranslatedDocument, translate
@@ -37,7 +37,15 @@ from shared.messages.commands import (
     SubmitResult,
     SubmittedObject,
 )
-from shared.messages.envelope import CORE, Envelope, Outgoing, reply_address
+from shared.messages.envelope import (
+    API_ALL,
+    CORE,
+    MEMBERS,
+    Envelope,
+    Outgoing,
+    core_of,
+    reply_address,
+)
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -49,8 +57,9 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UpdateResponse,
 )
-from shared.messages.protocol import SyncRequest, Tick
+from shared.messages.protocol import Heartbeat, Partitions, PartitionsRequest, SyncRequest, Tick
 from shared.messages.what_if import Forecast, WhatIf
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import seconds
 
 NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
@@ -86,8 +95,13 @@ class ShimMachine:
         self._save = save
         self._has_announced = False
         self._proposed: list[Outgoing] = []
+        self._told: tuple[str, ...] = ()  # the partitions that everybody was told of last
+        self._had_several = False  # of them
+        self._to_sync: dict[str, int] = {}  # who asked before it was known which there are
         self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
-            SyncRequest: lambda asked, _: self._sync(asked.epoch),
+            SyncRequest: lambda asked, _: self._sync(asked.partition, asked.epoch),
+            Heartbeat: lambda *_: self._tell_partitions() if self._had_several else [],
+            PartitionsRequest: lambda *_: self._tell_partitions() if self._had_several else [],
             UpdateResponse: self._on_response,
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
@@ -114,8 +128,7 @@ class ShimMachine:
             return _refuse(envelope, NOT_READY)
         if not self._has_announced:
             self._has_announced = True
-            if kind is not SyncRequest:
-                outgoing += self._sync()
+            outgoing += self._announce(envelope.partition if kind is SyncRequest else "")
         outgoing += self._settle(self.cluster.advance(now_ns), now_ns)
         if kind is Tick and self.mirror.has_more:
             outgoing += self._react(self.mirror.go_on(), now_ns)
@@ -155,7 +168,7 @@ class ShimMachine:
                 refusal = RejectedAllocation(item.allocation_key, item.application_id, reason)
                 refused["rejected_allocations"] = (refusal,)
             case NodeInfo() | Allocation():
-                self.mirror.leave_out(item)
+                self.mirror.leave_out(item, envelope.partition)
                 return []
             case None if isinstance(envelope.message, SubmitResult):
                 answer = SubmitResult(refused=(RefusedDocument("", 0, "", reason),))
@@ -165,7 +178,8 @@ class ShimMachine:
             case _:
                 return []
         response = UpdateResponse(**refused)  # type: ignore[arg-type]
-        return self._react(self.mirror.on_response(response, self.world.epoch), now_ns)
+        epoch, partition = self.world.epoch_of(envelope.partition), envelope.partition
+        return self._react(self.mirror.on_response(response, epoch, partition), now_ns)
 
     def figures(self) -> dict[str, int]:
         """Return what is measured of a shim adapter."""
@@ -194,19 +208,89 @@ class ShimMachine:
 
     # --- the core -------------------------------------------------------------------------------
 
-    def _sync(self, known_epoch: int = 0) -> list[Outgoing]:
-        outgoing = self.mirror.sync(known_epoch)
-        self.proposals.again()
+    def _sync(self, partition: str, known_epoch: int = 0) -> list[Outgoing]:
+        """Say everything of a partition; one that is not known to be may be asked for again."""
+        if self.world.partition_for(partition) != partition:
+            if not self.world.partitions:
+                self._to_sync[partition] = known_epoch
+            return []
+        outgoing = self.mirror.sync(known_epoch, partition)
+        if partition == DEFAULT_PARTITION:
+            self.proposals.again()
         return outgoing + self._take_proposed()
+
+    # --- the partitions -------------------------------------------------------------------------
+
+    def _announce(self, asker: str) -> list[Outgoing]:
+        """Say everything that exists unasked, but to the core that has asked for it.
+
+        A core that has never asked does not know yet that there is its partition.
+        """
+        outgoing: list[Outgoing] = []
+        for partition in {DEFAULT_PARTITION: 0, **self.world.epochs}:
+            if partition != asker:
+                outgoing += self._sync(partition)
+        return outgoing
+
+    def _tell_partitions(self) -> list[Outgoing]:
+        """Say which partitions there are to whoever has to know.
+
+        When it is known first, and at a change; with every heartbeat as well once there have been
+        several, for whoever has come since.
+        """
+        self.world.forget_ended()
+        self._told = self.world.partition_names
+        self._had_several = self._had_several or len(self._told) > 1
+        message = Partitions(self._told)
+        return [Outgoing(to, message) for to in (API_ALL, *MEMBERS)]
+
+    def _tell_if_changed(self) -> list[Outgoing]:
+        is_known = bool(self.world.partitions)
+        is_new = is_known and self._told != self.world.partition_names
+        return self._tell_partitions() if is_new else []
+
+    def _on_partitions(self, names: tuple[str, ...]) -> list[Outgoing]:
+        """Take in which partitions the configuration that holds has, from who judged it.
+
+        The others than the default are told it, and may take it or keep what they have.
+        """
+        world = self.world
+        was_known = bool(world.partitions)
+        if not names:
+            return []
+        if tuple(world.partitions) == names:
+            return self._tell_if_changed()
+        world.set_partitions(names)
+        outgoing = self._tell_if_changed()
+        for partition, epoch in self._to_sync.items():
+            outgoing += self._sync(partition, epoch)
+        self._to_sync.clear()
+        return outgoing + ([] if was_known else self.mirror.say_unknown())
+
+    def _tell_configuration(self, proposal: Proposal) -> list[Outgoing]:
+        """Tell the other partitions what the default's core has taken; each says what it thinks."""
+        update = UpdateConfiguration(proposal.config, proposal.settings)
+        return [
+            Outgoing(core_of(name), update, epoch=epoch, partition=name)
+            for name, epoch in self.world.epochs.items()
+            if name != DEFAULT_PARTITION and self.world.partition_for(name) == name
+        ]
+
+    # --- configurations -------------------------------------------------------------------------
 
     def _on_response(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         response = envelope.message
         assert isinstance(response, UpdateResponse)
-        return self._react(self.mirror.on_response(response, envelope.epoch), now_ns)
+        outgoing = self._react(
+            self.mirror.on_response(response, envelope.epoch, envelope.partition), now_ns
+        )
+        self.world.forget_ended()
+        return outgoing + self._tell_if_changed()
 
     def _propose(self, config: str, settings: Mapping[str, str]) -> None:
         update = UpdateConfiguration(config, settings)
-        self._proposed.append(Outgoing(CORE, update, epoch=self.world.epoch))
+        epoch = self.world.epoch_of(DEFAULT_PARTITION)
+        self._proposed.append(Outgoing(CORE, update, epoch=epoch))
 
     def _take_proposed(self) -> list[Outgoing]:
         proposed, self._proposed = self._proposed, []
@@ -224,17 +308,26 @@ class ShimMachine:
         return self._take_proposed()
 
     def _on_configuration_result(self, envelope: Envelope, _: int) -> list[Outgoing]:
-        """Keep a configuration that the core took; a refused one has changed nothing."""
+        """Keep a configuration that the core took; a refused one has changed nothing.
+
+        The core of the default partition judges it as a whole. What another one says of its part
+        is for people to read in its state.
+        """
         result = envelope.message
         assert isinstance(result, ConfigurationResult)
-        if envelope.epoch < self.world.epoch:
+        is_of_default = envelope.partition == DEFAULT_PARTITION
+        if not is_of_default or envelope.epoch < self.world.epoch_of(DEFAULT_PARTITION):
             return []
         proposal = self.proposals.judge(result)
+        outgoing = self._on_partitions(result.partitions)
         if proposal is None:
-            return []
+            return outgoing
+        if result.accepted:
+            outgoing += self._tell_configuration(proposal)
         answer = CommandResult(result.accepted, result.error)
         self.world.remember(proposal.message_id, Answer(proposal.asker, result=answer))
-        return self._take_proposed() + self._answer(proposal.asker, answer, envelope)
+        outgoing += self._take_proposed()
+        return outgoing + self._answer(proposal.asker, answer, envelope)
 
     def _playground(self) -> Playground:
         """Return the cluster in which people make things through us, or refuse."""
@@ -282,7 +375,7 @@ class ShimMachine:
         existing = self.world.applications.get(wanted.application_id)
         if existing is not None and existing.is_live:
             raise CommandRefusedError(
-                f"adding application {wanted.application_id} to partition default, "
+                f"adding application {wanted.application_id} to partition {existing.partition}, "
                 "but application already existed"
             )
         timeout = bounded_seconds("the placeholder timeout", wanted.placeholder_timeout_seconds)
@@ -291,6 +384,7 @@ class ShimMachine:
             submission=self.world.next_submission(),
             queue_name=wanted.queue_name,
             namespace=wanted.namespace,
+            partition=wanted.partition,
             user=wanted.user,
             groups=wanted.groups,
             tags={**self.world.namespace_tags.get(wanted.namespace, {}), **wanted.tags},
@@ -421,11 +515,18 @@ class ShimMachine:
         return replace(_submitted(taken), pods=len(pods)), said
 
     def _on_question(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Pass a question on to the core, which answers it, as the core understands it."""
+        """Pass a question on to the core, which answers it, as the core understands it.
+
+        It is that of the partition that the first application names.
+        """
         asked = envelope.message
         assert isinstance(asked, WhatIf)
         question = question_of(self.world, asked, now_ns)
-        return [Outgoing(CORE, question, reply_to=envelope.reply_to)]
+        named = [request.partition_name for request in question.applications[:1]]
+        partition = self.world.partition_for(named[0]) if named else None
+        partition = partition or DEFAULT_PARTITION
+        to = core_of(partition)
+        return [Outgoing(to, question, reply_to=envelope.reply_to, partition=partition)]
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:

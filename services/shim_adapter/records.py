@@ -11,6 +11,7 @@ from enum import StrEnum
 from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
 from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS, DisruptionState
+from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI
 
 
@@ -90,13 +91,20 @@ class Answer:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node of the cluster; ``is_cordoned``: new pods stay away."""
+    """A node of the cluster; ``is_cordoned``: new pods stay away.
+
+    It is in the partition that its label named when it came, for as long as it is there.
+    """
 
     name: str
     capacity: Mapping[str, int]
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     is_cordoned: bool = False
+    partition: str = ""
+
+    def __post_init__(self) -> None:
+        self.partition = self.partition or self.labels.get(NODE_PARTITION) or DEFAULT_PARTITION
 
 
 @dataclass(slots=True)
@@ -154,6 +162,7 @@ class ApplicationRecord:
     priority: int = 0
     priority_class: str = ""
     is_announced: bool = False
+    partition: str = DEFAULT_PARTITION
     gang_annotations: Mapping[str, str] = field(default_factory=dict)
     phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below
     core_state: str = ""

@@ -31,7 +31,8 @@ def check_command(command: object) -> None:
 
 def _check_application(wanted: SubmitApplication) -> None:
     _check_id(wanted.application_id)
-    names = (wanted.queue_name, wanted.namespace, wanted.user, *wanted.groups)
+    owners = (wanted.user, *wanted.groups)
+    names = (wanted.queue_name, wanted.partition, wanted.namespace, *owners)
     check_application(wanted.tags, names)
     for group in wanted.task_groups:
         if group.min_member < 1 or is_negative(group.min_resource):

@@ -12,7 +12,7 @@ Limit: MAX_TIMERS; beyond it the timers due last are left out and counted, and a
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
-from shared.messages.envelope import CORE, Envelope, Outgoing
+from shared.messages.envelope import Envelope, Outgoing, core_of
 from shared.messages.protocol import (
     TimerFired,
     TimerFirings,
@@ -20,6 +20,7 @@ from shared.messages.protocol import (
     TimerSet,
     TimerSyncRequest,
 )
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import seconds
 
 MAX_TIMERS = 1_000_000
@@ -27,12 +28,13 @@ ASK_AGAIN_NS = seconds(10)
 
 
 class TimerWheel:
-    """The timers of one partition, by due time."""
+    """The timers of one partition, by due time. ``partition`` is its name."""
 
     recovers = True  # from what the core has armed
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str, partition: str = DEFAULT_PARTITION) -> None:
         self.instance = instance
+        self._core = core_of(partition)
         self.left_out = 0
         self._timers: dict[str, TimerSet] = {}
         self._due: list[tuple[int, str, str]] = []
@@ -53,7 +55,7 @@ class TimerWheel:
             self._apply(envelope.message, behind_ns)
         fired = self._take_due(now_ns)
         if fired:
-            outgoing.append(Outgoing(CORE, TimerFirings(fired)))
+            outgoing.append(Outgoing(self._core, TimerFirings(fired)))
         if self.left_out and len(self._timers) < MAX_TIMERS // 2:
             self.left_out = 0
             outgoing.append(self._ask())
@@ -61,7 +63,7 @@ class TimerWheel:
 
     def _ask(self) -> Outgoing:
         request = TimerSyncRequest(self.instance)
-        return Outgoing(CORE, request, correlation_id="recovery", asked_by=self.instance)
+        return Outgoing(self._core, request, correlation_id="recovery", asked_by=self.instance)
 
     def next_due_ns(self) -> int | None:
         """Return when the next timer is due, or None."""

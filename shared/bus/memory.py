@@ -177,7 +177,7 @@ class MemorySubscription:
             self._inbox.name, stored.envelope.kind, stored.envelope.message_id, reason, stored.body
         )
         self._broker.dead_letters.append(letter)
-        count_dead_letter(stored.envelope.to.service)
+        count_dead_letter(stored.envelope.to.owner)
 
     async def close(self) -> None:
         """Give back what was not acknowledged, in its old order, and let the next reader read.
@@ -230,7 +230,7 @@ class MemoryBus:
 
     async def subscribe(self, inbox: Address) -> MemorySubscription:
         """Take a place at an inbox, behind those who already read it."""
-        if not inbox.is_durable:
+        if inbox.service == API_TRACE.service:
             self.broker.tell_trace(self.broker.inbox(inbox.routing_key))
         subscription = MemorySubscription(self.broker, self.broker.inbox(inbox.routing_key))
         self._subscriptions.append(subscription)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.messages.records import record
+from shared.model.names import DEFAULT_PARTITION
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class SubmitApplication:
     placeholder_timeout_seconds: int = 0
     execution_timeout_seconds: int = 0
     task_groups: tuple[TaskGroupSpec, ...] = ()
+    partition: str = DEFAULT_PARTITION
 
 
 @record
@@ -140,6 +142,7 @@ class PodSpec:
     pull_secrets: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()  # of volumes
     foreign: str = ""
+    partition: str = DEFAULT_PARTITION  # of its application, if it is the first of it
 
 
 @dataclass(frozen=True, slots=True)

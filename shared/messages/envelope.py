@@ -10,6 +10,7 @@ from shared.model.ids import child_traceparent, derived_id
 from shared.model.names import DEFAULT_PARTITION
 
 SCHEMA_VERSION = 1
+_MEMBERS = "_members"
 MAX_INSTANCE = 200  # characters: it goes into addresses, which have at most 255 bytes
 
 
@@ -18,7 +19,8 @@ class Address:
     """Where a message goes: a service, and its partition or one of its instances.
 
     ``Address("api", "all")`` reaches every API replica, and so does ``Address("api", "trace")``,
-    which is kept for those that come later. Others reach one inbox.
+    which is kept for those that come later. ``Address("core_members", "all")`` reaches every
+    process of the core, as does that of the timers. Others reach one inbox.
     """
 
     service: str
@@ -31,13 +33,18 @@ class Address:
 
     def reaches(self, inbox: "Address") -> bool:
         """Return whether what is sent here goes into an inbox."""
-        is_for_all = self.service == inbox.service == "api" and self.name in ("all", "trace")
-        return is_for_all or self == inbox
+        is_for_all = not self.is_durable and self.name in ("all", "trace")
+        return (is_for_all and self.service == inbox.service) or self == inbox
 
     @property
     def is_durable(self) -> bool:
-        """Return whether the inbox outlives its reader; API replicas' do not."""
-        return self.service != "api"
+        """Return whether the inbox outlives its reader; a replica's or a process' own does not."""
+        return self.service != "api" and not self.service.endswith(_MEMBERS)
+
+    @property
+    def owner(self) -> str:
+        """Return the service whose inbox it is."""
+        return self.service.removesuffix(_MEMBERS)
 
 
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -54,19 +61,30 @@ def word_of(partition: str) -> str:
     return "~" + sha256(partition.encode(errors="surrogatepass")).hexdigest()[:_HASHED]
 
 
+def inbox_of(service: str, partition: str) -> Address:
+    """Return the inbox of a partition's core, or timers."""
+    return Address(service, word_of(partition))
+
+
 def core_of(partition: str) -> Address:
     """Return the inbox of a partition's core."""
-    return Address("core", word_of(partition))
+    return inbox_of("core", partition)
 
 
 def timers_of(partition: str) -> Address:
     """Return the inbox of a partition's timers."""
-    return Address("timers", word_of(partition))
+    return inbox_of("timers", partition)
+
+
+def members_of(service: str, instance: str) -> Address:
+    """Return what a process of core or timers hears as such; ``all`` reaches all of a service."""
+    return Address(f"{service}{_MEMBERS}", instance.replace(".", "-"))
 
 
 CORE = core_of(DEFAULT_PARTITION)
 SHIM_ADAPTER = Address("shim_adapter")
 TIMERS = timers_of(DEFAULT_PARTITION)
+MEMBERS = (members_of("core", "all"), members_of("timers", "all"))
 API_ALL = Address("api", "all")
 API_TRACE = Address("api", "trace")
 

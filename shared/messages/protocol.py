@@ -60,6 +60,21 @@ class Partitions:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsRequest:
+    """Somebody new asks which partitions there are; all are told, if there are several."""
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsHeld:
+    """The partitions that a process of core or timers is active for, for the others of its kind."""
+
+    instance: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ContinueCycle:
     """The core's note to itself: the last cycle stopped at its limit and is not finished."""
 

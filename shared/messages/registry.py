@@ -14,6 +14,8 @@ KINDS: dict[str, type] = {
         protocol.SyncBegin,
         protocol.SyncEnd,
         protocol.Partitions,
+        protocol.PartitionsRequest,
+        protocol.PartitionsHeld,
         protocol.ContinueCycle,
         protocol.TimerOrders,
         protocol.TimerFirings,

@@ -21,6 +21,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
     "shim_adapter.default": {
         "Heartbeat": (SHIM,),
         "SyncRequest": (CORE, SHIM),
+        "PartitionsRequest": (CORE, TIMERS, API),
         "UpdateResponse": (CORE,),
         "ConfigurationResult": (CORE,),
         "SubmitManifests": (API,),
@@ -36,6 +37,8 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "WhatIf": (API,),
     },
     "timers.default": {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
+    "core_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (CORE,)},
+    "timers_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (TIMERS,)},
     "api.all": {"StateDelta": (CORE,), "Partitions": (SHIM,)},
     "api.trace": {"TraceRecords": SERVICES},
     ANY_REPLICA: {

@@ -19,4 +19,5 @@ QUEUE_ERROR = (
 )
 EVENT_SETTING = "event."  # how the API's own settings begin: the core hands them on
 POD_NAME_TAG = "kubernetes.io/meta/podName"
+PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its application is
 RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too

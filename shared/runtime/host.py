@@ -23,6 +23,8 @@ Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried aga
 Rule 9: two whose inboxes are full, and who both publish to the other, would wait for ever. One
         whose machine ``recovers`` puts down what it would say, and what waits for it, and starts
         over; so the other goes on.
+Rule 10: a place may be given up, or not taken when its turn comes (``shared/runtime/members.py``):
+        what is not acknowledged goes to the next in line, and who gave it up stands last in it.
 """
 
 import asyncio
@@ -132,6 +134,7 @@ class Host:
         instance: str,
         options: HostOptions | None = None,
         partition: str = DEFAULT_PARTITION,
+        may_take: Callable[[], bool] = lambda: True,
     ) -> None:
         self.inbox = inbox
         self.instance = instance
@@ -140,6 +143,8 @@ class Host:
         self.is_active = False
         self.metrics = HostMetrics(inbox.service)
         self._make_machine = make_machine
+        self._may_take = may_take  # asked when it is to become the active one
+        self._gives_up = False
         self._bus = bus
         self._clock = clock
         self._options = options or HostOptions()
@@ -245,7 +250,18 @@ class Host:
 
     # --- the loop -------------------------------------------------------------------------------
 
+    def give_up(self) -> None:
+        """Give the place up after what is in hand, to whoever stands next; stand last in line."""
+        self._gives_up = True
+
     async def _run_connected(self) -> None:
+        while True:
+            await self._read_inbox()
+            self.is_active = self._gives_up = False
+            self.machine = self._make_machine()
+
+    async def _read_inbox(self) -> None:
+        """Read until the place is given up: nothing of what came since is acknowledged."""
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
         beats = asyncio.create_task(self._beat())
@@ -264,7 +280,7 @@ class Host:
         injected: asyncio.Task[Injected] | None = None
         sleeping: asyncio.Task[None] | None = None
         try:
-            while True:
+            while not self._gives_up:
                 receiving = receiving or asyncio.create_task(
                     subscription.receive(self._options.max_batch)
                 )
@@ -277,8 +293,7 @@ class Host:
                 deliveries: list[Delivery] = []
                 inside: list[Envelope] = []
                 if receiving.done():
-                    deliveries, receiving = receiving.result(), None
-                    self.is_active = True
+                    deliveries, receiving = self._taken(receiving.result()), None
                 if injected.done():
                     inside.append(injected.result().envelope)
                     injected = None
@@ -292,6 +307,14 @@ class Host:
             for task in (receiving, injected, sleeping):
                 if task is not None:
                     task.cancel()
+
+    def _taken(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Return what is to be handled of what came: nothing, if the place is not to be taken."""
+        if not self.is_active and not self._may_take():
+            self._gives_up = True
+            return []
+        self.is_active = True
+        return deliveries
 
     def _sleeper(self) -> "asyncio.Task[None] | None":
         """Return a task that ends when the machine is due, or what is held of the tap, or None."""

@@ -12,9 +12,11 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any, Protocol
 
 import structlog
 
+from shared.bus.base import Bus
 from shared.bus.factory import UnknownBusError, bus_factory
 from shared.messages.envelope import Address
 from shared.model.units import milliseconds
@@ -22,6 +24,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.health import serve_health
 from shared.runtime.host import Host, HostOptions, Machine
 from shared.runtime.logs import set_up_logs
+from shared.runtime.members import Members
 from shared.runtime.settings import (
     Settings,
     SettingsError,
@@ -36,7 +39,7 @@ EXIT_ENDED = 1
 # New objects between looks at the young ones, such looks between those at the middle-aged, and
 # those before one at all: 5 ms, 30 ms, and with 50,000 pods 100 to 200 ms of CPU (ADR 43).
 _GC_THRESHOLDS = (5_000, 3, 300)
-_HOLD_TAP_NS = milliseconds(100)  # people read a story seconds after it
+_OPTIONS = HostOptions(hold_tap_ns=milliseconds(100))  # people read a story seconds after it
 log = structlog.get_logger("muster.service")
 
 MakeMachine = Callable[[str], Machine]
@@ -53,12 +56,54 @@ def spare_the_collector() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
+class Runner(Protocol):
+    """What runs in a process: a host, or a host for each partition."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it may be asked."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
 def run_service(
     service: str,
     prepare: Callable[[Settings, str], tuple[Address, Callable[[], Machine]]],
     beside: Beside | None = None,
 ) -> None:
     """Run a service until it is told to stop. ``beside`` runs next to the host (HTTP, say)."""
+
+    def make(settings: Settings, instance: str, make_bus: Callable[[], Bus]) -> Host:
+        inbox, machine = prepare(settings, instance)
+        return Host(inbox, machine, make_bus(), SystemClock(), instance=instance, options=_OPTIONS)
+
+    _run_process(service, make, beside)
+
+
+def run_members(service: str, make_machine: Callable[[str, str], Machine]) -> None:
+    """Run a process of a service that has a machine a partition, until it is told to stop.
+
+    ``make_machine`` returns the machine of an instance, of a partition.
+    """
+
+    def make(_: Settings, instance: str, make_bus: Callable[[], Bus]) -> Members:
+        return Members(
+            service, lambda partition: make_machine(instance, partition), make_bus(),
+            SystemClock(), instance=instance, options=_OPTIONS,
+        )  # fmt: skip
+
+    _run_process(service, make, None)
+
+
+def _run_process(
+    service: str,
+    make: Callable[[Settings, str, Callable[[], Bus]], Runner],
+    beside: Callable[[Any, Settings], Awaitable[None]] | None,
+) -> None:
     try:
         settings = load_settings()
         set_up_logs(settings.log_format, settings.log_level)
@@ -69,39 +114,40 @@ def run_service(
             name=instance,
             is_given=settings.bus_topology == "given",
         )
-        inbox, make_machine = prepare(settings, instance)
+        runner = make(settings, instance, make_bus)
     except (SettingsError, UnknownBusError, OSError) as error:
         print(f"muster {service}: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_CONFIGURATION)
     spare_the_collector()
-    options = HostOptions(hold_tap_ns=_HOLD_TAP_NS)
-    clock = SystemClock()
-    host = Host(inbox, make_machine, make_bus(), clock, instance=instance, options=options)
     log.info("starting", service=service, bus=without_credentials(settings.bus_url))
-    if not asyncio.run(_run(host, settings, beside)):
+    if not asyncio.run(_run(runner, settings, beside)):
         sys.exit(EXIT_ENDED)
 
 
-async def _run(host: Host, settings: Settings, beside: Beside | None) -> bool:
+async def _run(
+    runner: Runner,
+    settings: Settings,
+    beside: Callable[[Any, Settings], Awaitable[None]] | None,
+) -> bool:
     """Run until told to stop, or until a part ends; return whether it was told."""
     loop = asyncio.get_running_loop()
-    tasks = {asyncio.create_task(host.run(), name="host")}
+    tasks = {asyncio.create_task(runner.run(), name="host")}
     if beside is not None:
-        tasks.add(asyncio.ensure_future(beside(host, settings)))
+        tasks.add(asyncio.ensure_future(beside(runner, settings)))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     server = None
     if settings.health_port:
         server = await serve_health(
-            settings.health_host, settings.health_port, lambda: host.is_ready
+            settings.health_host, settings.health_port, lambda: runner.is_ready
         )
     stop = asyncio.create_task(stopping.wait())
     done, _ = await asyncio.wait(tasks | {stop}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if server is not None:
         server.close()
-    await host.close()
+    await runner.close()
     for task in tasks:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -61,7 +61,8 @@ def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -
     observed.decisions.clear()
     failed += _events(model, expected.events)
     if expected.invariants:
-        failed += violations(cluster.core.partition)
+        for core in cluster.cores.values():
+            failed += violations(core.partition)
     return failed
 
 

@@ -18,7 +18,7 @@ from shared.messages.commands import (
     TaskGroupSpec,
 )
 from shared.messages.constraints import Taint
-from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
+from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC, NODE_PARTITION
 from shared.model.numbers import parse_int64
 from shared.model.resources import PODS
 from shared.model.units import NANOS_PER_SECOND
@@ -31,6 +31,7 @@ def application(step: SubmitStep) -> SubmitApplication:
     return SubmitApplication(
         application_id=step.app,
         queue_name=step.queue,
+        partition=step.partition,
         namespace=step.namespace,
         user=step.user,
         groups=tuple(step.groups),
@@ -59,6 +60,7 @@ def pods(step: PodsStep, submitted: SubmitStep | None) -> SubmitPods:
                 resource={PODS: 1, **step.requests},
                 namespace=known.namespace,
                 queue_name=known.queue,
+                partition=known.partition,
                 user=known.user,
                 groups=tuple(known.groups),
                 task_group_name=step.taskGroup,
@@ -80,13 +82,19 @@ def nodes(entry: NodeEntry) -> list[NodeSpec]:
         [entry.name] if entry.count is None else [f"{entry.name}-{at}" for at in range(entry.count)]
     )
     taints = tuple(Taint(t.key, t.value, t.effect) for t in entry.taints)
-    return [NodeSpec(name, "add", entry.capacity, entry.labels, taints) for name in names]
+    labels = _labels(entry)
+    return [NodeSpec(name, "add", entry.capacity, labels, taints) for name in names]
 
 
 def node(step: NodeStep) -> NodeSpec:
     """Return the change of a node."""
     taints = tuple(Taint(t.key, t.value, t.effect) for t in step.taints)
-    return NodeSpec(step.name, step.action, step.capacity, step.labels, taints)
+    return NodeSpec(step.name, step.action, step.capacity, _labels(step), taints)
+
+
+def _labels(node: NodeEntry | NodeStep) -> dict[str, str]:
+    """Return a node's labels, with its partition's where it names one."""
+    return {**node.labels, **({NODE_PARTITION: node.partition} if node.partition else {})}
 
 
 def foreign(step: ForeignStep) -> PlaceForeignPods:

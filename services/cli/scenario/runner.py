@@ -95,7 +95,9 @@ class _Observer:
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         message = envelope.message
         world = getattr(self.inner, "world", None)
-        if isinstance(message, UpdateResponse) and (world is None or envelope.epoch >= world.epoch):
+        if isinstance(message, UpdateResponse) and (
+            world is None or envelope.epoch >= world.epoch_of(envelope.partition)
+        ):
             for _, item in items_of(message):
                 self._observed.decisions.append(expectations.decision(item))
             for rejected in message.rejected_applications:
@@ -188,7 +190,7 @@ class ScenarioRunner:
         while quiet_rounds < _QUIET_ROUNDS:
             rounds += 1
             is_quiet = self.traffic.is_quiet() and all(
-                running.host.is_waiting for running in self.cluster.running.values()
+                running.is_waiting for running in self.cluster.running.values()
             )
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
             await asyncio.sleep(0 if rounds % 50 or self._speed is None else 0.001)
@@ -213,7 +215,11 @@ class ScenarioRunner:
             await asyncio.sleep(max(0, duration_ns) / NANOS_PER_SECOND / self._speed)
 
     def _check_invariants(self) -> None:
-        broken = violations(self.cluster.core.partition)
+        broken = [
+            sentence
+            for core in self.cluster.cores.values()
+            for sentence in violations(core.partition)
+        ]
         if broken:
             raise StepError("invariants broken: " + "; ".join(broken[:5]))
 

@@ -26,6 +26,7 @@ from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints
 from shared.model.duration import parse_go_duration
 from shared.model.event_codes import ChangeDetail
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
@@ -91,6 +92,7 @@ class NodeEntry(_Resources):
     capacity: dict[str, int]
     labels: dict[str, str] = {}
     taints: list[TaintStep] = []
+    partition: str = ""
 
 
 class NodeStep(_Resources):
@@ -101,6 +103,7 @@ class NodeStep(_Resources):
     capacity: dict[str, int] = {}
     labels: dict[str, str] = {}
     taints: list[TaintStep] = []
+    partition: str = ""
 
 
 class _Placed(_Resources):
@@ -148,6 +151,7 @@ class SubmitStep(_Strict):
 
     app: str = Field(min_length=1)
     queue: str = ""
+    partition: str = DEFAULT_PARTITION
     user: str = "nobody"
     groups: list[str] = []
     namespace: str = "default"

@@ -71,8 +71,8 @@ def _publish_once(_: Function) -> Function:
 
 
 def _every_epoch(original: Function) -> Function:
-    def on_response(self: ClusterMirror, response: Any, epoch: int) -> Any:
-        return original(self, response, max(epoch, self.world.epoch))
+    def on_response(self: ClusterMirror, response: Any, epoch: int, partition: str) -> Any:
+        return original(self, response, max(epoch, self.world.epoch_of(partition)), partition)
 
     return on_response
 

@@ -141,7 +141,7 @@ class WatchedShim(Watched):
         assert isinstance(cluster, FaultyCluster)
         done = cluster.done
         outgoing = self.inner._on_response(envelope, now_ns)
-        is_over = envelope.epoch < self.inner.world.epoch
+        is_over = envelope.epoch < self.inner.world.epoch_of(envelope.partition)
         if is_over and (outgoing or cluster.done != done):
             self._report(f"a decision of epoch {envelope.epoch} was carried out in a later one")
         return outgoing

@@ -40,7 +40,7 @@ def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
         attributes={
             _HOST_NAME: node.name,
             _RACK_NAME: "/rack-default",
-            NODE_PARTITION: f"[{rm_id}]default",
+            NODE_PARTITION: f"[{rm_id}]{node.partition}",
         },
         labels={HOST_NAME_LABEL: node.name, **node.labels},
         taints=node.taints,
@@ -53,6 +53,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
     return AddApplicationRequest(
         application_id=application.application_id,
         queue_name=application.queue_name,
+        partition_name=application.partition,
         ugi=UserGroupInformation(application.user, application.groups),
         tags={"namespace": application.namespace, **application.tags},
         execution_timeout_milli_seconds=_milliseconds(application.execution_timeout_seconds),

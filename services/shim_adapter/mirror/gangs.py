@@ -28,6 +28,14 @@ class BoundPlaceholders:
             if pod.spec.placeholder and pod.node and not pod.has_ended:
                 self.note(pod)
 
+    def count_anew(self, application: ApplicationRecord) -> None:
+        """Look anew at which placeholders of an application are bound."""
+        for group in application.task_groups:
+            self._bound.pop((application.application_id, group.name), None)
+        for pod in self._world.pods_of(application.application_id):
+            if pod.spec.placeholder and pod.node and not pod.has_ended:
+                self.note(pod)
+
     def note(self, pod: PodRecord) -> None:
         """Take in that a placeholder was bound; again changes nothing."""
         key = (pod.spec.application_id, pod.spec.task_group_name)

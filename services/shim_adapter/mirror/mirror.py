@@ -41,9 +41,9 @@ from services.shim_adapter.mirror.calls import (
     PodGone,
     TellPod,
 )
-from services.shim_adapter.mirror.gangs import BoundPlaceholders, PlaceholdersToMake, in_place_of
+from services.shim_adapter.mirror.gangs import PlaceholdersToMake, in_place_of
 from services.shim_adapter.mirror.moves import Moves, Reaction
-from services.shim_adapter.mirror.recovery import everything, existing, is_to_be_asked, waiting_pods
+from services.shim_adapter.mirror.recovery import Existing, existing, is_to_be_asked
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
     BEFORE_ITS_PODS,
@@ -72,6 +72,7 @@ from shared.messages.interface import (
     UpdatedApplication,
     UpdateResponse,
 )
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ApplicationState
 
 MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
@@ -88,9 +89,11 @@ class ClusterMirror(Moves):
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
+        self._decided_in = DEFAULT_PARTITION  # whose core's decision is being carried out
         self._to_make = PlaceholdersToMake(world)
         self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
-        self._unanswered: dict[str, int] = {}  # nodes: how often said and not answered
+        # how often a node was said, by partition and name, and not answered
+        self._unanswered: dict[tuple[str, str], int] = {}
         self._reports: dict[type, Callable[[Any], None]] = {
             NodeNews: self._on_node,
             PodAdded: lambda news: self._on_pod(news.pod),
@@ -101,7 +104,8 @@ class ClusterMirror(Moves):
             BindRefused: self._on_bind_refused,
             PlaceholderFailed: self._on_placeholder_failed,
             Disruptable: lambda news: self._send(
-                disruptions=(disruption_of(news.pod, is_refused=news.is_refused),)
+                self._partition_of(news.pod),
+                disruptions=(disruption_of(news.pod, is_refused=news.is_refused),),
             ),
         }
 
@@ -118,14 +122,20 @@ class ClusterMirror(Moves):
 
     def on_application(self, application: ApplicationRecord) -> Reaction:
         """Announce an application that was made before any of its pods."""
-        self._send(new_applications=(application_request(application),))
+        self._announce(application)
         return self._taken()
 
-    def on_response(self, response: UpdateResponse, epoch: int) -> Reaction:
-        """Carry out what the core decided, section by section; a lower epoch is refused."""
-        if epoch < self.world.epoch:
+    def on_response(
+        self, response: UpdateResponse, epoch: int, partition: str = DEFAULT_PARTITION
+    ) -> Reaction:
+        """Carry out what a partition's core decided, section by section.
+
+        A lower epoch than the partition's is refused.
+        """
+        if epoch < self.world.epoch_of(partition):
             self.refused_decisions += 1
             return [], []
+        self._decided_in = partition
         is_busy = self.has_more  # then it goes on by itself
         handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
             (response.accepted_nodes, self._on_node_answered),
@@ -160,26 +170,57 @@ class ClusterMirror(Moves):
         """Have done with an application that has no pods: the core ends it at once."""
         application.phase = ApplicationPhase.ENDED
         self.world.touch_application(application)
-        self._send(remove_applications=(RemoveApplicationRequest(application.application_id),))
+        self._remove(application)
         return self._taken()
 
-    def sync(self, known_epoch: int = 0) -> list[Outgoing]:
-        """Say everything that exists, under the next epoch (architecture section 4, step 2)."""
+    def sync(self, known_epoch: int = 0, partition: str = DEFAULT_PARTITION) -> list[Outgoing]:
+        """Say everything that exists of a partition, under its next epoch.
+
+        Source: architecture section 4, step 2.
+        """
         world = self.world
-        world.next_epoch(known_epoch)
-        self._asked.clear()
-        self._bound = BoundPlaceholders(world)
-        self._unanswered = {name: 1 for name in world.nodes if not self._is_left_out(name)}
-        waiting = waiting_pods(world)
-        self._asked.update(dict.fromkeys(pod.uid for pod in waiting))
-        return [self._to_core(message) for message in self._everything(waiting)]
+        world.next_epoch(known_epoch, partition)
+        there = Existing(world, partition)
+        for application in there.applications:
+            self._bound.count_anew(application)
+            for pod in world.pods_of(application.application_id):
+                self._asked.pop(pod.uid, None)
+        self._asked.update(dict.fromkeys(pod.uid for pod in there.waiting))
+        self._unanswered = {
+            key: count for key, count in self._unanswered.items() if key[0] != partition
+        }
+        for node in there.nodes:
+            if not self._is_left_out(node.name):
+                self._unanswered[partition, node.name] = 1
+        unconfirmed = [
+            release
+            for release in self._unconfirmed.values()
+            if world.partition_for(world.partition_of(release.application_id)) == partition
+        ]
+        messages = there.said(self.rm_id, tuple(unconfirmed), self._unsendable)
+        return [self._to_core(partition, message) for message in messages]
 
-    def _everything(self, waiting: list[PodRecord]) -> Iterator[object]:
-        unconfirmed = tuple(self._unconfirmed.values())
-        return everything(self.world, self.rm_id, waiting, unconfirmed, self._unsendable)
+    def say_unknown(self) -> list[Outgoing]:
+        """Say what names a partition that there is not, now that this is known."""
+        for node in self.world.nodes.values():
+            if self.world.partition_for(node.partition) != node.partition:
+                self._on_node(NodeNews(node, "add"))
+        for application in self.world.applications.values():
+            named = application.partition
+            if application.is_live and self.world.partition_for(named) != named:
+                self._announce(application)
+        return self.said()
 
-    def leave_out(self, item: NodeInfo | Allocation) -> None:
+    def _announce(self, application: ApplicationRecord) -> None:
+        self._send(application.partition, new_applications=(application_request(application),))
+
+    def _remove(self, application: ApplicationRecord) -> None:
+        removed = RemoveApplicationRequest(application.application_id, application.partition)
+        self._send(application.partition, remove_applications=(removed,))
+
+    def leave_out(self, item: NodeInfo | Allocation, partition: str) -> None:
         """Say an item no more at a recovery: a core waits for as many as SyncEnd counts."""
+        self._decided_in = partition
         name = item.node_id if isinstance(item, NodeInfo) else item.allocation_key
         if isinstance(item, NodeInfo):
             self._on_node_answered(item)
@@ -198,11 +239,14 @@ class ClusterMirror(Moves):
             action = NodeAction.CREATE_DRAIN
         info = node_info(news.node, action, self.rm_id)
         pods: list[PodRecord] = []
-        if news.action == "add":
+        partition = self.world.partition_for(news.node.partition)
+        if news.action == "add" and partition is not None:
             pods = self.world.pods_on(news.node.name)
-            self._unanswered[news.node.name] = self._unanswered.get(news.node.name, 0) + 1
-        allocations = tuple(self._held(pod) for pod in pods)
-        self._send(nodes=(info,), allocations=allocations)
+            key = partition, news.node.name
+            self._unanswered[key] = self._unanswered.get(key, 0) + 1
+        named = news.node.partition
+        allocations = [self._held(pod) for pod in pods if self._partition_of(pod) == named]
+        self._send(named, nodes=(info,), allocations=allocations)
 
     def _held(self, pod: PodRecord) -> Allocation:
         return foreign_allocation(pod) if pod.spec.foreign else existing(self.world, pod)
@@ -225,19 +269,21 @@ class ClusterMirror(Moves):
             return
         if application is None:
             application = self.world.application_of(pod)
-            self._send(new_applications=(application_request(application),))
+            self._announce(application)
         self._note(application, pod)
         if is_to_be_asked(application, pod):
-            self._send(asks=(self._ask(pod),))
+            self._send(application.partition, asks=(self._ask(pod),))
 
     def _on_foreign(self, pod: PodRecord) -> None:
         """Count a pod of another scheduler, or its new size; without its node it has to wait."""
-        if pod.node in self.world.nodes and not pod.has_ended:
-            self._send(allocations=(foreign_allocation(pod),))
+        node = self.world.nodes.get(pod.node)
+        if node is not None and not pod.has_ended:
+            self._send(node.partition, allocations=(foreign_allocation(pod),))
 
     def _foreign_ended(self, pod: PodRecord) -> None:
         why = TerminationType.STOPPED_BY_RM
-        self._send(releases=(AllocationRelease("", pod.uid, why, message="pod terminated"),))
+        release = AllocationRelease("", pod.uid, why, message="pod terminated")
+        self._send(self._partition_of(pod), releases=(release,))
 
     def _on_changed(self, pod: PodRecord) -> None:
         """Tell a pod's new size, or ask for one that may be scheduled now."""
@@ -245,7 +291,7 @@ class ClusterMirror(Moves):
             self._asked.pop(pod.uid, None)
             self._on_pod(pod)
         elif not pod.has_ended:
-            self._send(allocations=(existing(self.world, pod),))
+            self._send(self._partition_of(pod), allocations=(existing(self.world, pod),))
 
     def _on_pod_ended(self, pod: PodRecord) -> None:
         if pod.spec.foreign:
@@ -288,7 +334,8 @@ class ClusterMirror(Moves):
         self._cancel_creates(application)
         self.world.touch_application(application)
         self._tell(application, "PlaceholderCreateFailed", news.reason, is_warning=True)
-        self._send(gangs_given_up=(GangGivenUp(application.application_id, news.reason),))
+        given_up = GangGivenUp(application.application_id, news.reason)
+        self._send(application.partition, gangs_given_up=(given_up,))
         self._ask_for_pods(application)
         for pod in self.world.pods_of(application.application_id):
             if pod.spec.placeholder and not pod.has_ended:
@@ -300,9 +347,10 @@ class ClusterMirror(Moves):
 
     def _on_node_answered(self, answer: AcceptedNode | RejectedNode | NodeInfo) -> None:
         """Take in that the core knows of a node: what it decides from here on is about this one."""
-        left = self._unanswered.pop(answer.node_id, 0) - 1
+        key = self._decided_in, answer.node_id
+        left = self._unanswered.pop(key, 0) - 1
         if left > 0:
-            self._unanswered[answer.node_id] = left
+            self._unanswered[key] = left
 
     def _on_accepted(self, accepted: AcceptedApplication) -> None:
         application = self._meant(accepted)
@@ -348,7 +396,7 @@ class ClusterMirror(Moves):
             return
         if pod.deletion_ns:
             return  # its end is on the way to the core
-        is_anew = node in self._unanswered
+        is_anew = (self._decided_in, node) in self._unanswered
         shortage = f'nodes "{node}" not found: there is a new one of that name' if is_anew else ""
         shortage = shortage or self.world.shortage(node, pod.spec.resource)
         if shortage:
@@ -379,7 +427,7 @@ class ClusterMirror(Moves):
         pod = self.world.pods.get(release.allocation_key)
         if pod is None or pod.node or not pod.spec.placeholder:
             self._asked.pop(release.allocation_key, None)
-            self._send(ask_releases=(release,))
+            self._send(self._decided_in, ask_releases=(release,))
         else:
             self._asked.pop(pod.uid, None)
             self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
@@ -393,10 +441,10 @@ class ClusterMirror(Moves):
         if release.termination_type is TerminationType.STOPPED_BY_RM:
             application = self.world.applications.get(release.application_id)
             if pod is not None and application is not None and is_to_be_asked(application, pod):
-                self._send(asks=(self._ask(pod),))
+                self._send(application.partition, asks=(self._ask(pod),))
             return
         if pod is None:
-            self._send(releases=(release,))
+            self._send(self._decided_in, releases=(release,))
         elif not pod.node:
             self._release(pod, release.termination_type, "pod was not bound")
             self._calls.append(DeletePod(pod.uid, "", release.message))
@@ -462,8 +510,7 @@ class ClusterMirror(Moves):
         for pod in left:
             self._asked.pop(pod.uid, None)
         if left:
-            again = self.world.application_of(left[0])
-            self._send(new_applications=(application_request(again),))
+            self._announce(self.world.application_of(left[0]))
 
     # --- deleted before its pods were asked for -------------------------------------------------
 
@@ -510,7 +557,7 @@ class ClusterMirror(Moves):
         """Remove an application from the core once nothing of it holds a place on a node."""
         if self.world.holds_a_place(application.application_id):
             return
-        self._send(remove_applications=(RemoveApplicationRequest(application.application_id),))
+        self._remove(application)
         self.world.touch_application(application)
         self._on_core_ended(application)
 

@@ -20,7 +20,7 @@ from services.shim_adapter.mirror.notes import notes_of
 from services.shim_adapter.mirror.recovery import is_to_be_asked
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, PodPhase, PodRecord
-from shared.messages.envelope import CORE, Outgoing
+from shared.messages.envelope import Outgoing, core_of
 from shared.messages.interface import (
     AllocationAsk,
     AllocationAskRelease,
@@ -28,9 +28,22 @@ from shared.messages.interface import (
     TerminationType,
     UpdateRequest,
 )
+from shared.model.names import DEFAULT_PARTITION
 
 MAX_UNCONFIRMED = 200_000  # ask releases; of those before them no confirmation is awaited
 Reaction = tuple[list[Call], list[Outgoing]]
+
+
+class _Open:
+    """The sections of a message that is being said, and the last of them that has any."""
+
+    __slots__ = ("last", "sections")
+
+    def __init__(self) -> None:
+        self.sections: dict[str, list[Any]] = {}
+        self.last = 0
+
+
 _ORDER = {item.name: at for at, item in enumerate(fields(UpdateRequest))}
 
 
@@ -47,8 +60,7 @@ class Moves:
         self._failed: dict[str, None] = {}  # pods that are being failed at this moment
         self._calls: list[Call] = []
         self._outgoing: list[Outgoing] = []
-        self._open: dict[str, list[Any]] = {}  # sections of the message that is being said
-        self._last_section = 0
+        self._open: dict[str, _Open] = {}  # the message that is being said, by partition
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -60,7 +72,7 @@ class Moves:
             if is_to_be_asked(application, pod) and pod.uid not in self._asked
         )
         if asks:
-            self._send(asks=asks)
+            self._send(application.partition, asks=asks)
 
     def _ask(self, pod: PodRecord) -> AllocationAsk:
         self._asked[pod.uid] = None
@@ -95,7 +107,7 @@ class Moves:
             message=message,
             has_succeeded=pod.phase is PodPhase.SUCCEEDED,
         )
-        self._send(releases=(release,))
+        self._send(self._partition_of(pod), releases=(release,))
 
     def _release_ask(self, pod: PodRecord) -> None:
         """Take an ask back, or confirm that the core has done so: its pod is gone now."""
@@ -108,7 +120,7 @@ class Moves:
             self._unconfirmed[pod.uid] = release
             if len(self._unconfirmed) > MAX_UNCONFIRMED:
                 del self._unconfirmed[next(iter(self._unconfirmed))]
-        self._send(ask_releases=(release,))
+        self._send(self._partition_of(pod), ask_releases=(release,))
 
     def _tell(
         self, application: ApplicationRecord, reason: str, text: str, *, is_warning: bool = False
@@ -126,31 +138,49 @@ class Moves:
         self._noted[pod.uid] = None
         for note in notes:
             self._calls.append(TellPod(pod.uid, note.reason, note.message, is_warning=True))
-        self._send(notes=notes)
+        self._send(application.partition, notes=notes)
 
     # --- sending --------------------------------------------------------------------------------
 
-    def _to_core(self, message: object) -> Outgoing:
-        return Outgoing(CORE, message, epoch=self.world.epoch)
+    def _partition_of(self, pod: PodRecord) -> str:
+        """Return the partition of a pod: its application's, or its node's if it is of others."""
+        if not pod.spec.foreign:
+            return self.world.partition_of(pod.spec.application_id)
+        node = self.world.nodes.get(pod.node)
+        return DEFAULT_PARTITION if node is None else node.partition
 
-    def _send(self, **sections: Sequence[Any]) -> None:
-        """Say items, with what was said before where no section begins before the last one ends."""
+    def _to_core(self, partition: str, message: object) -> Outgoing:
+        epoch = self.world.epoch_of(partition)
+        return Outgoing(core_of(partition), message, epoch=epoch, partition=partition)
+
+    def _send(self, named: str, **sections: Sequence[Any]) -> None:
+        """Say items to the core of a partition, as it is named.
+
+        With what was said before where no section begins before the last one ends. While nobody
+        knows whether there is such a partition nothing is said: a recovery says it.
+        """
+        partition = self.world.partition_for(named)
+        if partition is None:
+            return
         filled = [(_ORDER[name], name, items) for name, items in sections.items() if items]
-        if filled and min(filled)[0] < self._last_section:
-            self._close()
+        if filled and min(filled)[0] < self._open.setdefault(partition, _Open()).last:
+            self._close(partition)
         for order, name, items in filled:
-            self._last_section = max(self._last_section, order)
-            self._open.setdefault(name, []).extend(items)
+            said = self._open.setdefault(partition, _Open())
+            said.last = max(said.last, order)
+            said.sections.setdefault(name, []).extend(items)
 
-    def _close(self) -> None:
-        if self._open:
-            sections: Any = {name: tuple(items) for name, items in self._open.items()}
-            self._outgoing.append(self._to_core(UpdateRequest(self.rm_id, **sections)))
-        self._open, self._last_section = {}, 0
+    def _close(self, partition: str) -> None:
+        said = self._open.pop(partition, None)
+        if said is not None and said.sections:
+            sections: Any = {name: tuple(items) for name, items in said.sections.items()}
+            request = UpdateRequest(self.rm_id, **sections)
+            self._outgoing.append(self._to_core(partition, request))
 
     def said(self) -> list[Outgoing]:
-        """Return what is to be said to the core since the last call."""
-        self._close()
+        """Return what is to be said to the cores since the last call."""
+        for partition in list(self._open):
+            self._close(partition)
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 

@@ -3,7 +3,7 @@
 A note follows from the world alone, so that a core which recovers can be told all of them again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
@@ -34,11 +34,9 @@ def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[Applica
         )
 
 
-def all_notes(world: World) -> Iterator[ApplicationNote]:
-    """Yield the notes of everything that exists, each sentence of an application once."""
-    for application in world.applications.values():
-        if not application.is_live:
-            continue
+def all_notes(world: World, applications: Iterable[ApplicationRecord]) -> Iterator[ApplicationNote]:
+    """Yield the notes of the pods of applications, each sentence of an application once."""
+    for application in applications:
         said: dict[tuple[str, str], None] = {}
         for pod in world.pods_of(application.application_id):
             for note in notes_of(application, pod):

@@ -31,76 +31,95 @@ from shared.messages.interface import (
 from shared.messages.protocol import SyncBegin, SyncEnd
 
 FORCE_TAG = "application.create.force"
+_CREATED = {False: NodeAction.CREATE, True: NodeAction.CREATE_DRAIN}  # by whether it is cordoned
 
 
-def everything(
-    world: World,
-    rm_id: str,
-    waiting: list[PodRecord],
-    unconfirmed: tuple[AllocationAskRelease, ...],
-    left_out: Container[tuple[type, str]] = (),
-) -> Iterator[object]:
-    """Yield SyncBegin, the world in update requests, SyncEnd, and what people should know.
+class Existing:
+    """What exists of one partition: its nodes and applications, and which pods wait.
 
-    ``left_out`` are nodes by id and allocations by key that cannot be sent: they are not said.
+    The default one has what names a partition that there is not, too, and refuses it.
     """
-    yield SyncBegin(
-        world.config, tuple(sorted(world.scheduler_settings.items())), world.last_good_config
-    )
-    nodes = tuple(
-        node_info(node, NodeAction.CREATE_DRAIN if node.is_cordoned else NodeAction.CREATE, rm_id)
-        for node in world.nodes.values()
-        if (NodeInfo, node.name) not in left_out
-    )
-    applications = [a for a in world.applications.values() if a.is_live]
-    yield UpdateRequest(
-        rm_id, nodes=nodes, new_applications=tuple(_request(world, a) for a in applications)
-    )
-    allocations = tuple(
-        existing(world, pod)
-        for application in applications
-        for pod in world.pods_of(application.application_id)
-        if pod.node and not pod.has_ended and (Allocation, pod.uid) not in left_out
-    )
-    foreign = tuple(
-        foreign_allocation(pod)
-        for node in world.nodes
-        for pod in world.pods_on(node)
-        if pod.spec.foreign and (Allocation, pod.uid) not in left_out
-    )
-    yield UpdateRequest(rm_id, allocations=allocations + foreign)
-    held = [pod for pod in world.all_pods() if pod.disruption is not DisruptionState.FREE]
-    if held:
-        yield UpdateRequest(rm_id, disruptions=tuple(map(disruption_of, held)))
-    asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in waiting)
-    yield UpdateRequest(rm_id, asks=asks, ask_releases=unconfirmed)
-    yield SyncEnd(len(nodes), len(allocations), len(asks))
-    notes = tuple(all_notes(world))  # by then every application is in its state again
-    if notes:
-        yield UpdateRequest(rm_id, notes=notes)
 
+    def __init__(self, world: World, partition: str) -> None:
+        self._world = world
+        self._partition = partition
+        self.nodes = [
+            node
+            for node in world.nodes.values()
+            if world.partition_for(node.partition) == partition
+        ]
+        self.applications = [
+            application
+            for application in world.applications.values()
+            if application.is_live and world.partition_for(application.partition) == partition
+        ]
+        self.waiting = [
+            pod
+            for application in self.applications
+            for pod in world.pods_of(application.application_id)
+            if is_to_be_asked(application, pod)
+        ]
 
-def _request(world: World, application: ApplicationRecord) -> AddApplicationRequest:
-    """Return an application that is to be taken in whatever has become of its queue.
+    def said(
+        self,
+        rm_id: str,
+        unconfirmed: tuple[AllocationAskRelease, ...],
+        left_out: Container[tuple[type, str]] = (),
+    ) -> Iterator[object]:
+        """Yield SyncBegin, update requests, SyncEnd, and what people should know.
 
-    One with pods on nodes goes to the recovery queue where no rule places it any more.
-    """
-    request = application_request(application)
-    pods = world.pods_of(application.application_id)
-    if not any(pod.node and not pod.has_ended for pod in pods):
-        return request
-    return replace(request, tags={**request.tags, FORCE_TAG: "true"})
+        ``left_out`` are nodes by id and allocations by key that cannot be sent: they are not said.
+        """
+        world = self._world
+        settings = tuple(sorted(world.scheduler_settings.items()))
+        yield SyncBegin(world.config, settings, world.last_good_config)
+        nodes = tuple(
+            node_info(node, _CREATED[node.is_cordoned], rm_id)
+            for node in self.nodes
+            if (NodeInfo, node.name) not in left_out
+        )
+        applications = tuple(map(self._request, self.applications))
+        yield UpdateRequest(rm_id, nodes=nodes, new_applications=applications)
+        pods = [
+            pod
+            for application in self.applications
+            for pod in world.pods_of(application.application_id)
+            if not pod.has_ended
+        ]
+        allocations = tuple(
+            existing(world, pod)
+            for pod in pods
+            if pod.node and (Allocation, pod.uid) not in left_out
+        )
+        foreign = tuple(
+            foreign_allocation(pod)
+            for node in self.nodes
+            for pod in world.pods_on(node.name)
+            if pod.spec.foreign and (Allocation, pod.uid) not in left_out
+        )
+        yield UpdateRequest(rm_id, allocations=allocations + foreign)
+        held = [pod for pod in pods if pod.disruption is not DisruptionState.FREE]
+        if held:
+            yield UpdateRequest(rm_id, disruptions=tuple(map(disruption_of, held)))
+        asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in self.waiting)
+        yield UpdateRequest(rm_id, asks=asks, ask_releases=unconfirmed)
+        yield SyncEnd(len(nodes), len(allocations), len(asks))
+        notes = tuple(all_notes(world, self.applications))  # by now each is in its state again
+        if notes:
+            yield UpdateRequest(rm_id, notes=notes)
 
+    def _request(self, application: ApplicationRecord) -> AddApplicationRequest:
+        """Return an application that is to be taken in whatever has become of its queue.
 
-def waiting_pods(world: World) -> list[PodRecord]:
-    """Return the pods that the core is to have an ask for."""
-    return [
-        pod
-        for application in world.applications.values()
-        if application.is_live
-        for pod in world.pods_of(application.application_id)
-        if is_to_be_asked(application, pod)
-    ]
+        One with pods on nodes goes to the recovery queue where no rule places it any more, as does
+        every one of a partition that was dropped.
+        """
+        request = application_request(application)
+        pods = self._world.pods_of(application.application_id)
+        is_dropped = application.partition in self._world.dropped
+        if not (is_dropped or any(pod.node and not pod.has_ended for pod in pods)):
+            return request
+        return replace(request, tags={**request.tags, FORCE_TAG: "true"})
 
 
 def is_to_be_asked(application: ApplicationRecord, pod: PodRecord) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from services.shim_adapter.records import (
     Answer,
+    ApplicationPhase,
     ApplicationRecord,
     NodeRecord,
     PodRecord,
@@ -13,6 +14,7 @@ from services.shim_adapter.records import (
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
 from shared.messages.protocol import MAX_EPOCH
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
@@ -29,7 +31,10 @@ class World:
         self.nodes: dict[str, NodeRecord] = {}
         self.pods: dict[str, PodRecord] = {}
         self.applications: dict[str, ApplicationRecord] = {}
-        self.epoch = 0
+        self.epoch = 0  # the highest that was begun
+        self.epochs: dict[str, int] = {}  # the one that each partition is in
+        self.partitions: dict[str, None] = {}  # of queues.yaml ({}: no core has judged it yet)
+        self.dropped: dict[str, None] = {}  # from it, with applications that have not ended
         self.config = ""  # what the next recovery brings
         self.last_good_config = ""  # one that held before it ("": none is known)
         self.is_config_good = False  # whether a core has said that ``config`` holds
@@ -106,15 +111,42 @@ class World:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def next_epoch(self, known: int = 0) -> None:
-        """Begin the next epoch; decisions of any earlier one are refused from now on.
+    def next_epoch(self, known: int = 0, partition: str = DEFAULT_PARTITION) -> None:
+        """Begin a partition's next epoch; its decisions of any earlier one are refused from now on.
 
         It is above the one that a core ``known`` to ask is in, be it as high as a core may believe.
         """
         if known <= MAX_EPOCH + _MOST_ABOVE:
             self.epoch = max(self.epoch, known)
         self.epoch += 1
+        self.epochs[partition] = self.epoch
         self.is_meta_changed = True
+
+    def set_partitions(self, names: tuple[str, ...]) -> None:
+        """Take in which partitions there are; what runs in another one keeps it until it ends."""
+        self.partitions = dict.fromkeys(names)
+        self.dropped = {
+            application.partition: None
+            for application in self.applications.values()
+            if application.partition not in self.partitions
+            and application.is_live
+            and application.phase is not ApplicationPhase.NEW
+        }
+        self._forget_epochs()
+        self.is_meta_changed = True
+
+    def forget_ended(self) -> None:
+        """Forget the dropped partitions in which nothing lives any more."""
+        if not self.dropped:
+            return
+        live = {item.partition for item in self.applications.values() if item.is_live}
+        self.dropped = {name: None for name in self.dropped if name in live}
+        self._forget_epochs()
+
+    def _forget_epochs(self) -> None:
+        """Forget the epochs of partitions that have gone: the highest fences them."""
+        known = {*self.partition_names}
+        self.epochs = {name: epoch for name, epoch in self.epochs.items() if name in known}
 
     def set_config(self, config: str, last_good: str = "") -> None:
         """Begin with a queue configuration that no core has judged."""
@@ -141,6 +173,29 @@ class World:
             oldest = next(iter(self.answers))
             self.answered -= self.answers.pop(oldest).size
             self.changed_answers[oldest] = None
+
+    @property
+    def partition_names(self) -> tuple[str, ...]:
+        """Return the partitions that are scheduled: those of the file, and those that end."""
+        return (*(self.partitions or [DEFAULT_PARTITION]), *self.dropped)
+
+    def epoch_of(self, partition: str) -> int:
+        """Return the epoch that a partition is in; one that is in none, the highest."""
+        return self.epochs.get(partition, self.epoch)
+
+    def partition_of(self, application_id: str) -> str:
+        """Return the partition of an application; of one that is not known, the default."""
+        application = self.applications.get(application_id)
+        return DEFAULT_PARTITION if application is None else application.partition
+
+    def partition_for(self, name: str) -> str | None:
+        """Return whose core hears of what names a partition, or None while that is not known.
+
+        The default's refuses what names one that there is not.
+        """
+        if name == DEFAULT_PARTITION or name in self.partitions or name in self.dropped:
+            return name
+        return DEFAULT_PARTITION if self.partitions else None
 
     @property
     def good_config(self) -> str:
@@ -293,6 +348,7 @@ def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> App
         submission=submission,
         queue_name=spec.queue_name,
         namespace=spec.namespace,
+        partition=spec.partition,
         user=spec.user,
         groups=spec.groups,
         style=spec.style,

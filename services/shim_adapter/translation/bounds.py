@@ -56,6 +56,7 @@ def check_pod(spec: PodSpec, where: str) -> None:
         {
             "names": (spec.application_id, spec.queue_name, spec.task_group_name, spec.name),
             "namespace": spec.namespace,
+            "partition": spec.partition,
             "user and groups": (spec.user, *spec.groups),
             "requests": spec.resource,
             "labels": spec.labels,
@@ -70,7 +71,7 @@ def _is_small(spec: PodSpec) -> bool:
     """Return whether a pod is far from too large, as nearly all are, without summing it up."""
     names = (
         *(spec.application_id, spec.queue_name, spec.task_group_name, spec.name),
-        *(spec.namespace, spec.user, *spec.groups, *spec.pull_secrets),
+        *(spec.namespace, spec.user, spec.partition, *spec.groups, *spec.pull_secrets),
         *(*spec.resource, *spec.labels, *spec.labels.values()),
     )
     characters = sum(map(len, names)) + _MOST_OF_A_NAME * len(names)

@@ -8,6 +8,7 @@ from services.shim_adapter.records import ApplicationRecord
 from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME
 from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.model.ids import derived_suffix
+from shared.model.names import DEFAULT_PARTITION, PARTITION
 from shared.model.resources import PODS
 
 PLACEHOLDER = "internal.yunikorn.apache.org/placeholder"
@@ -20,6 +21,11 @@ def placeholder_name(application_id: str, group: str, cause: str) -> str:
     """Return a placeholder's name: ``tg-<app>-<group>-<10 characters>``, at most 63 long."""
     nonce = derived_suffix(cause, _NONCE)
     return f"tg-{application_id[:_MAX_APPLICATION]}-{group[:_MAX_GROUP]}-{nonce}"
+
+
+def _partition(partition: str) -> dict[str, str]:
+    """Return the annotation that names a partition; the default one needs none."""
+    return {} if partition == DEFAULT_PARTITION else {PARTITION: partition}
 
 
 def placeholder_pod(application: ApplicationRecord, group: TaskGroupSpec, cause: str) -> PodSpec:
@@ -46,6 +52,8 @@ def placeholder_pod(application: ApplicationRecord, group: TaskGroupSpec, cause:
             **application.gang_annotations,
             PLACEHOLDER: "true",
             TASK_GROUP_NAME: group.name,
+            **_partition(application.partition),
         },
         priority_class=application.priority_class,
+        partition=application.partition,
     )

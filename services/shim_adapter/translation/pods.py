@@ -20,7 +20,7 @@ from services.shim_adapter.translation.task_groups import (
     task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
-from shared.model.names import RUN_SECONDS
+from shared.model.names import DEFAULT_PARTITION, PARTITION, RUN_SECONDS
 from shared.model.numbers import INT32, parse_int64
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import (
@@ -56,6 +56,7 @@ _QUEUE_SOURCES = (
     ("annotations", "yunikorn.apache.org/queue"),
     ("labels", "queue"),
 )
+_PARTITION_SOURCES = (("labels", PARTITION), ("annotations", PARTITION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     user, user_groups = _user(annotations)
     priority_class = str(spec.get("priorityClassName") or "")
     known = reading.classes.get(priority_class, PriorityClass(0))
+    daemon = _is_daemon(metadata)
     pod = PodSpec(
         name=name,
         application_id=application_id_of(labels, annotations, namespace, reading),
@@ -124,9 +126,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         priority=_priority(spec, where, known.value),
         run_ns=_run_ns(spec, annotations, where, reading.run_ns),
         stated_run_ns=_stated_run_ns(spec, annotations, where),
-        constraints=parse_constraints(
-            spec, f"{where}spec", labels=labels, is_daemon=_is_daemon(metadata)
-        ),
+        constraints=parse_constraints(spec, f"{where}spec", labels=labels, is_daemon=daemon),
         labels=labels,
         annotations=annotations,
         task_groups=groups,
@@ -137,6 +137,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         allow_preempt_other=known.lets_preempt(spec),
         priority_class=priority_class,
         pull_secrets=_pull_secrets(spec, where),
+        partition=_first(_PARTITION_SOURCES, labels, annotations) or DEFAULT_PARTITION,
     )
     check_pod(pod, f"{where}spec")
     return pod

@@ -88,6 +88,7 @@ class ClusterStore:
         world = World()
         meta = dict(self._rows("meta"))
         world.epoch = int(meta.get("epoch", 0))
+        world.epochs = {str(name): int(epoch) for name, epoch in meta.get("epochs", {}).items()}
         world.config = str(meta.get("config", ""))
         world.last_good_config = str(meta.get("lastGoodConfig", ""))
         world.is_config_good = bool(meta.get("isConfigGood", False))
@@ -107,6 +108,9 @@ class ClusterStore:
             world.nodes[name] = node
         for _, application in self._records("applications", ApplicationRecord):
             world.add_application(application)
+        names = tuple(str(name) for name in meta.get("partitions", []))
+        if names:
+            world.set_partitions(names)
         pods = [pod for _, pod in self._records("pods", PodRecord)]
         for pod in sorted(pods, key=lambda pod: pod.sequence):
             world.add_pod(pod)
@@ -150,6 +154,8 @@ class ClusterStore:
         self._write("answers", world.changed_answers, world.answers)
         meta = {
             "epoch": world.epoch,
+            "epochs": world.epochs,
+            "partitions": list(world.partitions),
             "config": world.config,
             "lastGoodConfig": world.last_good_config,
             "isConfigGood": world.is_config_good,

@@ -1,0 +1,248 @@
+"""The hosts of one process of a service whose processes share the partitions: core, timers.
+
+Rule 1: every process takes a place at every partition's inbox. Who reads is the bus's to say: who
+        stands first in line. So a partition whose reader dies has the next one at once.
+Rule 2: while there are several partitions each process says every heartbeat which it is active for.
+        Of one that has said nothing for MISSED_BEATS nothing is expected any more.
+Rule 3: the one with the most gives up half of what it has more than the one with the fewest, if
+        that is two at least: it goes to the end of the line, and knows nothing of them any more.
+Rule 4: one whose turn it becomes, while another has fewer, does the same, once in PASS_BEATS: what
+        it knows of others may be old.
+So every partition is read by one process, and who it is follows from nothing that has to agree: the
+bus has one reader an inbox, and the epoch fences whoever it was before.
+Limit: MAX_MEMBERS others are known; of more nothing is heard.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential
+
+from shared.bus.base import Bus, Subscription
+from shared.bus.errors import BusClosedError, BusUnavailableError
+from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope, inbox_of, members_of
+from shared.messages.protocol import Partitions, PartitionsHeld, PartitionsRequest
+from shared.model.ids import derived_id
+from shared.model.names import DEFAULT_PARTITION
+from shared.model.units import NANOS_PER_SECOND
+from shared.runtime.clock import Clock
+from shared.runtime.host import Host, HostOptions, Machine
+
+MISSED_BEATS = 3
+PASS_BEATS = 3
+MAX_MEMBERS = 1_000  # other processes of a service that one knows of; of more nothing is heard
+_AT_ONCE = 200
+_PAUSE = wait_exponential(multiplier=0.1, max=2.0)
+log = structlog.get_logger("muster.members")
+
+
+class Members:
+    """One process: a host for every partition, on one connection, and what it hears of others.
+
+    ``make_machine`` returns the machine of a partition, by its name.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        make_machine: Callable[[str], Machine],
+        bus: Bus,
+        clock: Clock,
+        *,
+        instance: str,
+        options: HostOptions | None = None,
+    ) -> None:
+        self.service = service
+        self.instance = instance
+        self.hosts: dict[str, Host] = {}
+        self._make_machine = make_machine
+        self._bus = bus
+        self._clock = clock
+        self._options = options or HostOptions()
+        self._inbox = members_of(service, instance)
+        self._others: dict[str, tuple[float, int]] = {}  # when each was heard, and how many it has
+        self._passed: dict[str, float] = {}  # when a partition was passed on
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_reading = False
+        self._started_ns = clock.now_ns()
+        self._said = 0
+        self._add(DEFAULT_PARTITION)
+
+    @property
+    def default(self) -> Host:
+        """Return the host of the partition that there is always."""
+        return self.hosts[DEFAULT_PARTITION]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether every host waits for something to come."""
+        return self._is_reading and all(host.is_waiting for host in self.hosts.values())
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether it hears of the partitions and has its place at each."""
+        return self._is_reading and all(host.is_connected for host in self.hosts.values())
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether every host is."""
+        return self._is_reading and all(host.is_ready for host in self.hosts.values())
+
+    def active(self) -> list[str]:
+        """Return the partitions that this process is active for."""
+        return [name for name, host in self.hosts.items() if host.is_active and host.is_connected]
+
+    async def run(self) -> None:
+        """Run until cancelled, or until a host ends: whoever runs the process starts it again."""
+        self._tasks[""] = asyncio.create_task(self._follow(), name=f"{self.service} members")
+        for name in list(self.hosts):
+            self._start(name)
+        try:
+            while True:
+                tasks = set(self._tasks.values())
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task in self._tasks.values():
+                        task.result()
+                        return
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Close the connection; what runs ends by itself."""
+        await self._bus.close()
+
+    # --- the partitions -------------------------------------------------------------------------
+
+    def _add(self, partition: str) -> None:
+        is_default = partition == DEFAULT_PARTITION
+        self.hosts[partition] = Host(
+            inbox_of(self.service, partition),
+            lambda: self._make_machine(partition),
+            self._bus,
+            self._clock,
+            instance=self.instance if is_default else f"{self.instance}/{partition}",
+            options=self._options,
+            partition=partition,
+            may_take=lambda: self._may_take(partition),
+        )
+
+    def _start(self, partition: str) -> None:
+        task = asyncio.create_task(self.hosts[partition].run(), name=f"{self.service} {partition}")
+        self._tasks[f"/{partition}"] = task
+
+    async def _set(self, names: tuple[str, ...]) -> None:
+        """Start with the partitions that are new, and leave those that have gone."""
+        wanted = dict.fromkeys((DEFAULT_PARTITION, *names))
+        gone = [name for name in self.hosts if name not in wanted]
+        ended = [self._tasks.pop(f"/{name}") for name in gone]
+        for name in gone:
+            del self.hosts[name]
+            self._passed.pop(name, None)
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        for name in wanted:
+            if name not in self.hosts:
+                self._add(name)
+                self._start(name)
+
+    # --- the others -----------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Hear which partitions there are, and what others have, for as long as there is a bus."""
+        again = AsyncRetrying(retry=retry_if_exception_type(BusUnavailableError), wait=_PAUSE)
+        with suppress(BusClosedError):
+            await again(self._follow_connected)
+
+    async def _follow_connected(self) -> None:
+        subscription = await self._bus.subscribe(self._inbox)
+        telling: asyncio.Task[None] | None = None
+        try:
+            await self._say(PartitionsRequest(self.instance), SHIM_ADAPTER)
+            self._is_reading = True
+            if self._options.heartbeat_ns:
+                telling = asyncio.create_task(self._tell())
+            await self._hear(subscription)
+        finally:
+            self._is_reading = False
+            if telling is not None:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
+            with suppress(BusUnavailableError, BusClosedError):
+                await subscription.close()
+
+    async def _hear(self, subscription: Subscription) -> None:
+        while True:
+            deliveries = await subscription.receive(_AT_ONCE)
+            for delivery in deliveries:
+                match delivery.envelope.message:
+                    case Partitions(names=names):
+                        await self._set(names)
+                    case PartitionsHeld(instance=name, names=held) if name != self.instance:
+                        self._note(name, len(held))
+                    case _:
+                        pass
+            await subscription.ack(deliveries)
+
+    def _note(self, name: str, count: int) -> None:
+        if name in self._others or len(self._others) < MAX_MEMBERS:
+            self._others[name] = (time.monotonic(), count)
+
+    async def _tell(self) -> None:
+        """Say what this process is active for, and give up what is too much, each heartbeat."""
+        while True:
+            await asyncio.sleep(self._beat_seconds)
+            if len(self.hosts) == 1:
+                continue
+            held = self.active()
+            with suppress(BusUnavailableError):
+                told = PartitionsHeld(self.instance, tuple(held))
+                await self._say(told, members_of(self.service, "all"))
+            for name in self._surplus(held):
+                log.info("giving up a partition: others have fewer", partition=name)
+                self.hosts[name].give_up()
+
+    @property
+    def _beat_seconds(self) -> float:
+        return self._options.heartbeat_ns / NANOS_PER_SECOND
+
+    def _counts(self) -> dict[str, int]:
+        """Return how many partitions each other process that lives is active for."""
+        oldest = time.monotonic() - MISSED_BEATS * self._beat_seconds
+        self._others = {name: at for name, at in self._others.items() if at[0] >= oldest}
+        return {name: count for name, (_, count) in self._others.items()}
+
+    def _surplus(self, held: list[str]) -> list[str]:
+        """Return what to give up: whoever has the most does, of several the last by name."""
+        counts = self._counts()
+        if not counts:
+            return []
+        own = (len(held), self.instance)
+        if any((count, name) > own for name, count in counts.items()):
+            return []
+        return held[len(held) - (len(held) - min(counts.values())) // 2 :]
+
+    def _may_take(self, partition: str) -> bool:
+        """Return whether to become active for a partition, now that it is this one's turn."""
+        fewest = min(self._counts().values(), default=None)
+        if fewest is None or fewest >= len(self.active()):
+            return True
+        now = time.monotonic()
+        if now - self._passed.get(partition, now - 1e9) < PASS_BEATS * self._beat_seconds:
+            return True
+        self._passed[partition] = now
+        return False
+
+    async def _say(self, message: object, to: Address) -> None:
+        self._said += 1
+        message_id = derived_id(f"members/{self.instance}/{self._started_ns}", self._said)
+        now_ns = self._clock.now_ns()
+        kind = type(message).__name__
+        envelope = Envelope(message_id, kind, message, to, self.service, published_ns=now_ns)
+        await self._bus.publish([envelope])
