@@ -1,5 +1,6 @@
 """Builders: the scheduler and its messages in a test's own words."""
 
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -24,6 +25,7 @@ from shared.messages.protocol import (
     TimerFirings,
     TimerKind,
 )
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import multiply
 
 START_NS = 1_767_225_600_000_000_000
@@ -42,12 +44,18 @@ class Core:
     """A scheduler, recovered and listening; every answer of it is kept."""
 
     def __init__(
-        self, config: str = "", epoch: int = 1, settings: tuple = (), plugins: dict | None = None
+        self,
+        config: str = "",
+        epoch: int = 1,
+        settings: tuple = (),
+        plugins: dict | None = None,
+        name: str = DEFAULT_PARTITION,
     ) -> None:
         self.reports: list[str] = []
         found = plugins or {}
+        parse = partial(parse_configuration, partition=name)
         self.scheduler = Scheduler(
-            "core-test", parse_configuration, found.__getitem__, self.reports.append
+            "core-test", parse, found.__getitem__, self.reports.append, name=name
         )
         if found:
             settings = (*settings, ("plugins", ",".join(found)))

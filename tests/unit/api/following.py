@@ -25,8 +25,8 @@ class System(Core):
 
     has_clock = False  # whether the replica hears of things when they are, not all at once
 
-    def __init__(self, config: str = "", **more) -> None:
-        self.machine = ApiMachine("one")
+    def __init__(self, config: str = "", machine: ApiMachine | None = None, **more) -> None:
+        self.machine = machine or ApiMachine("one")
         self._app: FastAPI | None = None
         super().__init__(config, **more)
 
@@ -37,8 +37,9 @@ class System(Core):
             if isinstance(item.message, StateDelta):
                 name = type(item.message).__name__
                 envelope = Envelope(
-                    "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq
-                )
+                    "e", name, item.message, API_ALL, "core", epoch=item.epoch, seq=item.seq,
+                    partition=self.scheduler.name,
+                )  # fmt: skip
                 assert not self.machine.handle(envelope, self.now_ns if self.has_clock else 1)
         self.check_rows()
         return responses
@@ -52,7 +53,7 @@ class System(Core):
 
     @property
     def projection(self):
-        return self.machine.partitions.default
+        return self.machine.partitions.get(self.scheduler.name)
 
     @projection.setter
     def projection(self, projection):
