@@ -203,8 +203,9 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
     @router.get(
         "/trace/{application}", summary="One trace: every step of an application below its cause"
     )
-    async def trace(request: Request, application: str) -> Response:
-        story = replica.partitions.stories.of(application)
+    async def trace(request: Request, application: str, partition: PartitionQuery = "") -> Response:
+        model = replica.of_application(application, partition) if partition else None
+        story = replica.partitions.stories.of(application, model.name if model else partition)
         if not story:
             raise AnswerError(404, f"no trace of application {application}")
         return answer(request, trace_entries(story, application))

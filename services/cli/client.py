@@ -96,9 +96,9 @@ class Client:
         """Return the answer to a GET."""
         return self._value(self._send("GET", path, b"", params or {}))
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, params: dict[str, str] | None = None) -> Any:
         """Return the answer to a DELETE."""
-        return self._value(self._send("DELETE", path, b"", {}))
+        return self._value(self._send("DELETE", path, b"", params or {}))
 
     def post(self, path: str, body: bytes = b"", params: dict[str, str] | None = None) -> Any:
         """Return the answer to a POST."""

@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.client import DEFAULT_URL, ApiError, Client, checked_name, checked_url, read_token
+from services.cli.client import (
+    DEFAULT_URL,
+    ApiError,
+    Client,
+    checked_name,
+    checked_url,
+    path_of,
+    read_token,
+)
+from shared.model.names import DEFAULT_PARTITION
 
 COMPLETION = "_MUSTER_COMPLETE"  # what a shell sets when it asks for the rest of a word
-PARTITION = "/ws/v1/partition/default"
 CAPACITY = "cpu=8,memory=32Gi,ephemeral-storage=100Gi,pods=110"  # of a simulated node
 _COMPLETION_SECONDS = 1.0
 _MOST_OFFERED = 200
@@ -94,6 +102,16 @@ Filter = Annotated[
 ]
 
 
+def in_partition(partition: str, *names: str) -> str:
+    """Return the path of what YuniKorn's API has of a partition."""
+    return "/ws/v1/partition" + path_of(partition, *names)
+
+
+def asking(partition: str) -> dict[str, str]:
+    """Return what a question says of a partition; "" says nothing."""
+    return {"partition": partition} if partition else {}
+
+
 def complete_applications(incomplete: str) -> list[str]:
     """Return the applications' names that begin so; none when nobody answers at once."""
     return _names("/v1/applications", "applicationID", incomplete)
@@ -101,7 +119,7 @@ def complete_applications(incomplete: str) -> list[str]:
 
 def complete_nodes(incomplete: str) -> list[str]:
     """Return the nodes' names that begin so; none when nobody answers at once."""
-    return _names(f"{PARTITION}/nodes", "nodeID", incomplete)
+    return _names(in_partition(DEFAULT_PARTITION, "nodes"), "nodeID", incomplete)
 
 
 def _names(path: str, key: str, incomplete: str) -> list[str]:
@@ -129,5 +147,23 @@ def name_argument(metavar: str, text: str, complete: Callable[[str], list[str]])
     )
 
 
+def complete_partitions(incomplete: str) -> list[str]:
+    """Return the partitions' names that begin so; none when nobody answers at once."""
+    return _names("/ws/v1/partitions", "name", incomplete)
+
+
+def partition_option(text: str) -> Any:
+    """Return --partition with what it means to a command."""
+    return typer.Option(
+        "--partition",
+        metavar="PARTITION",
+        help=text,
+        callback=checking(lambda name: name and checked_name(name)),
+        autocompletion=complete_partitions,
+    )
+
+
+OnePartition = Annotated[str, partition_option("Which partition's.")]
+AnyPartition = Annotated[str, partition_option("One partition's alone; without it, of all.")]
 ApplicationName = Annotated[str, name_argument("APPLICATION", "Its ID.", complete_applications)]
 NodeName = Annotated[str, name_argument("NODE", "Its name.", complete_nodes)]

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.table import Column, Row, printable, with_indent
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 
 _COLOURS = {
@@ -143,6 +144,16 @@ GROUPS = (
     Column("REPLACED", lambda group: group["replaced"], is_number=True),
     Column("TIMED OUT", lambda group: group["timedout"], is_number=True),
 )
+
+
+def with_partition(rows: list[Row], columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return the columns of rows, with their partition where one is not of the default one."""
+    if not any("partition" in row for row in rows):
+        return (*columns,)
+    own = Column("PARTITION", lambda row: row.get("partition", DEFAULT_PARTITION))
+    return (columns[0], own, *columns[1:])
+
+
 PODS = (
     Column("POD", lambda pod: pod["name"]),
     Column("APPLICATION", lambda pod: pod["applicationID"], drop=2),

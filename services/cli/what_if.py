@@ -66,7 +66,11 @@ QUEUES = (
 
 
 def ask(
-    client: Client, manifest: Path | None, queues: Path | None, rest: dict[str, Any]
+    client: Client,
+    manifest: Path | None,
+    queues: Path | None,
+    rest: dict[str, Any],
+    where: dict[str, str],
 ) -> dict[str, Any]:
     """Return the answer to a question; one that has none is an error."""
     question = {key: value for key, value in rest.items() if value}
@@ -75,7 +79,7 @@ def ask(
             question[key] = _text(file)
     if len({*question} - {"like"}) != 1:
         raise typer.BadParameter("one of -f, --drain, --queues and --add-nodes is needed")
-    answer: dict[str, Any] = client.post(PATH, _json(question))
+    answer: dict[str, Any] = client.post(PATH, _json(question), where)
     if not answer["done"]:
         raise RefusedError(answer["sentence"])
     return answer

@@ -10,6 +10,7 @@ application, with one root span, its submission.
 from dataclasses import dataclass
 
 from shared.model.ids import derived_id
+from shared.model.names import DEFAULT_PARTITION
 
 ROOT_CAUSE = ""  # in place of a step: nothing but the submission itself
 
@@ -19,8 +20,9 @@ class TraceRecord:
     """One step: what came, from whom, when, what was decided, and what led to it.
 
     ``queued_ns`` is the time from publish to handling, ``handled_ns`` the time the handling took.
-    What follows ``applications`` is parallel to it. ``causes`` are the identities of steps: the
-    first is the one that this hangs below, the others led to it as well; none is ``cause_id``.
+    What follows ``applications`` is parallel to it, up to ``causes``: the identities of steps, of
+    which the first is the one that this hangs below; the others led to it as well; none is
+    ``cause_id``. ``partition`` is that of the message.
     """
 
     message_id: str
@@ -38,6 +40,7 @@ class TraceRecord:
     decisions: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     causes: tuple[tuple[str, ...], ...] = ()
+    partition: str = DEFAULT_PARTITION
 
 
 @dataclass(frozen=True, slots=True)

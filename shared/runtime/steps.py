@@ -161,6 +161,7 @@ class Steps:
             decisions=tuple([decisions.get(name, "") for name in names]),
             reasons=tuple([reasons.get(name, "") for name in names]),
             causes=tuple([self._causes(step, name, about, told) for name in names]),
+            partition=envelope.partition,
         )
 
     def _causes(

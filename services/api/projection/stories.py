@@ -17,6 +17,7 @@ from shared.messages.trace import ROOT_CAUSE, TraceRecord, causes_of
 MAX_STORIES = 2_000
 MAX_STORY = 2_000
 MAX_HELD = 100_000
+_SCHEDULES = {"core", "timers"}  # the services that have a partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,19 @@ class Stories:
         while len(self._stories) > MAX_STORIES or self._held > MAX_HELD:
             self._held -= len(self._stories.pop(next(iter(self._stories))))
 
-    def of(self, application_id: str) -> list[StoryStep]:
-        """Return the steps of an application in order; [] where nothing is known of it."""
-        return _in_order(self._stories.get(application_id, {}), application_id)
+    def of(self, application_id: str, partition: str = "") -> list[StoryStep]:
+        """Return the steps of an application in order; [] where nothing is known of it.
+
+        With a partition those of its core and timers alone, and those of no partition.
+        """
+        story = self._stories.get(application_id, {})
+        if partition:
+            story = {name: record for name, record in story.items() if _is_of(record, partition)}
+        return _in_order(story, application_id)
+
+
+def _is_of(record: TraceRecord, partition: str) -> bool:
+    return record.partition == partition or not _SCHEDULES & {record.source, record.destination}
 
 
 def _in_order(story: dict[str, TraceRecord], application_id: str) -> list[StoryStep]:

@@ -8,7 +8,14 @@ import typer
 
 from services.cli.client import DEFAULT_URL, Client, RefusedError, path_of
 from services.cli.exits import Exit
-from services.cli.options import Token, Url, checked_names, complete_applications
+from services.cli.options import (
+    AnyPartition,
+    Token,
+    Url,
+    asking,
+    checked_names,
+    complete_applications,
+)
 
 app = typer.Typer()
 
@@ -30,6 +37,7 @@ def delete(
             "--file", "-f", metavar="FILE", help="What these manifests describe; - is stdin."
         ),
     ] = None,
+    partition: AnyPartition = "",
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
@@ -39,16 +47,16 @@ def delete(
     if not names and not file:
         raise typer.BadParameter("name an application, or a manifest with -f")
     client = Client(url, token)
-    worst = [_delete(client, name) for name in names or ()]
+    worst = [_delete(client, name, partition) for name in names or ()]
     if file:
         worst.append(delete_files(client, file))
     raise typer.Exit(max(worst))
 
 
-def _delete(client: Client, name: str) -> int:
+def _delete(client: Client, name: str, partition: str) -> int:
     """Delete an application; a refusal is said, and the next one has its turn."""
     try:
-        answer = client.delete("/v1/applications" + path_of(name))
+        answer = client.delete("/v1/applications" + path_of(name), asking(partition))
     except RefusedError as error:
         print(f"muster: {error}", file=sys.stderr)
         return error.exit_status

@@ -4,18 +4,19 @@ import typer
 
 from services.cli.answers import Listing, shown
 from services.cli.client import DEFAULT_URL, Client, path_of
-from services.cli.options import PARTITION, NodeName, Token, Url
+from services.cli.options import NodeName, OnePartition, Token, Url, in_partition
+from shared.model.names import DEFAULT_PARTITION
 
 app = typer.Typer()
 
 
 @app.command()
 @shown
-def nodes(client: Client) -> Listing:
+def nodes(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
     """Show the nodes: what is allocated on each, and what is left."""
     from services.cli.render import node_columns
 
-    rows = client.get(f"{PARTITION}/nodes")
+    rows = client.get(in_partition(partition, "nodes"))
     return Listing(rows, node_columns(rows), "nodeID", empty="no nodes")
 
 

@@ -6,7 +6,7 @@ import typer
 
 from services.cli.answers import Listing, shown
 from services.cli.client import Client
-from services.cli.options import complete_applications, complete_nodes
+from services.cli.options import AnyPartition, complete_applications, complete_nodes
 
 app = typer.Typer()
 _MORE = "there are more: ask for one --app, --queue or --node"
@@ -27,12 +27,15 @@ def pods(
         str,
         typer.Option("--node", help="Those on one node.", autocompletion=complete_nodes),
     ] = "",
+    partition: AnyPartition = "",
 ) -> Listing:
     """Show the pods that wait or have a place: where they are, and what they wait for."""
-    from services.cli.render import PODS
+    from services.cli.render import PODS, with_partition
 
-    wanted = {"application": application, "queue": queue, "node": node}
+    wanted = {"application": application, "queue": queue, "node": node, "partition": partition}
     answer = client.get("/v1/pods", {key: value for key, value in wanted.items() if value})
     rows, total = answer["pods"], answer["total"]
     beside = [f"the first {len(rows)} of {total} pods; {_MORE}"] if total > len(rows) else []
-    return Listing(rows, PODS, "name", whole=answer, empty="no pods", beside=beside)
+    return Listing(
+        rows, with_partition(rows, PODS), "name", whole=answer, empty="no pods", beside=beside
+    )

@@ -7,7 +7,8 @@ import typer
 
 from services.cli.answers import Listing, shown
 from services.cli.client import Client
-from services.cli.options import PARTITION
+from services.cli.options import OnePartition, asking, in_partition
+from shared.model.names import DEFAULT_PARTITION
 
 app = typer.Typer()
 
@@ -26,16 +27,18 @@ class What(StrEnum):
 def top(
     client: Client,
     what: Annotated[What, typer.Argument(help="Whose use.")] = What.NODES,
+    partition: OnePartition = DEFAULT_PARTITION,
 ) -> Listing:
     """Show who uses most, the fullest first: nodes, queues, applications or users."""
     from services.cli import top as tables
 
     match what:
         case What.NODES:
-            return tables.top_nodes(client.get(f"{PARTITION}/nodes"))
+            return tables.top_nodes(client.get(in_partition(partition, "nodes")))
         case What.QUEUES:
-            return tables.top_queues(client.get("/v1/queues"))
+            return tables.top_queues(client.get("/v1/queues", asking(partition)))
         case What.APPS:
-            return tables.top_applications(client.get(f"{PARTITION}/applications/active"))
+            path = in_partition(partition, "applications", "active")
+            return tables.top_applications(client.get(path))
         case What.USERS:
-            return tables.top_users(client.get(f"{PARTITION}/usage/users"))
+            return tables.top_users(client.get(in_partition(partition, "usage", "users")))

@@ -4,14 +4,14 @@ import typer
 
 from services.cli.answers import Listing, shown
 from services.cli.client import Client, path_of
-from services.cli.options import ApplicationName
+from services.cli.options import AnyPartition, ApplicationName, asking
 
 app = typer.Typer()
 
 
 @app.command()
 @shown
-def trace(client: Client, name: ApplicationName) -> Listing:
+def trace(client: Client, name: ApplicationName, partition: AnyPartition = "") -> Listing:
     """Draw an application's trace: every message, what it decided and why, as a waterfall.
 
     A pale bar is time in an inbox, a full one handling; long pauses are folded. A step stands
@@ -19,5 +19,5 @@ def trace(client: Client, name: ApplicationName) -> Listing:
     """
     from services.cli.waterfall import waterfall_columns
 
-    entries = client.get("/v1/trace" + path_of(name))
+    entries = client.get("/v1/trace" + path_of(name), asking(partition))
     return Listing(entries, waterfall_columns(entries), "messageID")

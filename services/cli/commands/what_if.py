@@ -7,7 +7,7 @@ import typer
 
 from services.cli.answers import Report, shown, table
 from services.cli.client import Client
-from services.cli.options import complete_nodes
+from services.cli.options import asking, complete_nodes, partition_option
 
 app = typer.Typer()
 
@@ -28,10 +28,14 @@ def what_if(
         str,
         typer.Option(help="The node that those are like.", autocompletion=complete_nodes),
     ] = "",
+    partition: Annotated[
+        str, partition_option("In which; without it, that of the node, or default.")
+    ] = "",
 ) -> Report:
     """Say what would start, wait, or be evicted; nothing is changed."""
     from services.cli.what_if import ask, what_if_parts
 
-    answer = ask(client, file, queues, {"drain": drain, "addNodes": add_nodes, "like": like})
+    rest = {"drain": drain, "addNodes": add_nodes, "like": like}
+    answer = ask(client, file, queues, rest, asking(partition))
     names = [item["applicationID"] for item in answer["starts"]]
     return Report(answer, what_if_parts(answer, table), names)

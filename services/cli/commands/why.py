@@ -6,7 +6,7 @@ import typer
 
 from services.cli.answers import Report, shown, table
 from services.cli.client import Client, path_of
-from services.cli.options import complete_applications, name_argument
+from services.cli.options import AnyPartition, asking, complete_applications, name_argument
 
 app = typer.Typer()
 Name = Annotated[
@@ -16,9 +16,9 @@ Name = Annotated[
 
 @app.command()
 @shown
-def why(client: Client, name: Name) -> Report:
+def why(client: Client, name: Name, partition: AnyPartition = "") -> Report:
     """Say why an application or a pod is where it is: one sentence, then the evidence."""
     from services.cli.why import why_parts
 
-    answer = client.get("/v1/why" + path_of(name))
+    answer = client.get("/v1/why" + path_of(name), asking(partition))
     return Report(answer, why_parts(answer, table), [answer["name"]])

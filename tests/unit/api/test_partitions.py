@@ -4,12 +4,15 @@ import asyncio
 import json
 from functools import partial
 
+import httpx
 import pytest
 
 from services.api.answers import AnswerError
 from services.api.live import LivePages
 from services.api.projection.history import EVERY_NS
 from services.api.replica import Replica
+from services.api.routes import make_app
+from shared.messages.commands import CommandResult
 from shared.messages.envelope import API_ALL, Address, Envelope
 from shared.messages.interface import (
     AllocationRelease,
@@ -20,6 +23,8 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import Heartbeat, Partitions
 from shared.messages.state import SnapshotRequest
+from shared.messages.trace import TraceRecord, TraceRecords
+from shared.messages.what_if import Forecast, WhatIf
 from tests.unit.api.following import System, _no_host
 
 TWO = """
@@ -402,6 +407,99 @@ async def test_a_pod_is_explained_in_whichever_partition_it_is(two):
     waits = await two.read("/v1/why/gpu-1")
     assert (waits["kind"], waits["partition"], waits["reason"]) == ("pod", "gpu", "QUEUE_QUOTA")
     assert "partition" not in await two.read("/v1/why/here-1")
+
+
+def step(message_id, partition, source="shim_adapter", destination="core"):
+    return TraceRecord(
+        message_id, "", "both", "", "X", source, destination, 1, 0, 0,
+        ("both",), ("",), ("",), partition=partition,
+    )  # fmt: skip
+
+
+async def test_a_trace_may_be_of_one_partition_and_keeps_what_is_of_none(two):
+    records = (
+        step("submitted", "default", "api", "shim_adapter"),
+        step("here", "default"),
+        step("there", "gpu"),
+        step("bound there", "gpu", "core", "shim_adapter"),
+    )
+    message = TraceRecords(records)
+    two.machine.handle(Envelope("t", "TraceRecords", message, API_ALL, "core"), 1)
+
+    async def told(query=""):
+        return [entry["messageID"] for entry in await two.read(f"/v1/trace/both{query}")][1:]
+
+    assert await told() == ["submitted", "here", "there", "bound there"]
+    assert await told("?partition=default") == ["submitted", "here"]
+    assert await told("?partition=gpu") == ["submitted", "there", "bound there"]
+    assert (await two.get("/v1/trace/both?partition=nonesuch")).status_code == 404
+
+
+# --- questions and commands ---------------------------------------------------------------------
+
+
+class Asked:
+    """A host that answers every command at once, and keeps where it was asked."""
+
+    def __init__(self, machine):
+        self.machine, self.asked = machine, []
+
+    async def inject(self, message, *, reply_to, traceparent, partition):
+        envelope = Envelope(
+            "i", type(message).__name__, message, API_ALL, "api",
+            reply_to=reply_to, partition=partition,
+        )  # fmt: skip
+        (sent,) = self.machine.handle(envelope, 1)
+        self.asked.append((sent.to, sent.partition))
+        done = Forecast(done=True) if isinstance(message, WhatIf) else CommandResult(done=True)
+        self.machine.handle(Envelope("r", "x", done, API_ALL, "core", reply_to=sent.reply_to), 1)
+
+
+@pytest.fixture
+async def asking(two):
+    host = Asked(two.machine)
+    app = make_app(Replica(lambda: host, lambda: two.machine))
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
+        client.host = host
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("question", "query", "where"),
+    [
+        ({"drain": "cpu-1"}, "", "default"),
+        ({"drain": "gpu-1"}, "", "gpu"),
+        ({"addNodes": 2, "like": "gpu-2"}, "", "gpu"),
+        ({"drain": "nobody"}, "", "default"),
+        ({"queues": TWO}, "", "default"),
+        ({"queues": TWO}, "?partition=gpu", "gpu"),
+        ({"drain": "cpu-1"}, "?partition=gpu", "gpu"),
+    ],
+)
+async def test_a_what_if_goes_to_the_core_of_the_partition_that_it_is_about(
+    asking, question, query, where
+):
+    answer = await asking.post(f"/v1/what-if{query}", json=question)
+    assert answer.status_code == 200, answer.text
+    assert asking.host.asked == [(Address("core", where), where)]
+
+
+async def test_a_what_if_of_no_partition_is_refused_before_anybody_is_asked(asking):
+    answer = await asking.post("/v1/what-if?partition=nonesuch", json={"drain": "cpu-1"})
+    assert (answer.status_code, answer.json()["message"]) == (404, "Partition not found")
+    assert asking.host.asked == []
+
+
+async def test_commands_go_to_the_shim_with_the_partition_that_is_meant(asking):
+    shim = Address("shim_adapter")
+    assert (await asking.delete("/v1/applications/there")).status_code == 200
+    assert (await asking.delete("/v1/applications/both")).status_code == 400
+    assert (await asking.delete("/v1/applications/both?partition=gpu")).status_code == 200
+    assert (await asking.delete("/v1/applications/here")).status_code == 200
+    assert asking.host.asked == [(shim, "gpu"), (shim, "gpu"), (shim, "default")]
+    assert (await asking.post("/v1/nodes/gpu-2/drain")).status_code == 200
+    assert (await asking.post("/v1/nodes/nobody/drain")).status_code == 404
 
 
 # --- the live page ------------------------------------------------------------------------------

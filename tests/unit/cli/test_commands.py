@@ -464,3 +464,59 @@ def test_no_argument_and_h_are_the_help(muster):
     assert muster("-h").out == muster("--help").out
     assert muster("apps", "-h").status == 0
     assert muster("no-such-command").status == Exit.USAGE
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        (["nodes"], "/ws/v1/partition/{}/nodes"),
+        (["top", "nodes"], "/ws/v1/partition/{}/nodes"),
+        (["top", "apps"], "/ws/v1/partition/{}/applications/active"),
+        (["top", "users"], "/ws/v1/partition/{}/usage/users"),
+        (["top", "queues"], "/v1/queues?partition={}"),
+        (["queues"], "/v1/queues?partition={}"),
+    ],
+)
+def test_a_table_of_one_partition_is_of_default_unless_another_is_named(api, muster, typed, asked):
+    muster(*typed)
+    muster(*typed, "--partition", "gpu")
+    assert f"GET {asked.format('default')}" in api.asked
+    assert f"GET {asked.format('gpu')}" in api.asked
+    help_ = " ".join(muster(typed[0], "--help").out.split())
+    assert "--partition PARTITION Which partition's." in help_
+    assert "[default: default]" in help_
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        (["apps"], "GET /v1/applications"),
+        (["app", "a"], "GET /v1/applications/a"),
+        (["pods"], "GET /v1/pods"),
+        (["why", "a"], "GET /v1/why/a"),
+        (["trace", "a"], "GET /v1/trace/a"),
+        (["delete", "a"], "DELETE /v1/applications/a"),
+        (["what-if", "--drain", "n"], "POST /v1/what-if"),
+    ],
+)
+def test_what_spans_partitions_may_be_asked_of_one(api, muster, typed, asked):
+    muster(*typed)
+    muster(*typed, "--partition", "gpu")
+    assert api.asked == [asked, f"{asked}?partition=gpu"]
+    assert "--partition" in muster(typed[0], "--help").out
+
+
+def test_a_row_of_another_partition_has_a_column_that_says_which(api, muster):
+    rows = [answers.application("here"), answers.application("there", partition="gpu")]
+    api.says("GET /v1/applications", rows[:1])
+    assert "PARTITION" not in muster("apps").out
+    api.says("GET /v1/applications", rows)
+    assert names(muster("apps", "--filter", "partition=gpu", "-o", "name")) == ["there"]
+    assert names(muster("apps", "--filter", "partition=default", "-o", "name")) == ["here"]
+
+
+def test_a_partition_that_can_be_no_name_is_a_usage_error(muster):
+    assert muster("nodes", "--partition", "a/b").status == Exit.USAGE
