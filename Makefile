@@ -82,6 +82,9 @@ bench-bus: setup ## What the whole costs over RabbitMQ, five processes, beside a
 bench-burst: setup ## 100,000 asks handed in at once: memory, CPU, places lost of each service
 	@$(PYTHON) -m tests.benchmarks.burst $(ARGS)
 
+endure: setup ## Minutes at so many applications a second: memory, latency, what is left; ARGS="20 20"
+	@$(PYTHON) -m tests.benchmarks.endure $(ARGS)
+
 bench-api: setup ## Long lists of the API, four clients at once, while scheduling goes on
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.api $(ARGS)
