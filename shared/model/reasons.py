@@ -59,6 +59,12 @@ class Law(StrEnum):
 
 UNSCHEDULABLE, SELECTOR, TAINTS = "unschedulable", "selector", "taints"
 TOO_SMALL, TAKEN, OTHER_PODS, PLUGIN = "too small", "reserved", "other pods", "plugin"
+PREDICATES = {  # what a node may fail on but for its room, in the words of Kubernetes' scheduler
+    SELECTOR: "node(s) didn't match Pod's node affinity/selector",
+    TAINTS: "node(s) had untolerated taint(s)",
+    OTHER_PODS: "node(s) didn't satisfy affinity, spread or host ports of pods",
+    PLUGIN: "node(s) were refused by a plugin",
+}
 
 
 @dataclass(frozen=True, slots=True)

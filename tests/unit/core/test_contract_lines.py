@@ -5,13 +5,17 @@ Each test names its section; the sentence stands in the docstring.
 
 import pytest
 
+from shared.messages.constraints import Constraints, Taint
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
+    NodeAction,
+    NodeInfo,
+    UpdateConfiguration,
     UserGroupInformation,
 )
 from shared.model.states import ApplicationState
-from tests.builders import Core, section
+from tests.builders import Core, config_of, section
 
 ONE = {"vcore": 1000, "pods": 1}
 
@@ -65,4 +69,39 @@ def test_3_2_of_several_reasons_the_first_in_the_list_is_told(partition, user, r
     again = AddApplicationRequest("app", "root.default", partition, ugi)
     (rejected,) = section(core.update(new_applications=(again,)), "rejected_applications")
     assert rejected.reason == reason
+    core.check()
+
+
+def predicates_told(core: Core) -> list[str]:
+    events = [event for item in core.answers for event in getattr(item.message, "events", ())]
+    return [event.message for event in events if event.message.startswith("Unschedulable")]
+
+
+def test_7_2_people_are_told_what_the_nodes_fail_on_and_not_too_often():
+    """ "Unschedulable request '%s': <predicate> (<n>x); ..." (per ask max 1 per 15 s)."""
+    core = Core(config_of("{name: a}"))
+    taint = Taint("gpu", "", "NoSchedule")
+    core.update(
+        nodes=(
+            NodeInfo("n1", NodeAction.CREATE, {"vcore": 9}, labels={"zone": "x"}, taints=(taint,)),
+            NodeInfo("n2", NodeAction.CREATE, {"vcore": 9}),
+            NodeInfo("n3", NodeAction.CREATE, {"vcore": 9}, labels={"zone": "y"}),
+        )
+    )
+    core.application("app", "root.a")
+    only_x = Constraints(node_selector=(("zone", "x"),))
+    core.asks("app", ["first", "second"], {"vcore": 1}, constraints=only_x)
+    text = (
+        "Unschedulable request 'first': node(s) didn't match Pod's node affinity/selector (2x); "
+        "node(s) had untolerated taint(s) (1x)"
+    )
+    assert predicates_told(core) == [text]  # of those that wait behind one another the first speaks
+    for seconds, times in ((14, 1), (1, 2), (14, 2)):
+        core.now_ns += seconds * 1_000_000_000
+        core.node(f"new-{core.now_ns}", vcore=1)
+        core.send(UpdateConfiguration(config_of("{name: a, maxapplications: %d}" % seconds)))
+        assert len(predicates_told(core)) == times
+    assert "selector (4x)" in predicates_told(core)[-1]
+    core.asks("app", ["large"], {"vcore": 99})
+    assert len(predicates_told(core)) == 2  # room alone is no predicate
     core.check()

@@ -39,11 +39,12 @@ from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     HeadroomFound,
     HeadroomLacking,
+    NodesClosed,
     QueueChanged,
     RunnableChanged,
 )
 from services.core.scheduler.statement.partition import Partition
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import PREDICATES, Reason, Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationEvent, ApplicationState
 
@@ -257,9 +258,26 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         with partition.timings.node_evaluation:
             refusal = partition.nodes.refusal(ask.shape)
         partition.refuse_by_nodes(bucket, refusal)
+        _note_closed(partition, application, ask, refusal)
         preemption_looks.look_later(partition, application, ask)
         backoff.begin(partition, bucket)
     return node
+
+
+def _note_closed(
+    partition: Partition, application: Application, ask: Ask, refusal: Refusal
+) -> None:
+    """Record that nodes are closed to an ask, and not for want of room, unless that was just said.
+
+    Source: contract section 7.2, "per ask max 1 per 15 s".
+    """
+    evidence = refusal.nodes
+    if evidence is None or not any(failure.on in PREDICATES for failure in evidence.failures):
+        return
+    told_ns = ask.told_of_nodes_ns
+    if not told_ns or partition.now_ns - told_ns >= required_nodes.TELL_AGAIN_NS:
+        partition.set(ask, told_of_nodes_ns=partition.now_ns)
+        partition.journal.record(NodesClosed(application, ask, refusal))
 
 
 def _allocate(partition: Partition, application: Application, ask: Ask, node: Node) -> None:

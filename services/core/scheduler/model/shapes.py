@@ -54,6 +54,7 @@ class Ask:
     has_kept_room: bool = False  # in the queues on the path, which nobody else may take
     is_marked: bool = False  # Unschedulable, at the resource manager: more nodes would help
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
+    told_of_nodes_ns: int = 0  # when people were told last what the nodes fail on, but for room
     is_covered: bool = False  # by placeholders that go for it
     is_mismatch_reported: bool = False  # to people, that it is larger than its placeholder
     key: str = field(init=False)

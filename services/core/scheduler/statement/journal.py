@@ -448,6 +448,15 @@ class NoVictim:
 
 
 @dataclass(slots=True, eq=False)
+class NodesClosed:
+    """No node takes an ask, and it is not only room that they lack."""
+
+    application: Application
+    ask: Ask
+    refusal: Refusal
+
+
+@dataclass(slots=True, eq=False)
 class BindFailed:
     """An allocation could not be bound, and its ask waits again."""
 

@@ -16,6 +16,7 @@ from services.core.scheduler.statement import journal
 from shared.messages.state import EventState
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from shared.model.names import ROOT
+from shared.model.reasons import PREDICATES
 from shared.model.resources import go_map
 
 REQUEST, APP, QUEUE, USERGROUP = (
@@ -82,6 +83,18 @@ def _no_victim(entry: journal.NoVictim, now_ns: int) -> list[EventState]:
     return [EventState(REQUEST, key, text, now_ns, reference_id=entry.application.id)]
 
 
+def _nodes_closed(entry: journal.NodesClosed, now_ns: int) -> list[EventState]:
+    key, evidence = entry.ask.key, entry.refusal.nodes
+    failed: dict[str, int] = {}
+    for failure in evidence.failures if evidence is not None else ():
+        if failure.on in PREDICATES:
+            text = PREDICATES[failure.on]
+            failed[text] = failed.get(text, 0) + failure.nodes
+    why = "; ".join(f"{text} ({nodes}x)" for text, nodes in failed.items())
+    text = f"Unschedulable request '{key}': {why}"
+    return [EventState(REQUEST, key, text, now_ns, reference_id=entry.application.id)]
+
+
 def _bind_failed(entry: journal.BindFailed, now_ns: int) -> list[EventState]:
     text = f"Request '{entry.key}' could not be bound and waits again: {entry.reason}"
     return [EventState(REQUEST, entry.key, text, now_ns, reference_id=entry.application.id)]
@@ -138,6 +151,7 @@ WRITERS: dict[type, Callable[[Any, int], list[EventState]]] = {
     journal.LimitChanged: _limit_changed,
     journal.Preempted: _preempted,
     journal.NoVictim: _no_victim,
+    journal.NodesClosed: _nodes_closed,
     journal.BindFailed: _bind_failed,
     journal.PlaceholderTooSmall: _placeholder_too_small,
     journal.Noted: _noted,
