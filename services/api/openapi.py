@@ -40,6 +40,7 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _CONTENT: dict[str, Document] = {
     "/metrics": _TEXT,
     "/ws/v1/metrics": _TEXT,
+    "/debug/stack": _TEXT,
     "/ws/v1/config": {"application/x-yaml": {}, "application/json": {}},
 }
 _REFUSED = {  # of all that was sent, nothing was taken
@@ -48,7 +49,7 @@ _REFUSED = {  # of all that was sent, nothing was taken
         "description": "Nothing was found", "content": {"application/json": {}}
     },
 }  # fmt: skip
-_MOVED = ("/ws/v1/fullstatedump", "/ws/v1/scheduler/node-utilization")
+_MOVED = ("/ws/v1/fullstatedump", "/ws/v1/stack")
 _MAY_BE_EMPTY = ("/v1/config", "/ws/v1/validate-conf")  # then the built-in configuration is meant
 
 

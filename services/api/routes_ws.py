@@ -19,6 +19,7 @@ from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import YAML_BODY, Replica, read_body
 from services.api.rows import application_row, listed, node_row
+from services.api.stacks import stacks
 from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
 from services.api.ws_v1_history import application_history, container_history
@@ -68,7 +69,7 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
 
 
 def debug_routes(replica: Replica) -> APIRouter:
-    """Return the routes under /debug, and the redirect that stands where they once were."""
+    """Return the routes under /debug, and the redirects that stand where they once were."""
     router = APIRouter(tags=["YuniKorn"])
 
     @router.get("/debug/fullstatedump", summary="AggregatedStateInfo: everything")
@@ -78,6 +79,14 @@ def debug_routes(replica: Replica) -> APIRouter:
     @router.get("/ws/v1/fullstatedump", summary="Moved to /debug/fullstatedump", status_code=301)
     async def moved() -> Response:
         return moved_permanently("/debug/fullstatedump")
+
+    @router.get("/debug/stack", summary="Where every thread and task of the API stands")
+    async def stack(request: Request) -> Response:
+        return written(request, stacks().encode(), media_type="text/plain; charset=UTF-8")
+
+    @router.get("/ws/v1/stack", summary="Moved to /debug/stack", status_code=301)
+    async def stack_moved() -> Response:
+        return moved_permanently("/debug/stack")
 
     return router
 
@@ -218,12 +227,6 @@ def _scheduler(router: APIRouter, replica: Replica) -> None:
     @router.get("/scheduler/node-utilizations", summary="How full the nodes are, in ten steps")
     async def utilizations(request: Request) -> Response:
         return answer(request, node_utilizations(replica.partitions.models))
-
-    @router.get(
-        "/scheduler/node-utilization", summary="Moved to node-utilizations", status_code=301
-    )
-    async def moved() -> Response:
-        return moved_permanently("/ws/v1/scheduler/node-utilizations")
 
 
 def _validation(router: APIRouter) -> None:

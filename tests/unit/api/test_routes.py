@@ -365,6 +365,19 @@ async def test_the_state_dump_has_everything_the_foreign_pods_among_it(system):
     assert (moved.status_code, moved.headers["location"]) == (301, "/debug/fullstatedump")
 
 
+async def test_the_stacks_of_threads_and_tasks_are_text(system):
+    """Contract 5.2: `/ws/v1/stack` is moved to `/debug/stack`, a text."""
+    moved = await system.get("/ws/v1/stack")
+    assert (moved.status_code, moved.headers["location"]) == (301, "/debug/stack")
+    response = await system.get("/debug/stack")
+    assert (response.status_code, response.headers["content-type"]) == (
+        200,
+        "text/plain; charset=UTF-8",
+    )
+    assert "thread MainThread:" in response.text
+    assert "task Task-" in response.text
+
+
 POD = """
 kind: Pod
 metadata: {name: p, labels: {applicationId: app, queue: root.a}%s}

@@ -84,14 +84,14 @@ async def test_w_08_the_percentage_is_cut_and_a_whole_ten_belongs_below(used, bu
     ]
 
 
-async def test_w_08_without_a_partition_it_is_null_and_the_old_name_is_moved():
+async def test_w_08_without_a_partition_it_is_null_and_the_old_name_has_gone():
+    """Contract 5.2: "old `/node-utilization` redirect removed in 1.9"."""
     system = System()
     system.model.partition = None
     response = await system.get("/ws/v1/scheduler/node-utilizations")
     assert (response.status_code, response.text) == (200, "null\n")
-    moved = await system.get("/ws/v1/scheduler/node-utilization")
-    location = "/ws/v1/scheduler/node-utilizations"
-    assert (moved.status_code, moved.headers["location"]) == (301, location)
+    gone = await system.get("/ws/v1/scheduler/node-utilization")
+    assert (gone.status_code, gone.text) == (404, "404 page not found\n")
 
 
 # --- W-13 ---------------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""``/debug/stack``: where every thread and every task of the API stands (contract section 5.2)."""
+
+import asyncio
+import sys
+import threading
+import traceback
+from io import StringIO
+
+MAX_TASKS = 1_000  # that are shown; of more only the number is told
+MAX_FRAMES = 50  # of a thread or task; the innermost are shown, the others left out
+
+
+def stacks() -> str:
+    """Return the stacks as text; it is to be called where the tasks run."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = [
+        f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame, MAX_FRAMES))}"
+        for ident, frame in sys._current_frames().items()
+    ]
+    tasks = list(asyncio.all_tasks())
+    parts += [_of_task(task) for task in tasks[:MAX_TASKS]]
+    if len(tasks) > MAX_TASKS:
+        parts.append(f"and {len(tasks) - MAX_TASKS} more tasks\n")
+    return "\n".join(parts)
+
+
+def _of_task(task: asyncio.Task[object]) -> str:
+    text = StringIO()
+    task.print_stack(limit=MAX_FRAMES, file=text)
+    return f"task {task.get_name()}:\n{text.getvalue()}"
