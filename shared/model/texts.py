@@ -1,4 +1,4 @@
-"""Text that people send: JSON that is to be read, and characters that cannot be written again."""
+"""Text that people send: truths, JSON, and characters that cannot be written again."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,18 @@ from typing import Any
 _HALF = "\ud800", "\udfff"  # a surrogate: half a character, in no encoding by itself
 
 
+_TRUTHS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "FALSE", "false", "False"), False
+)
+
+
 class JsonError(ValueError):
     """A text is not JSON that can be passed on; the message says why."""
+
+
+def parse_truth(text: str) -> bool | None:
+    """Return a truth as Go's strconv.ParseBool reads it, None where a text is none."""
+    return _TRUTHS.get(text)
 
 
 def load_json(text: str) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_uint64
+from shared.model.texts import parse_truth
 
 MAX_EVENTS = 100_000
 MOST_EVENTS = 1_000_000  # that a ring holds, whatever is configured
@@ -36,14 +37,9 @@ def event_settings(configured: Mapping[str, str]) -> EventSettings:
         return value if value is not None and value >= least else default
 
     return EventSettings(
-        is_tracking=_truth(configured.get(EVENT_SETTING + "trackingEnabled", "")),
+        is_tracking=parse_truth(configured.get(EVENT_SETTING + "trackingEnabled", "")) is not False,
         capacity=min(MOST_EVENTS, number("ringBufferCapacity", MAX_EVENTS, 1)),
         answer=number("RESTResponseSize", MAX_ANSWER, 1),
         streams=number("maxStreams", MAX_STREAMS, 0),
         streams_per_host=number("maxStreamsPerHost", MAX_STREAMS_PER_HOST, 0),
     )
-
-
-def _truth(text: str) -> bool:
-    """Return a truth value as Go reads it; true where it is none."""
-    return text not in ("0", "f", "F", "false", "FALSE", "False")

@@ -298,6 +298,24 @@ def test_the_second_config_map_wins_key_by_key():
     assert configuration.queues == "a"
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("true", True), ("True", True), ("TRUE", True), ("t", True), ("1", True), ("0", False), ("F", False), ("False", False), ("yes", None), ("", None)],
+)  # fmt: skip
+def test_switches_are_read_as_go_reads_them(text, value):
+    """Contract 2.11: ``True`` is no other word than ``true``; what is neither is the default."""
+    keys = (
+        "service.enableConfigHotRefresh",
+        "service.disableGangScheduling",
+        "admissionController.filtering.generateUniqueAppId",
+    )
+    configuration = Configuration()
+    configuration.take("yunikorn-configs", dict.fromkeys(keys, text))
+    assert configuration.take_changed() is (value is not False)
+    assert configuration.has_gangs is not (value is True)
+    assert configuration.has_unique_applications is (value is True)
+
+
 def test_times_are_read_or_taken_for_none():
     assert time_ns("1970-01-01T00:00:01Z") == 10**9
     assert time_ns("2026-01-01T00:00:00.5+00:00") == 1_767_225_600 * 10**9

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions
 from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_int64
+from shared.model.texts import parse_truth
 
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
 MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
@@ -42,7 +43,7 @@ class Configuration:
 
         While hot refresh is off nothing is taken; once it is on again, all that has changed since.
         """
-        if self._get("service.enableConfigHotRefresh", "true") != "true":
+        if not self._truth("service.enableConfigHotRefresh", default=True):
             return False
         before = self._taken
         self.begin()
@@ -78,13 +79,13 @@ class Configuration:
     @property
     def has_gangs(self) -> bool:
         """Return whether gang scheduling is not switched off."""
-        return self._get("service.disableGangScheduling", "false") != "true"
+        return not self._truth("service.disableGangScheduling", default=False)
 
     @property
     def has_unique_applications(self) -> bool:
         """Return whether a pod that names no application gets one of its own."""
         key = "admissionController.filtering.generateUniqueAppId"
-        return self._get(key, "false") == "true"
+        return self._truth(key, default=False)
 
     @property
     def placeholders(self) -> PlaceholderOptions:
@@ -96,6 +97,10 @@ class Configuration:
             run_as_group=self._number("service.placeholderRunAsGroup"),
             fs_group=self._number("service.placeholderFsGroup"),
         )
+
+    def _truth(self, key: str, *, default: bool) -> bool:
+        value = parse_truth(self._get(key, ""))
+        return default if value is None else value
 
     def _number(self, key: str) -> int | None:
         value = parse_int64(self._get(key, ""))

@@ -34,11 +34,11 @@ from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
 from shared.model.numbers import INT32, saturated
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import PODS, Resource
+from shared.model.texts import parse_truth
 from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
 
 
 @dataclass(slots=True)
@@ -152,7 +152,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         namespace=view.namespace,
         annotations=annotations,
         claims=claim_names(raw["spec"], view.name),
-        placeholder=annotations.get(PLACEHOLDER) in _TRUE and bool(spec.task_group_name),
+        placeholder=bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name),
     )
 
 
