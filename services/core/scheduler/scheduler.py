@@ -574,9 +574,12 @@ def _refused(asked: Envelope, why: str) -> Outgoing:
 def _resume_state(partition: Partition, application: Application) -> None:
     """Bring a recovered application to where it was, as far as its allocations do not say so.
 
-    A gang that ran with nothing but placeholders still waits for its real pods.
+    A gang that ran with nothing but placeholders still waits for its real pods. One whose asks were
+    taken back before anybody heard of it is over.
     """
     was = application.request.state
+    is_gang = not is_zero(application.request.placeholder_ask)  # which may ask again
+    is_empty = application.state is ApplicationState.NEW and not is_gang
     if was in (ApplicationState.FAILING, ApplicationState.RESUMING):
         if application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
             fail = was == ApplicationState.FAILING
@@ -586,6 +589,9 @@ def _resume_state(partition: Partition, application: Application) -> None:
                 gang.RESERVATION_TIMEOUT,
             )
         endings.after_placeholders_changed(partition, application)
+    elif was == ApplicationState.ACCEPTED and is_empty:
+        partition.fire(application, ApplicationEvent.RUN)
+        endings.after_asks_removed(partition, application)
     elif was in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
             partition.fire(application, ApplicationEvent.RUN)

@@ -29,6 +29,7 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.model.states import ApplicationState
 
 FORCE_TAG = "application.create.force"
 _CREATED = {False: NodeAction.CREATE, True: NodeAction.CREATE_DRAIN}  # by whether it is cordoned
@@ -112,10 +113,17 @@ class Existing:
         """Return an application that is to be taken in whatever has become of its queue.
 
         One with pods on nodes goes to the recovery queue where no rule places it any more, as does
-        every one of a partition that was dropped.
+        every one of a partition that was dropped. One that was asked for and has no pod left was
+        accepted, though the core's word of it is still to come.
         """
         request = application_request(application)
-        pods = self._world.pods_of(application.application_id)
+        name = application.application_id
+        is_asked_for = (
+            application.phase is ApplicationPhase.RUNNING and not application.is_announced
+        )
+        if is_asked_for and not request.state and not self._world.has_waiting_pod(name):
+            request = replace(request, state=ApplicationState.ACCEPTED)
+        pods = self._world.pods_of(name)
         is_dropped = application.partition in self._world.dropped
         if not (is_dropped or any(pod.node and not pod.has_ended for pod in pods)):
             return request

@@ -289,6 +289,25 @@ def test_timers_keep_their_start_through_a_recovery():
     assert [due for _, due in apps["busy"].timers.values()] == [ago + 60 * 10**9]
 
 
+def test_an_application_whose_asks_were_taken_back_unheard_comes_to_its_end_after_a_recovery():
+    core = Core(epoch=2)
+    core.send(SyncBegin(""))
+    core.update(
+        nodes=(NodeInfo("n1", NodeAction.CREATE, NODE),),
+        new_applications=(
+            AddApplicationRequest("left", "root.default", state="Accepted"),
+            AddApplicationRequest("new", "root.default"),
+            AddApplicationRequest("gang", "root.default", state="Accepted", placeholder_ask=ONE),
+            AddApplicationRequest("waits", "root.default", state="Accepted"),
+        ),
+    )
+    core.asks("waits", ["a"], {"vcore": 10**9})
+    core.send(SyncEnd(1, 0, 1))
+    states = {name: str(app.state) for name, app in core.partition.applications.items()}
+    assert states == {"left": "Completing", "new": "New", "gang": "New", "waits": "Accepted"}
+    core.check()
+
+
 def timers_of(core, name):
     app = core.partition.applications[name]
     return {

@@ -405,6 +405,20 @@ def test_a_node_that_could_not_be_sent_takes_pods_once_it_comes_again_and_is_kno
     assert shim.world.pods[key].node == name
 
 
+def test_an_application_whose_pods_went_unheard_is_said_as_accepted_at_a_recovery():
+    """The shim adapter had kept that they went, and died before it had taken back their asks."""
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"), replace(pod("q"), application_id="waits"))))
+    shim.send(SubmitApplication("announced", "root.default"))
+    names = ("app", "waits", "announced")
+    accepted = tuple(map(AcceptedApplication, names))
+    shim.send(UpdateResponse(accepted_applications=accepted))
+    shim.send(DeleteApplication("app"))
+    said = [m for m in shim.send(SyncRequest("core")) if isinstance(m, UpdateRequest)]
+    states = {a.application_id: a.state for m in said for a in m.new_applications}
+    assert states == {"app": "Accepted", "waits": "", "announced": ""}
+
+
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
     shim = Shim()
     news = shim.machine.cluster.create_pods((pod("p"),), "c", 1)
