@@ -197,6 +197,7 @@ def test_selectors_and_taints_of_members_are_respected():
 APART = Constraints(
     pod_anti_affinity=(PodTerm("host", (Requirement("job", "In", ("g",)),)),), namespace="ns"
 )
+HOST = {"kubernetes.io/hostname": "small"}
 TAGS = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
 
 
@@ -228,6 +229,31 @@ def test_members_that_must_be_beside_others_are_placed_after_them():
     assert held(core) == 0  # there is room for one worker only beside the leader
     core.update(nodes=(NodeInfo("b", NodeAction.UPDATE, {"vcore": 5}),))
     assert [a.node_id for a in app_of(core).allocations.values()] == ["b"] * 3
+    core.check()
+
+
+@pytest.mark.parametrize("wish", ["beside", "apart"])
+def test_a_gang_is_woken_by_a_pod_that_comes_or_goes_where_no_member_has_room(wish):
+    core = cluster()
+    labelled(core, "large", {"zone": "a"}, vcore=4)
+    labelled(core, "small", {"zone": "a"}, vcore=1)
+    core.application("other")
+    only = Constraints(node_selector=(("kubernetes.io/hostname", "small"),), namespace="ns")
+    core.update(nodes=(NodeInfo("small", NodeAction.UPDATE, labels={**HOST, "zone": "a"}),))
+    term = (PodTerm("zone", (Requirement("job", "In", ("g",)),)),)
+    wishes = {
+        "beside": Constraints(pod_affinity=term, namespace="ns"),
+        "apart": Constraints(pod_anti_affinity=term, namespace="ns"),
+    }
+    if wish == "apart":
+        core.asks("other", ["o"], {"vcore": 1}, constraints=only, allocation_tags=TAGS)
+    gang(core, "gang", ("tg", 2, {"vcore": 2}, wishes[wish]))
+    assert (held(core), held(core, "other")) == (0, int(wish == "apart"))
+    if wish == "apart":
+        core.update(releases=(AllocationRelease("other", "o", STOPPED),))
+    else:
+        core.asks("other", ["o"], {"vcore": 1}, constraints=only, allocation_tags=TAGS)
+    assert held(core) == 2
     core.check()
 
 
@@ -494,26 +520,28 @@ def test_a_gang_that_is_owed_its_room_preempts_only_if_its_places_can_be_made(
     core.check()
 
 
+@pytest.mark.parametrize("keys", [("zone",), ("zone", "region")])
 @pytest.mark.parametrize("policy", ["fair", "binpacking"])
-def test_a_gang_that_affinity_keeps_together_starts_in_the_domain_that_has_the_room(policy):
+def test_a_gang_that_affinity_keeps_together_starts_in_the_domain_that_has_the_room(policy, keys):
     config = config_of("{name: a}").replace(
         "{name: default,", "{name: default, nodesortpolicy: {type: %s}," % policy
     )
     core = Core(config, settings=(("gangAdmission", "cluster"),))
 
     def node(name: str, zone: str, vcore: int) -> None:
-        labels = {"zone": zone}
+        labels = {"zone": zone, "region": "r"}
         core.update(nodes=(NodeInfo(name, NodeAction.CREATE, {"vcore": vcore}, labels=labels),))
 
     node("a1", "a", 4 if policy == "fair" else 2)  # the first in order, of a zone that is too small
     for name in ("b1", "b2", "b3"):
         node(name, "b", 2 if policy == "fair" else 3)
-    term = PodTerm("zone", (Requirement("job", "In", ("g",)),))
+    own = (Requirement("job", "In", ("g",)),)
+    terms = tuple(PodTerm(key, own) for key in keys)
     tags = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
     core.application("g", "root.a", placeholder_ask={"vcore": 5})
     core.asks(
         "g", [f"g{at}" for at in range(5)], {"vcore": 1}, placeholder=True, task_group_name="tg",
-        constraints=Constraints(pod_affinity=(term,), namespace="ns"), allocation_tags=tags,
+        constraints=Constraints(pod_affinity=terms, namespace="ns"), allocation_tags=tags,
     )  # fmt: skip
     core.check()
     held = core.partition.applications["g"].allocations.values()
