@@ -31,15 +31,25 @@ VALUES_OF = {
     "shim-adapter.yaml": "shimAdapter",
     "api.yaml": "api",
     "rabbitmq.yaml": "rabbitmq",
+    "admission.yaml": "admission",
 }
-ONLY_IF = {  # a file, or the documents of it with that name: only where the value holds
+ONLY_IF = {  # a file, or documents of it by name or kind: only where the value holds
     "rabbitmq.yaml": "rabbitmq.enabled",
     "network.yaml": "networkPolicy.enabled",
+    "admission.yaml": "admission.enabled",
+    "admission.yaml NetworkPolicy": "networkPolicy.enabled",
     "network.yaml rabbitmq": "rabbitmq.enabled",
     "network.yaml only-the-broker": "rabbitmq.enabled",
 }
+CLUSTER_WIDE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+}
 NOT_IN_IT = {"namespace.yaml"}  # helm install --create-namespace
 _LABELS = '  labels:\n    {{- include "muster.labels" . | nindent 4 }}\n'
+_NAMESPACE = '"{{ .Release.Namespace }}"'
 _SECRETS = (
     "      {{- with .Values.imagePullSecrets }}\n"
     "      imagePullSecrets:\n"
@@ -61,8 +71,11 @@ def made_files() -> dict[Path, str]:
     """Return what the chart's made files should have."""
     kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
     names = [name for name in kustomization["resources"] if name not in NOT_IN_IT]
+    paths = [*(BASE / name for name in names), BASE / "admission" / "admission.yaml"]
     return {
-        **{CHART / "templates" / name: template(name, (BASE / name).read_text()) for name in names},
+        **{
+            CHART / "templates" / path.name: template(path.name, path.read_text()) for path in paths
+        },
         CHART / "files" / "definitions.json": _definitions(),
         CHART / "files" / "queues.yaml": (BASE / "queues.yaml").read_text(),
         CHART / "files" / "rabbitmq.conf": (BASE / "rabbitmq.conf").read_text(),
@@ -74,31 +87,28 @@ def template(name: str, text: str) -> str:
     """Return a file of the base as a template."""
     key = VALUES_OF.get(name, "")
     text = re.sub(r"^(metadata:\n  name: \S+\n)", rf"\1{_LABELS}", text, flags=re.MULTILINE)
-    text = text.replace("namespace: muster}", 'namespace: "{{ .Release.Namespace }}"}')
-    text = _cluster_names(text)
+    for place in ("namespace: muster", "values: [muster"):
+        text = re.sub(rf"{re.escape(place)}\b", place.replace("muster", _NAMESPACE), text)
+    policy = "    failurePolicy: {{ .Values.admission.failurePolicy }}"
+    text = re.sub(r"^    failurePolicy: Ignore$", policy, text, flags=re.MULTILINE)
     if key:
         text = _pods(key, text)
     if key == "rabbitmq":
         text = _broker(text)
-    documents = text.split("---\n")
+    documents = map(_cluster_names, text.split("---\n"))
     text = "---\n".join(_only_if(name, item) for item in documents)
     if name in ONLY_IF:
         text = _within(ONLY_IF[name], text)
     return f"{{{{- /* Made of deploy/kubernetes/{name} by scripts/make_chart.py. */ -}}}}\n{text}"
 
 
-def _cluster_names(text: str) -> str:
+def _cluster_names(document: str) -> str:
     """Give what belongs to no namespace the release's namespace in its name."""
-    ours = "{{ .Release.Namespace }}-shim-adapter"
-    text = re.sub(
-        r"^(kind: ClusterRole(?:Binding)?\nmetadata:\n  name: )muster-shim-adapter$",
-        rf"\1{ours}", text, flags=re.MULTILINE,
-    )  # fmt: skip
-    return text.replace("kind: ClusterRole, name: muster-shim-adapter}", _quoted(ours))
-
-
-def _quoted(name: str) -> str:
-    return f'kind: ClusterRole, name: "{name}"}}'
+    kind = re.search(r"^kind: (\S+)$", document, re.MULTILINE)
+    if kind is None or kind[1] not in CLUSTER_WIDE:
+        return document
+    name = '"{{ .Release.Namespace }}-\\1"'
+    return re.sub(r"\bmuster-(shim-adapter|admission)(?=[]}\n])", name, document)
 
 
 def _pods(key: str, text: str) -> str:
@@ -136,8 +146,8 @@ def _broker(text: str) -> str:
 
 
 def _only_if(name: str, document: str) -> str:
-    found = re.search(r"^  name: (\S+)$", document, re.MULTILINE)
-    value = ONLY_IF.get(f"{name} {found[1]}" if found else "")
+    said = re.findall(r"^(?:kind: |  name: )(\S+)$", document, re.MULTILINE)
+    value = next((ONLY_IF[f"{name} {word}"] for word in said if f"{name} {word}" in ONLY_IF), "")
     return _within(value, document) if value else document
 
 

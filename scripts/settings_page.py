@@ -18,6 +18,7 @@ from services.core.scheduler.model import queue_settings
 from services.core.scheduler.model.queue_settings import settings_of
 from services.core.scheduler.model.settings import Settings as SchedulerSettings
 from services.core.scheduler.model.settings import settings_from
+from services.shim_adapter.admission import filters
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.translation import namespaces, pods, task_groups
 from shared.model.duration import go_duration
@@ -38,6 +39,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "backoff_delay": go_duration(queue_settings.DEFAULT_BACKOFF_NS),
 }
 _DEFAULT = re.compile(r"<(\w+)>")
+_READERS = (pods, task_groups, namespaces, filters)
 _NAME = re.compile(r"[\w.]+/[\w.-]+")
 _GIVEN = r'values\.get\("(\w+)"'
 _PROPERTY = r'"([a-z]+\.[\w.]+)"'
@@ -90,6 +92,12 @@ A value that does not hold is the default.
 `yunikorn-defaults` and `yunikorn-configs`, in the namespace that Muster runs in; the second wins,
 key by key. `queues.yaml` is a key of theirs.
 """,
+    "admission": """\
+## The admission webhook
+Keys of the same ConfigMaps, read by the [webhook](kubernetes.md#the-admission-webhook). A list is
+regular expressions with commas between, any of which may match anywhere in a name; a value that
+cannot be read is refused before it is stored.
+""",
     "on_pods": """\
 ## Labels and annotations
 YuniKorn's; of those that mean the same, the first that is there counts.
@@ -110,6 +118,7 @@ def settings_page() -> tuple[str, list[str]]:
         *_differ("scheduler", words["scheduler"], _read_in(settings_from, _GIVEN)),
         *_differ("properties", words["properties"], _read_in(settings_of, _PROPERTY)),
         *_differ("config_maps", words["config_maps"], _read_in(Configuration, _KEY)),
+        *_differ("admission", words["admission"], list(filters.KEYS.values())),
         *_differ("on_pods", words["on_pods"], _on_pods()),
     ]
     parts = [_INTRODUCTION + _environment() + _OTHER_VARIABLES, _SCHEDULER]
@@ -149,7 +158,7 @@ def _read_in(code: object, pattern: str) -> list[str]:
 
 def _on_pods() -> set[str]:
     """Return the labels and annotations that manifests are read for."""
-    named = [value for module in (pods, task_groups, namespaces) for value in vars(module).values()]
+    named = [value for module in _READERS for value in vars(module).values()]
     texts = {text for text in named if isinstance(text, str) and _NAME.fullmatch(text)}
     return {
         *texts, *(name for _, name in (*pods._APP_ID_SOURCES, *pods._QUEUE_SOURCES)),

@@ -123,6 +123,11 @@ class Settings(BaseSettings):
     kubernetes_namespace: str = Field(
         default="", description="of the ConfigMaps and the Lease; empty: our own"
     )
+    admission_host: str = Field(
+        default="0.0.0.0",  # noqa: S104 - the API server comes from outside
+        description="where the [admission webhook](kubernetes.md#the-admission-webhook) listens",
+    )
+    admission_port: int = Field(default=9443, ge=0, le=65535, description="its port")
     cluster_id: str = Field(
         default="mycluster", description="YuniKorn's `service.clusterId`, shown in its answers"
     )

@@ -1,8 +1,8 @@
 """A double of an API server, in this process or in one of its own: honest about what schedulers see.
 
 It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a second bind, 404, 410 after
-``compact``, and whatever failure it is told to. The shim adapter has the rights of
-deploy/kubernetes/rbac.yaml and no others, and for WARMING_SECONDS after a restart none at all; the
+``compact``, and whatever failure it is told to. The shim adapter and the admission webhook have the
+rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a restart none at all; the
 plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. Names and events are validated,
 and nothing else; there are no controllers. ``python -m tests.kubernetes.double PORT`` runs it alone; POST
 /double/NAME then does what the methods of the same names do.
@@ -20,8 +20,9 @@ import orjson
 from aiohttp import web
 
 from tests.kubernetes import pods
-from tests.kubernetes.rights import Right, granted
+from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, selector_of
+from tests.kubernetes.webhooks import Webhooks
 
 PATH = re.compile(
     r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
@@ -30,7 +31,8 @@ PATH = re.compile(
 )
 BOOKMARK_SECONDS = 1.0
 WARMING_SECONDS = 0.8  # after a restart, until what RBAC grants is known again
-BOUND_BY_RBAC = "muster"  # the user agent; everybody else is an administrator
+BOUND_BY_RBAC = {"muster": RBAC, "muster-admission": ADMISSION}  # by the user agent; everybody
+# else is an administrator
 FINALIZERS: Right = ("update", "", "pods/finalizers", "")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
@@ -60,9 +62,10 @@ class Double:
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
         self.uses: dict[str, set[Right]] = {}
-        self.rights = granted()
+        self.rights = {agent: granted(file) for agent, file in BOUND_BY_RBAC.items()}
         self._warm_at: float | None = None  # when RBAC is; None: not started yet
         self.watched = 0  # watches that were begun, in all
+        self.webhooks: Webhooks | None = None  # whoever is asked about what is written
         self.url = ""
         self._bookmark_seconds = bookmark_seconds
         self._watches: dict[asyncio.Task[Any], web.StreamResponse] = {}
@@ -167,6 +170,8 @@ class Double:
         body = orjson.loads(await request.read()) if request.can_read_body else {}
         if request.method == "POST" and resource == pods.PODS and not sub:
             self._check_owners(request, body)
+        if self.webhooks is not None and not sub:
+            body = await self.webhooks.admit(request, resource, (namespace, name), body)
         return self._one(request.method, resource, (namespace, name, sub), body)
 
     def _check_right(self, request: web.Request, group: str, resource: str, name: str) -> None:
@@ -178,8 +183,9 @@ class Double:
         if resource.startswith(("pods", "persistentvolume")) or verb == "create":
             name = ""
         if not self._may(request, (verb, group, resource, name)):
+            agent = request.headers.get("User-Agent", "")
             text = (
-                f'{resource.partition("/")[0]} is forbidden: User "{BOUND_BY_RBAC}" cannot '
+                f'{resource.partition("/")[0]} is forbidden: User "{agent}" cannot '
                 f'{verb} resource "{resource}" in API group "{group}" at the cluster scope'
             )
             raise ApiFailureError(403, "Forbidden", text)
@@ -188,7 +194,11 @@ class Double:
         agent = request.headers.get("User-Agent", "")
         self.uses.setdefault(agent, set()).add(right)
         is_warm = time.monotonic() >= (self._warm_at or 0.0)
-        return agent != BOUND_BY_RBAC or (is_warm and right in self.rights)
+        rights = self.rights.get(agent)
+        if rights is None:
+            return True
+        anywhere = (*right[:3], "")
+        return is_warm and (right in rights or anywhere in rights)
 
     def _check_owners(self, request: web.Request, body: Object) -> None:
         """Do as OwnerReferencesPermissionEnforcement: an owner is not held up by just anybody."""

@@ -32,7 +32,13 @@ BASE = [
     for item in yaml.safe_load_all((make_chart.BASE / name).read_text())
 ]
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-DEPLOYED = {"core": "core", "timers": "timers", "shimAdapter": "shim-adapter", "api": "api"}
+DEPLOYED = {
+    "core": "core",
+    "timers": "timers",
+    "shimAdapter": "shim-adapter",
+    "api": "api",
+    "admission": "admission",
+}
 
 
 def by_name(objects):
@@ -72,12 +78,29 @@ def as_in_the_base(item):
 def test_the_made_files_are_made_of_the_base_as_it_is():
     for path, text in make_chart.made_files().items():
         assert path.read_text() == text, f"{path.name} is stale: scripts/make_chart.py"
-    assert {path.name for path in made()} == set(KUSTOMIZATION["resources"]) - make_chart.NOT_IN_IT
+    names = {*KUSTOMIZATION["resources"], "admission.yaml"} - make_chart.NOT_IN_IT
+    assert {path.name for path in made()} == names
 
 
 def test_with_its_default_values_the_chart_is_the_base():
     chart = {key: as_in_the_base(item) for key, item in by_name(rendered(VALUES)).items()}
     assert chart == by_name(BASE)
+
+
+def test_with_the_webhook_it_is_the_base_and_the_webhooks():
+    values = with_values({"admission.enabled": True})
+    chart = {key: as_in_the_base(item) for key, item in by_name(rendered(values)).items()}
+    webhooks = yaml.safe_load_all((make_chart.BASE / "admission/admission.yaml").read_text())
+    assert chart == by_name([*BASE, *webhooks])
+    values = with_values({"admission.enabled": True, "admission.failurePolicy": "Fail"})
+    policies = [
+        webhook["failurePolicy"]
+        for item in rendered(values, "batch")
+        for webhook in item.get("webhooks", ())
+    ]
+    assert policies == ["Fail"] * 3
+    closed = with_values({"admission.enabled": True, "networkPolicy.enabled": False})
+    assert "NetworkPolicy" not in {item["kind"] for item in rendered(closed)}
 
 
 def test_every_value_is_described_and_the_defaults_hold():
@@ -124,6 +147,7 @@ def test_a_services_values_are_its_own(key, name):
             f"{key}.nodeSelector": selector,
             f"{key}.tolerations": bears,
             f"{key}.affinity": {"podAffinity": {}},
+            "admission.enabled": True,
             "image": {"repository": "here/muster", "tag": "7", "pullPolicy": "Always"},
             "imagePullSecrets": [{"name": "pull"}],
         }
@@ -148,7 +172,7 @@ def test_a_broker_of_ones_own_is_found_where_it_is_and_none_is_brought():
     objects = by_name(rendered(with_values(changes)))
     assert not [key for key in objects if "rabbitmq" in key[1] or key[1] == "only-the-broker"]
     assert ("NetworkPolicy", "nobody") in objects
-    for name in DEPLOYED.values():
+    for name in set(DEPLOYED.values()) - {"admission"}:  # which speaks to no broker
         (container,) = objects["Deployment", name]["spec"]["template"]["spec"]["containers"]
         (url,) = [item["value"] for item in container["env"] if item["name"] == "MUSTER_BUS_URL"]
         assert url == f"amqp://muster-{name}@mq.example:5671/"
@@ -164,9 +188,22 @@ def test_the_broker_has_the_volume_that_is_asked_for_and_it_goes_with_it():
 
 
 def test_in_another_namespace_what_belongs_to_none_has_its_name():
-    objects = rendered(VALUES, "batch")
-    cluster_wide = [item for item in objects if item["kind"].startswith("Cluster")]
-    assert {item["metadata"]["name"] for item in cluster_wide} == {"batch-shim-adapter"}
+    objects = rendered(with_values({"admission.enabled": True}), "batch")
+    cluster_wide = [item for item in objects if item["kind"] in make_chart.CLUSTER_WIDE]
+    names = {item["metadata"]["name"] for item in cluster_wide}
+    assert names == {"batch-shim-adapter", "batch-admission"}
+    for item in objects:
+        for webhook in item.get("webhooks", ()):
+            assert webhook["clientConfig"]["service"]["namespace"] == "batch"
+            assert "batch" in webhook["namespaceSelector"]["matchExpressions"][0]["values"]
+    (named,) = [
+        rule["resourceNames"]
+        for item in objects
+        if (item["kind"], item["metadata"]["name"]) == ("ClusterRole", "batch-admission")
+        for rule in item["rules"]
+        if "resourceNames" in rule
+    ]
+    assert named == ["batch-admission"]
     bindings = [item for item in objects if item["kind"].endswith("Binding")]
     for item in bindings:
         assert item["subjects"][0]["namespace"] == "batch"

@@ -10,11 +10,13 @@ import yaml
 
 from services.cli.secrets_made import kubernetes_secrets
 from services.core.configuration import parse_configuration
+from services.shim_adapter.admission.server import JUDGE_SECONDS
 from shared.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy/kubernetes"
 KUSTOMIZATION = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+WEBHOOK = list(yaml.safe_load_all((FOLDER / "admission/admission.yaml").read_text()))
 OBJECTS = [
     document
     for name in KUSTOMIZATION["resources"]
@@ -125,6 +127,35 @@ def test_the_network_is_closed_and_opened_for_those_who_must():
             assert {port["port"] for port in rule["ports"]} <= ports
 
 
+def test_the_webhook_runs_its_module_as_nobody_in_particular_with_rights_of_its_own():
+    named = {(item["kind"], item["metadata"]["name"]): item for item in WEBHOOK}
+    deployment = named["Deployment", "admission"]["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    shim = pod_of("shim-adapter")
+    for key in ("securityContext", "enableServiceLinks", "topologySpreadConstraints"):
+        assert str(pod[key]) == str(shim[key]).replace("shim-adapter", "admission")
+    for key in ("securityContext", "startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[key] == shim["containers"][0][key]
+    assert container["command"] == ["python", "-m", "services.shim_adapter.admission"]
+    assert importlib.util.find_spec("services.shim_adapter.admission.__main__") is not None
+    assert {item["name"] for item in container["env"]} <= KNOWN
+    assert pod["serviceAccountName"] == "admission"
+    assert secrets_of(pod) == set()
+    (port,) = named["Service", "admission"]["spec"]["ports"]
+    ports = {item["name"]: item["containerPort"] for item in container["ports"]}
+    assert ports[port["targetPort"]] == Settings().admission_port
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        for webhook in named[kind, "muster-admission"]["webhooks"]:
+            service = webhook["clientConfig"]["service"]
+            assert (service["name"], service["port"]) == ("admission", port["port"])
+            assert webhook["timeoutSeconds"] > JUDGE_SECONDS
+    for item in WEBHOOK:
+        if item["kind"].endswith("Binding"):
+            (subject,) = item["subjects"]
+            assert (subject["name"], subject["namespace"]) == ("admission", "muster")
+
+
 def test_everything_that_runs_may_be_drained_one_at_a_time():
     budgets = of_kind("PodDisruptionBudget")
     assert set(budgets) == {*SERVICES, "rabbitmq"}
@@ -137,10 +168,14 @@ def test_kustomize_builds_it():
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("no kubectl here")
-    built = subprocess.run([kubectl, "kustomize", str(FOLDER)], capture_output=True, check=True)
-    objects = list(yaml.safe_load_all(built.stdout))
+    objects = []
+    for folder in (FOLDER, FOLDER / "admission"):
+        built = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, check=True)
+        objects += yaml.safe_load_all(built.stdout)
     names = {(item["kind"], item["metadata"]["name"]) for item in objects}
     assert ("ConfigMap", "yunikorn-configs") in names
-    assert "Secret" not in {kind for kind, _ in names}  # they are made, not kept in a repository
-    namespaced = [item for item in objects if not item["kind"].startswith(("Cluster", "Namespace"))]
-    assert {item["metadata"]["namespace"] for item in namespaced} == {"muster"}
+    secrets = [item for item in objects if item["kind"] == "Secret"]
+    assert not any(item.get("data") for item in secrets)  # made, not kept in a repository
+    for item in objects:
+        is_wide = item["kind"].startswith(("Cluster", "Namespace")) or "webhooks" in item
+        assert item["metadata"].get("namespace") == (None if is_wide else "muster")

@@ -1,0 +1,62 @@
+"""Whether the ConfigMaps may say what they are to say (pure; contract sections 1.1, 2.10, 2.11).
+
+YuniKorn asks its scheduler and lets everything pass when that is away. The rules are ours to read
+wherever we are (`shared.queueconfig`), so nobody is asked and nothing passes unseen.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from services.shim_adapter.admission.decision import Verdict, mapping, optional
+from services.shim_adapter.admission.filters import wrong_in
+from services.shim_adapter.backends.kubernetes.configuration import MAPS, Configuration
+from services.shim_adapter.backends.kubernetes.objects import config_data
+from shared.model.names import DEFAULT_PARTITION
+from shared.queueconfig import QueueConfigError, load_configuration
+from shared.queueconfig.validator import check_loadable
+
+_ALLOWED = Verdict()
+
+Maps = Mapping[str, Mapping[str, str]]
+
+
+def judge(request: Mapping[str, Any], namespace: str, maps: Maps) -> Verdict:
+    """Return what is said to a request about a ConfigMap; ``maps`` are those that are there.
+
+    Raises ValueError where it is no request.
+    """
+    name, operation = request.get("name"), request.get("operation")
+    if request.get("namespace") != namespace or name not in MAPS:
+        return _ALLOWED
+    if operation not in ("CREATE", "UPDATE"):
+        return _ALLOWED
+    body = mapping(request.get("object"), "request.object")
+    for field in ("data", "binaryData"):
+        optional(body.get(field), f"request.object.{field}")
+    data = config_data(body)
+    wrong = wrong_in(data) or _wrong_queues(maps, {**maps, str(name): data})
+    said = f"ConfigMap {name} does not hold, nothing has changed: {'; '.join(wrong)}"
+    return Verdict(is_allowed=False, message=said) if wrong else _ALLOWED
+
+
+def _wrong_queues(before: Maps, after: Maps) -> list[str]:
+    """Return what is wrong in the queues that ConfigMaps say together, where that changes."""
+    text = _queues(after)
+    if text == _queues(before):
+        return []
+    try:
+        config = load_configuration(text)
+        for partition in config.partitions:
+            check_loadable(partition)
+    except QueueConfigError as error:
+        return [f"queues.yaml line {error.line}: {error.message}"]
+    if DEFAULT_PARTITION not in {partition.name for partition in config.partitions}:
+        return [f"queues.yaml: a partition named {DEFAULT_PARTITION} is needed"]
+    return []
+
+
+def _queues(maps: Maps) -> str:
+    configuration = Configuration()
+    for name, data in maps.items():
+        configuration.take(name, data)
+    return configuration.queues

@@ -1,0 +1,132 @@
+"""Which namespaces are Muster's, and who may speak for others (contract section 2.10).
+
+The keys `admissionController.…` of the two ConfigMaps. Lists are regular expressions (RE2) with
+commas between, any of which may match anywhere. A value that cannot be read is as if it were not
+there, and is told by ``wrong_in``, by which the webhook refuses it before it is stored.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from shared.model.patterns import Pattern, compile_pattern
+
+PREFIX = "admissionController."
+FILTERING = f"{PREFIX}filtering."
+ACCESS = f"{PREFIX}accessControl."
+ENABLE = "yunikorn.apache.org/namespace.enableYuniKorn"
+GENERATE = "yunikorn.apache.org/namespace.generateAppId"
+MAX_LIST = 64 * 1024  # characters of a list of expressions; it is as if it were not there
+MAX_NAME = 1024  # characters of a user's or group's name; one that is longer matches nothing
+_TRUTHS = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+
+Patterns = tuple[Pattern, ...]
+
+
+def _patterns(text: str) -> Patterns:
+    if len(text) > MAX_LIST:
+        raise ValueError(f"at most {MAX_LIST} characters, found {len(text)}")
+    found: list[Pattern] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        pattern = compile_pattern(part)
+        if pattern is None:
+            raise ValueError(f"{part[:MAX_NAME]!r} is no regular expression (RE2)")
+        found.append(pattern)
+    return tuple(found)
+
+
+_KUBE_SYSTEM = _patterns("^kube-system$")
+_CONTROLLERS = _patterns("^system:serviceaccount:kube-system:")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the keys say; each default is YuniKorn's."""
+
+    process_namespaces: Patterns = ()  # none: all
+    bypass_namespaces: Patterns = _KUBE_SYSTEM
+    label_namespaces: Patterns = ()  # none: all
+    no_label_namespaces: Patterns = ()
+    generate_unique_app_id: bool = False
+    bypass_auth: bool = False
+    trust_controllers: bool = True
+    system_users: Patterns = _CONTROLLERS
+    external_users: Patterns = ()
+    external_groups: Patterns = ()
+
+    def processes(self, namespace: str, annotations: Mapping[str, str]) -> bool:
+        """Return whether pods of a namespace are to be Muster's."""
+        said = _either(annotations.get(ENABLE, ""))
+        if said is not None:
+            return said
+        return _within(namespace, self.process_namespaces, self.bypass_namespaces)
+
+    def labels(self, namespace: str, annotations: Mapping[str, str]) -> bool:
+        """Return whether pods of a namespace are given an application."""
+        said = _either(annotations.get(GENERATE, ""))
+        if said is not None:
+            return said
+        return _within(namespace, self.label_namespaces, self.no_label_namespaces)
+
+    def may_name_others(self, user: str, groups: Sequence[str]) -> bool:
+        """Return whether somebody may say of whom a pod is."""
+        if self.trust_controllers and _matches(user, self.system_users):
+            return True
+        if _matches(user, self.external_users):
+            return True
+        return any(_matches(group, self.external_groups) for group in groups)
+
+
+KEYS = {
+    field.name: (FILTERING if at < 5 else ACCESS)  # noqa: PLR2004 - the first five, see below
+    + re.sub("_(.)", lambda found: found[1].upper(), field.name)
+    for at, field in enumerate(fields(Filters))
+}
+
+
+def filters_of(maps: Sequence[Mapping[str, str]]) -> Filters:
+    """Return what ConfigMaps say together; a later one wins, key by key."""
+    return _read(maps)[0]
+
+
+def wrong_in(data: Mapping[str, str]) -> list[str]:
+    """Return what cannot be read in a ConfigMap, a sentence each."""
+    return _read([data])[1]
+
+
+def _read(maps: Sequence[Mapping[str, str]]) -> tuple[Filters, list[str]]:
+    given: dict[str, Patterns | bool] = {}
+    wrong: list[str] = []
+    for field in fields(Filters):
+        key = KEYS[field.name]
+        for data in maps:
+            text = data.get(key)
+            if text is None:
+                continue
+            try:
+                is_flag = isinstance(field.default, bool)
+                given[field.name] = _flag(text) if is_flag else _patterns(text)
+            except ValueError as error:
+                wrong.append(f"{key}: {error}")
+    return Filters(**given), wrong  # type: ignore[arg-type]
+
+
+def _flag(text: str) -> bool:
+    if text not in _TRUTHS:
+        raise ValueError(f"expected true or false, found {text[:MAX_NAME]!r}")
+    return _TRUTHS[text]
+
+
+def _either(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text)
+
+
+def _within(name: str, wanted: Patterns, unwanted: Patterns) -> bool:
+    return (not wanted or _matches(name, wanted)) and not _matches(name, unwanted)
+
+
+def _matches(name: str, patterns: Patterns) -> bool:
+    return len(name) <= MAX_NAME and any(pattern.search(name) for pattern in patterns)

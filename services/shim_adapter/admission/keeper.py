@@ -1,0 +1,129 @@
+"""The certificates' keeper: one Secret, what the API server believes, what we answer with.
+
+Rule 1: what is kept is the Secret's; it is written with its version, so that of several replicas
+        one makes new certificates and the others take them.
+Rule 2: the configurations of the webhooks name the authorities of the Secret before anybody answers
+        with its certificate; who answers already goes on with the one before for SETTLE_SECONDS,
+        until every API server has heard.
+Rule 3: what fails is tried again at the next look. The certificate in use stays in use.
+
+The Secret and both configurations are there already (deploy/): no right to make any is needed, and
+whoever removes them removes all there is.
+"""
+
+import asyncio
+import base64
+import ssl
+import tempfile
+from collections.abc import Callable
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from services.shim_adapter.admission import certificates
+from services.shim_adapter.admission.certificates import Certificates, is_due, renewed
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError, jittered
+
+SECRET = "admission-certificates"  # noqa: S105 - its name
+SERVICE = "admission"
+LOOK_SECONDS = 60.0
+RETRY_SECONDS = 2.0
+SETTLE_SECONDS = 10.0
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+_KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+_KEYS = ("ca.crt", "tls.crt", "tls.key")
+log = structlog.get_logger("muster.admission")
+
+
+class Keeper:
+    """Keeps the certificates. ``context`` is what a server answers with, once ``is_ready``."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        now: Callable[[], datetime] = certificates.now,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.is_ready = asyncio.Event()
+        self.in_use: Certificates | None = None
+        self._client = client
+        self._now = now
+        self._settle_seconds = settle_seconds
+        namespace = client.access.namespace
+        self.names = certificates.names_of(namespace, SERVICE)
+        self._secret = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
+        self._configurations = [
+            f"{_CONFIGURATIONS}/{kind}/{namespace}-{SERVICE}" for kind in _KINDS
+        ]
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            pause = LOOK_SECONDS
+            try:
+                await self.look()
+            except ApiServerError as error:
+                pause = RETRY_SECONDS
+                if error.code != HTTPStatus.CONFLICT:  # another replica was first
+                    log.warning("the certificates are looked after later", error=str(error))
+            await asyncio.sleep(jittered(pause))
+
+    async def look(self) -> None:
+        """Make new certificates if they are due, have them believed, and use them.
+
+        Raises ApiServerError: not yet.
+        """
+        secret = await self._client.request("GET", self._secret)
+        kept = _kept(secret)
+        if is_due(kept, self.names, self._now()):
+            kept = renewed(kept, self.names, self._now())
+            secret["data"] = {**(secret.get("data") or {}), **_as_data(kept)}
+            await self._client.request("PUT", self._secret, secret)
+            log.info("new certificates were made", names=self.names)
+        assert kept is not None
+        for path in self._configurations:
+            await self._have_believed(path, kept)
+        if kept != self.in_use:
+            if self.in_use is not None:
+                await asyncio.sleep(self._settle_seconds)
+            _load(self.context, kept)
+            self.in_use = kept
+            self.is_ready.set()
+
+    async def _have_believed(self, path: str, kept: Certificates) -> None:
+        configuration = await self._client.request("GET", path)
+        wanted = base64.b64encode(kept.authorities).decode()
+        webhooks = configuration.get("webhooks") or []
+        if all(item["clientConfig"].get("caBundle") == wanted for item in webhooks):
+            return
+        for item in webhooks:
+            item["clientConfig"]["caBundle"] = wanted
+        await self._client.request("PUT", path, configuration)
+
+
+def _kept(secret: dict[str, Any]) -> Certificates | None:
+    data = secret.get("data") or {}
+    try:
+        return Certificates(*(base64.b64decode(data[key], validate=True) for key in _KEYS))
+    except (LookupError, ValueError, TypeError):
+        return None
+
+
+def _as_data(kept: Certificates) -> dict[str, str]:
+    values = (kept.authorities, kept.certificate, kept.key)
+    return {key: base64.b64encode(value).decode() for key, value in zip(_KEYS, values, strict=True)}
+
+
+def _load(context: ssl.SSLContext, kept: Certificates) -> None:
+    """Load a pair: ssl takes them from a file alone, which is nobody else's and gone at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "pair.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(kept.certificate + kept.key)
+        context.load_cert_chain(pair)

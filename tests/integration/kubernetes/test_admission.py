@@ -1,0 +1,339 @@
+"""The admission webhook as deployed, asked by an API server over HTTPS; its rights and certificates."""
+
+import asyncio
+import base64
+import io
+import socket
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+import pytest
+import yaml
+from cryptography import x509
+
+from services.shim_adapter.admission.__main__ import AGENT, serve
+from services.shim_adapter.admission.certificates import (
+    LIFETIME,
+    Certificates,
+    is_due,
+    names_of,
+    renewed,
+)
+from services.shim_adapter.admission.keeper import Keeper, _kept
+from services.shim_adapter.admission.server import MAX_REVIEW
+from services.shim_adapter.backends.kubernetes.access import Access
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+from shared.runtime.settings import Settings
+from tests.kubernetes.double import Double, a_pod
+from tests.kubernetes.rights import ADMISSION, granted
+from tests.kubernetes.webhooks import Webhooks
+from tests.patience import until
+
+OURS = "muster"
+USER_INFO = "yunikorn.apache.org/user.info"
+BAD = (
+    "partitions:\n  - name: default\n    queues:\n      - name: root\n        maxapplications: -1\n"
+)
+MADE = {"Secret", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+PATHS = {
+    "Secret": f"/api/v1/namespaces/{OURS}/secrets",
+    "MutatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    ),
+    "ValidatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    ),
+}
+SECRET = f"{PATHS['Secret']}/admission-certificates"
+MUTATING = f"{PATHS['MutatingWebhookConfiguration']}/muster-admission"
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+class Person:
+    """Somebody who asks the API server for things."""
+
+    def __init__(self, url, name, *groups):
+        self._url = url
+        self._headers = [("X-Remote-User", name), *(("X-Remote-Group", group) for group in groups)]
+
+    async def ask(self, method, path, body):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, self._url + path, json=body, headers=self._headers) as answer,
+        ):
+            return answer.status, await answer.json()
+
+    async def pod(self, name, namespace="team", **more):
+        body = a_pod(name, scheduler="default-scheduler")
+        body["metadata"].update(more)
+        return await self.ask(
+            "POST", f"/api/v1/namespaces/{namespace}/pods", {"kind": "Pod", **body}
+        )
+
+
+class Deployed:
+    """An API server with what deploy/kubernetes/admission makes."""
+
+    def __init__(self, double):
+        self.double = double
+        self.access = Access(double.url, OURS)
+        self.client = ApiClient(self.access, "tests")
+        self.port = free_port()
+        double.webhooks = Webhooks(double.store, {"admission": self.port})
+        self.ada = Person(double.url, "ada", "dev")
+
+    async def make(self):
+        for name in (OURS, "team", "kube-system"):
+            await self.client.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        for item in yaml.safe_load_all(ADMISSION.read_text()):
+            if item["kind"] in MADE:
+                await self.client.request("POST", PATHS[item["kind"]], item)
+
+    @asynccontextmanager
+    async def running(self):
+        stopping = asyncio.Event()
+        settings = Settings(admission_host="127.0.0.1", admission_port=self.port)
+        task = asyncio.create_task(serve(self.access, settings, stopping))
+        try:
+            await until(lambda: task.done() or self.is_answering(), "the webhook answers")
+            yield task
+        finally:
+            stopping.set()
+            assert await task
+
+    def is_answering(self):
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", self.port)) == 0
+
+    async def get(self, path):
+        return await self.client.request("GET", path)
+
+
+@pytest.fixture
+async def deployed():
+    double = Double(bookmark_seconds=0.2)
+    await double.start()
+    made = Deployed(double)
+    await made.make()
+    yield made
+    await made.client.close()
+    await double.stop()
+
+
+async def test_a_pod_is_changed_before_it_is_stored(deployed):
+    async with deployed.running():
+        status, pod = await deployed.ada.pod("p")
+        assert status == 201
+        assert pod["spec"]["schedulerName"] == "yunikorn"
+        assert pod["metadata"]["labels"]["applicationId"] == "yunikorn-team-autogen"
+        assert pod["metadata"]["annotations"][USER_INFO] == '{"user":"ada","groups":["dev"]}'
+        for namespace in ("kube-system", OURS):
+            _, pod = await deployed.ada.pod("p", namespace)
+            assert pod["spec"]["schedulerName"] == "default-scheduler"
+        status, said = await deployed.ada.pod("q", annotations={USER_INFO: '{"user":"bob"}'})
+        assert (status, said["reason"]) == (403, "Forbidden")
+        assert "user ada with groups [dev] is not allowed to set user annotation" in said["message"]
+        path = "/api/v1/namespaces/team/pods/p"
+        pod = await deployed.get(path)
+        pod["metadata"]["annotations"][USER_INFO] = '{"user":"bob"}'
+        status, said = await deployed.ada.ask("PUT", path, {"kind": "Pod", **pod})
+        assert "user info annotation change is not allowed" in said["message"]
+
+
+async def test_a_workload_and_the_configuration_are_judged(deployed):
+    async with deployed.running():
+        job = {
+            "kind": "Job",
+            "metadata": {"name": "j"},
+            "spec": {"template": {"spec": {"schedulerName": "default-scheduler"}}},
+        }
+        _, job = await deployed.ada.ask("POST", "/apis/batch/v1/namespaces/team/jobs", job)
+        assert USER_INFO in job["spec"]["template"]["metadata"]["annotations"]
+        maps = f"/api/v1/namespaces/{OURS}/configmaps"
+        body = {"kind": "ConfigMap", "metadata": {"name": "yunikorn-configs"}}
+        status, said = await deployed.ada.ask("POST", maps, {**body, "data": {"queues.yaml": BAD}})
+        assert status == 403
+        assert "queues.yaml line" in said["message"]
+        keys = {"admissionController.filtering.bypassNamespaces": "^team$"}
+        status, _ = await deployed.ada.ask("POST", maps, {**body, "data": keys})
+        assert status == 201
+        made = iter(range(1_000))
+
+        async def is_left_alone():
+            _, pod = await deployed.ada.pod(f"after-{next(made)}")
+            return pod["spec"]["schedulerName"] == "default-scheduler"
+
+        await until(is_left_alone, "the new filter holds")
+
+
+async def test_a_namespaces_word_holds_for_the_pod_that_comes_right_behind_it(deployed):
+    async with deployed.running():
+        deployed.double.cut()
+        deployed.double.fault(method="GET", path="/api/v1/namespaces.*watch", code=500, times=1_000)
+        note = {"yunikorn.apache.org/namespace.enableYuniKorn": "false"}
+        metadata = {"name": "new", "annotations": note}
+        await deployed.client.request("POST", "/api/v1/namespaces", {"metadata": metadata})
+        _, pod = await deployed.ada.pod("p", "new")
+        assert pod["spec"]["schedulerName"] == "default-scheduler"
+
+
+async def test_its_rights_are_those_that_it_uses_no_more_and_no_fewer(deployed):
+    async with deployed.running():
+        await deployed.client.request("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+        await deployed.ada.pod("p", "other")  # a namespace that nobody has told of
+    used = {
+        (verb, group, resource, "" if resource == "namespaces" else name)
+        for verb, group, resource, name in deployed.double.uses[AGENT]
+    }
+    assert used == granted(ADMISSION)
+
+
+async def test_without_an_answer_pods_pass_or_wait_as_failure_policy_says(deployed):
+    async with deployed.running():
+        pass  # whom to believe is known
+    status, pod = await deployed.ada.pod("p")
+    assert (status, pod["spec"]["schedulerName"]) == (201, "default-scheduler")
+    configuration = await deployed.get(MUTATING)
+    for webhook in configuration["webhooks"]:
+        webhook["failurePolicy"] = "Fail"
+    await deployed.client.request("PUT", MUTATING, configuration)
+    status, said = await deployed.ada.pod("q")
+    assert status == 500
+    assert "failed calling webhook" in said["message"]
+
+
+async def test_what_is_no_review_is_told_apart_from_a_verdict(deployed):
+    async with deployed.running(), aiohttp.ClientSession() as session:
+        url = f"https://127.0.0.1:{deployed.port}"
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        for body in (b"", b"{", b"[]", b"{}", b"[" * 100_000, b'{"request":{}}'):
+            async with session.post(f"{url}/mutate", data=body, ssl=False) as answer:
+                assert answer.status == 400
+        wrong = [{**review, "request": {"uid": 1}}, {**review, "apiVersion": "v1beta1"},
+                 {**review, "request": {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE"}}]  # fmt: skip
+        for body in wrong:
+            async with session.post(f"{url}/mutate", json=body, ssl=False) as answer:
+                assert answer.status == 400
+        large = io.BytesIO(b"x" * (MAX_REVIEW + 1))
+        async with session.post(f"{url}/mutate", data=large, ssl=False) as answer:
+            assert answer.status == 413
+        async with session.get(f"{url}/mutate", ssl=False) as answer:
+            assert answer.status == 405
+        deployed.double.fault(method="GET", path="/namespaces/unheard$", code=500, times=9)
+        asked = {"uid": "1", "namespace": "unheard"}
+        async with session.post(
+            f"{url}/mutate", json={**review, "request": asked}, ssl=False
+        ) as answer:
+            assert answer.status == 503
+
+
+# --- certificates -----------------------------------------------------------------------------------
+
+NAMES = names_of(OURS, "admission")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_certificates_are_due_when_a_third_is_left_or_they_do_not_fit():
+    made = renewed(None, NAMES, START)
+    assert not is_due(made, NAMES, START)
+    assert not is_due(made, NAMES, START + LIFETIME * 0.6)
+    assert is_due(made, NAMES, START + LIFETIME * 0.7)
+    assert is_due(made, NAMES, START - timedelta(days=1))  # not yet: a clock was wrong
+    assert is_due(made, [*NAMES, "another.svc"], START)
+    other = renewed(None, NAMES, START)
+    assert is_due(None, NAMES, START)
+    for broken in (
+        Certificates(other.authorities, made.certificate, made.key),
+        Certificates(made.authorities, made.certificate, other.key),
+        Certificates(b"", made.certificate, made.key),
+        Certificates(made.authorities, b"x", made.key),
+    ):
+        assert is_due(broken, NAMES, START)
+
+
+def test_the_authority_before_is_believed_until_it_has_run_out_and_none_before_that():
+    first = renewed(None, NAMES, START)
+    second = renewed(first, NAMES, START + LIFETIME * 0.7)
+    third = renewed(second, NAMES, START + LIFETIME * 0.8)
+    late = renewed(first, NAMES, START + LIFETIME * 2)
+    counts = [
+        len(x509.load_pem_x509_certificates(item.authorities))
+        for item in (first, second, third, late)
+    ]
+    assert counts == [1, 2, 2, 1]
+    assert second.authorities.endswith(first.authorities)
+    assert third.authorities.endswith(second.authorities[: -len(first.authorities)])
+    assert b"PRIVATE" not in first.authorities + first.certificate  # the authority's key is gone
+
+
+class Clock:
+    def __init__(self):
+        self.now = datetime.now(UTC)
+
+    def __call__(self):
+        return self.now
+
+
+async def test_a_new_certificate_is_believed_before_anybody_answers_with_it(deployed):
+    """Two replicas: one makes new ones, both go over to them, and each is believed at every moment."""
+    clock = Clock()
+    clients = [ApiClient(deployed.access, AGENT) for _ in range(2)]
+    one, two = (Keeper(client, now=clock, settle_seconds=0) for client in clients)
+
+    async def bundles():
+        found = [await deployed.get(MUTATING), await deployed.get(MUTATING.replace("mut", "valid"))]
+        return {
+            base64.b64decode(item["clientConfig"]["caBundle"])
+            for configuration in found
+            for item in configuration["webhooks"]
+        }
+
+    try:
+        await one.look()
+        await two.look()
+        assert one.in_use == two.in_use == _kept(await deployed.get(SECRET))
+        first = one.in_use
+        assert await bundles() == {first.authorities}
+        writes = deployed.double.requests.get("PUT secrets", 0)
+        await one.look()
+        assert (writes, deployed.double.requests["PUT secrets"]) == (1, 1)
+        clock.now += LIFETIME * 0.7
+        await one.look()
+        assert one.in_use != first
+        (believed,) = await bundles()
+        assert believed == one.in_use.authorities
+        assert believed.endswith(two.in_use.authorities)  # who answers as before is believed still
+        await two.look()
+        assert two.in_use == one.in_use
+        assert deployed.double.requests["PUT secrets"] == 2
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def test_a_certificate_is_not_used_while_it_could_not_be_had_believed(deployed):
+    client = ApiClient(deployed.access, AGENT)
+    keeper = Keeper(client, settle_seconds=0)
+    try:
+        deployed.double.fault(method="PUT", path="validatingwebhook", code=500, times=1)
+        with pytest.raises(ApiServerError):
+            await keeper.look()
+        assert keeper.in_use is None
+        assert not keeper.is_ready.is_set()
+        await keeper.look()
+        assert keeper.is_ready.is_set()
+        deployed.double.store.compact()
+        path = "/api/v1/namespaces/muster/secrets/admission-certificates"
+        secret = await deployed.get(path)
+        secret["data"]["tls.key"] = "bm9uc2Vuc2U="  # somebody has laid hands on it
+        await deployed.client.request("PUT", path, secret)
+        before = keeper.in_use
+        await keeper.look()
+        assert keeper.in_use != before
+    finally:
+        await client.close()
