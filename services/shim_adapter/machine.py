@@ -5,7 +5,7 @@ saves the world before anything that follows from it is said (``flush``).
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from services.shim_adapter.backends.base import Backend, CommandRefusedError, Playground
@@ -18,7 +18,11 @@ from services.shim_adapter.proposals import Proposals
 from services.shim_adapter.records import Answer, ApplicationRecord, Proposal
 from services.shim_adapter.refusals import check_command
 from services.shim_adapter.translation.bounds import bounded_seconds
-from services.shim_adapter.translation.manifests import TranslatedDocument, translate
+from services.shim_adapter.translation.manifests import (
+    TranslatedDocument,
+    Translation,
+    translating,
+)
 from services.shim_adapter.translation.task_groups import TaskGroupsError
 from services.shim_adapter.what_if import question_of
 from shared.messages.commands import (
@@ -68,6 +72,8 @@ USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
 USE_CORDON = "the nodes are a Kubernetes cluster's: use kubectl cordon, and kubectl uncordon"
 DEFAULT_RUN_NS = seconds(30)
 LONG_SAVE = 2_000  # records: some 30 microseconds each
+SLICE_PODS = 2_000  # translated or made, some 10 microseconds each; a document is one piece
+_Outcome = tuple[list[SubmittedObject], list[RefusedDocument], list[Outgoing]]
 
 
 class ShimMachine:
@@ -105,9 +111,7 @@ class ShimMachine:
             UpdateResponse: self._on_response,
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
-            SubmitManifests: self._on_documents,
             WhatIf: self._on_question,
-            DeleteManifests: self._on_documents,
         }
         self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SubmitApplication: self._submit_application,
@@ -120,12 +124,44 @@ class ShimMachine:
         }
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take a message in. The first one ever makes the machine say everything that exists."""
+        """Take a message in, in one piece."""
+        said: list[Outgoing] = []
+        for _ in self.slices(envelope, now_ns, said):
+            pass
+        return said
+
+    def slices(self, envelope: Envelope, now_ns: int, said: list[Outgoing]) -> Iterator[None]:
+        """Take a message in; yield where others may go on, after some SLICE_PODS pods.
+
+        Until it ends, nothing of what is ``said`` goes out, and nothing of what was made is saved:
+        a crash in between leaves nothing.
+        """
+        outgoing, is_answered = self._catch_up(envelope, now_ns)
+        said += outgoing
+        if is_answered:
+            return
+        if isinstance(envelope.message, SubmitManifests | DeleteManifests):
+            yield from self._on_documents(envelope, now_ns, said)
+            return
+        kind = type(envelope.message)
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            said += handler(envelope, now_ns)
+            return
+        command = self._commands.get(kind)
+        if command is not None:
+            said += self._obey(command, envelope, now_ns)
+
+    def _catch_up(self, envelope: Envelope, now_ns: int) -> tuple[list[Outgoing], bool]:
+        """Let come what has come to pass since; return whether the message is answered with it.
+
+        The first message ever makes the machine say everything that exists.
+        """
         outgoing: list[Outgoing] = []
         kind = type(envelope.message)
         if not self.cluster.is_ready:
             self.cluster.activate()
-            return _refuse(envelope, NOT_READY)
+            return _refuse(envelope, NOT_READY), True
         if not self._has_announced:
             self._has_announced = True
             outgoing += self._announce(envelope.partition if kind is SyncRequest else "")
@@ -134,14 +170,8 @@ class ShimMachine:
             outgoing += self._react(self.mirror.go_on(), now_ns)
         answer = self.world.answers.get(envelope.message_id)
         if answer is not None:
-            return outgoing + _reply(answer.asker, answer.message)
-        handler = self._handlers.get(kind)
-        if handler is not None:
-            return outgoing + handler(envelope, now_ns)
-        command = self._commands.get(kind)
-        if command is not None:
-            return outgoing + self._obey(command, envelope, now_ns)
-        return outgoing
+            return outgoing + _reply(answer.asker, answer.message), True
+        return outgoing, False
 
     def is_flush_long(self) -> bool:
         """Return whether more is to be saved than heartbeats can wait for."""
@@ -457,41 +487,54 @@ class ShimMachine:
 
     # --- manifests ------------------------------------------------------------------------------
 
-    def _on_documents(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+    def _on_documents(
+        self, envelope: Envelope, now_ns: int, said: list[Outgoing]
+    ) -> Iterator[None]:
         """Create or delete what documents describe; every document is answered, done or refused."""
         wanted = envelope.message
         assert isinstance(wanted, SubmitManifests | DeleteManifests)
         if self._people is None:
-            return _refuse(envelope, USE_KUBECTL)
+            said += _refuse(envelope, USE_KUBECTL)
+            return
         known = repeatable(wanted).answered(self.world)
         if known is not None:
-            return _reply(envelope.reply_to, known)
-        is_new = isinstance(wanted, SubmitManifests)
+            said += _reply(envelope.reply_to, known)
+            return
         run_ns = wanted.run_ns if isinstance(wanted, SubmitManifests) else 0
         run_ns = self._default_run_ns if run_ns < 0 else run_ns
-        translation = translate(wanted.documents, run_ns, tuple(self.world.nodes.values()))
-        for taken in translation.taken if is_new else ():
-            if taken.namespace_tags is not None:
-                self.world.set_namespace(taken.name, taken.namespace_tags)
+        translation = Translation()
+        nodes = tuple(self.world.nodes.values())
+        yield from _sliced(translating(translation, wanted.documents, run_ns, nodes))
+        done: list[SubmittedObject] = []
         refused = [
             RefusedDocument(document.source, document.index, error.field_path, error.message)
             for document, error in translation.refused
         ]
+        yield from _sliced(self._carry_out(translation, envelope, now_ns, (done, refused, said)))
+        result = SubmitResult(tuple(done), tuple(refused))
+        said += self._answer(envelope.reply_to, result, envelope)
+
+    def _carry_out(
+        self, translation: Translation, envelope: Envelope, now_ns: int, outcome: _Outcome
+    ) -> Iterator[int]:
+        """Create or delete document by document; yield how many pods each is of."""
+        done, refused, said = outcome
+        is_new = isinstance(envelope.message, SubmitManifests)
+        for taken in translation.taken if is_new else ():
+            if taken.namespace_tags is not None:
+                self.world.set_namespace(taken.name, taken.namespace_tags)
         carry_out = self._create if is_new else self._delete
-        done: list[SubmittedObject] = []
-        outgoing: list[Outgoing] = []
         for number, taken in enumerate(translation.taken):
             cause = f"{envelope.message_id}/{number}"  # items of a List share their index
             try:
-                submitted, said = carry_out(taken, cause, now_ns)
+                submitted, outgoing = carry_out(taken, cause, now_ns)
             except CommandRefusedError as error:
                 at = taken.document
                 refused.append(RefusedDocument(at.source, at.index, "metadata.name", str(error)))
             else:
                 done.append(submitted)
-                outgoing += said
-        result = SubmitResult(tuple(done), tuple(refused))
-        return outgoing + self._answer(envelope.reply_to, result, envelope)
+                said += outgoing
+            yield len(taken.pods)
 
     def _create(
         self, taken: TranslatedDocument, cause: str, now_ns: int
@@ -527,6 +570,16 @@ class ShimMachine:
         partition = partition or DEFAULT_PARTITION
         to = core_of(partition)
         return [Outgoing(to, question, reply_to=envelope.reply_to, partition=partition)]
+
+
+def _sliced(counts: Iterable[int]) -> Iterator[None]:
+    """Go through what counts pods; yield whenever SLICE_PODS have been counted."""
+    pods = 0
+    for count in counts:
+        pods += count
+        if pods >= SLICE_PODS:
+            pods = 0
+            yield
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:

@@ -15,7 +15,8 @@ Rule 6: an item that cannot be sent is set aside, and what was to be sent beside
         machine hears of it (``set_aside``) and tells whoever the item came from. So it does of a
         command or an answer that somebody waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
-        there is: a connection whose heartbeats stop has lost its place. For the same reason a
+        there is: a connection whose heartbeats stop has lost its place. So it does between the
+        slices that a machine cuts one message into. For the same reason a
         flush that is long by its machine's own word runs in a thread, and is waited for; and a
         batch ends after MAX_BATCH_ITEMS items, so that what follows from them is bounded.
 Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried again until it can be:
@@ -90,6 +91,8 @@ class Machine(Protocol):
 
     One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
     it runs in a thread, while heartbeats go on, and messages keep their order.
+    One with ``slices(envelope, now_ns, said)`` does the same as ``handle`` by and by: it adds the
+    answers to ``said``, and yields where the loop may go on; until it ends none is said.
     One with ``is_flush_long()`` says whether the next flush takes longer than heartbeats can wait;
     it then runs in a thread, and touches nothing that anybody but the host reads.
     One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
@@ -395,7 +398,7 @@ class Host:
         for envelope in inside:
             await self._prepare(envelope)
             started = self.metrics.started()
-            outgoing = coalesced(self.machine.handle(envelope, now_ns))
+            outgoing = await self._handled_by_machine(envelope, now_ns)
             self._tap.handled(envelope, self.metrics.started() - started)
             said += _said(outgoing, envelope)
         causes = [*handled.values(), *inside]
@@ -445,7 +448,7 @@ class Host:
         await self._prepare(envelope)
         started = self.metrics.started()
         try:
-            outgoing = coalesced(self.machine.handle(envelope, now_ns))
+            outgoing = await self._handled_by_machine(envelope, now_ns)
         except PoisonError as error:
             await subscription.dead_letter(delivery, str(error))
             return []
@@ -453,6 +456,15 @@ class Host:
         self.metrics.waited(envelope.kind, now_ns - envelope.published_ns)
         self._tap.handled(envelope, spent_ns)
         return _said(outgoing, envelope)
+
+    async def _handled_by_machine(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        slices = getattr(self.machine, "slices", None)
+        if slices is None:
+            return coalesced(self.machine.handle(envelope, now_ns))
+        said: list[Outgoing] = []
+        for _ in slices(envelope, now_ns, said):
+            await asyncio.sleep(0)
+        return coalesced(said)
 
     async def _prepare(self, envelope: Envelope) -> None:
         prepare = getattr(self.machine, "prepare", None)

@@ -4,13 +4,18 @@
     make bench-burst ARGS="--pods 10000 --members 2500"
 
 One application of plain pods and gangs of so many members come in one request each. It is over when
-every pod has its place. Printed of every service: its largest memory, its CPU, and how often it lost
-its place at the bus, which must be never: then a standby would begin all over. Exit status 1 where
-something did not hold. Seconds are this machine's; compare them within one run.
+every pod has its place. Printed of every service: its largest memory, its CPU, how long it held its
+loop at most, in CPU seconds of the loop's thread and by the clock, and how often it lost its place at
+the bus, which must be never: then a standby would begin all over. Exit status 1 where something did
+not hold. Seconds by the clock are this machine's; compare them within one run.
 """
 
 import argparse
+import asyncio
+import atexit
 import contextlib
+import json
+import runpy
 import sys
 import tempfile
 import time
@@ -49,13 +54,54 @@ _GANG = """      annotations:
           [{{"name": "tg", "minMember": {pods}, "minResource": {{"cpu": "100m", "memory": "100Mi"}}}}]"""
 
 
+class Holding:
+    """How long the callbacks of this process' loop took at most, and which one it was."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._cpu = self._clock = 0.0
+        self._what = ""
+
+    def watch(self) -> None:
+        """Take the time of every callback from now on; it is written down at the end."""
+        run = asyncio.Handle._run
+
+        def timed(handle: asyncio.Handle) -> None:
+            cpu, clock = time.thread_time(), time.monotonic()
+            run(handle)
+            cpu, clock = time.thread_time() - cpu, time.monotonic() - clock
+            self._clock = max(self._clock, clock)
+            if cpu > self._cpu:
+                self._cpu, self._what = cpu, repr(handle)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        atexit.register(self._write)
+
+    def _write(self) -> None:
+        self._file.write_text(json.dumps([self._cpu, self._clock, self._what]))
+
+
+def held(service: str, folder: str) -> None:
+    """Run a service that says how long it held its loop."""
+    Holding(Path(folder) / f"{service}.held").watch()
+    runpy.run_module(f"services.{service}", run_name="__main__")
+
+
+class Services(Deployment):
+    """The four services, each of which says in the end how long it held its loop."""
+
+    def command(self, service: str) -> list[str]:
+        start = f"from tests.benchmarks.burst import held; held({service!r}, {str(self.folder)!r})"
+        return [sys.executable, "-c", start]
+
+
 def memory_mib(pid: int) -> int:
     """Return the largest memory that a process has had."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 
 
-def submit(services: Deployment, name: str, pods: int, *, is_gang: bool) -> None:
+def submit(services: Services, name: str, pods: int, *, is_gang: bool) -> None:
     """Hand an application in with one request, of as many documents as that takes."""
     gang = _GANG.format(pods=pods) if is_gang else ""
     parts = [min(MAX_PODS, pods - at) for at in range(0, pods, MAX_PODS)]
@@ -77,7 +123,7 @@ def submit(services: Deployment, name: str, pods: int, *, is_gang: bool) -> None
     print(f"{name}: {pods} pods handed in, answered after {time.monotonic() - start:.1f} s")
 
 
-def progress(services: Deployment) -> list[dict[str, Any]]:
+def progress(services: Services) -> list[dict[str, Any]]:
     """Return how far all applications are; nothing while nobody answers."""
     with contextlib.suppress(httpx.HTTPError, ValueError):
         answer = httpx.get(f"{services.url}/v1/applications", timeout=60)
@@ -87,7 +133,7 @@ def progress(services: Deployment) -> list[dict[str, Any]]:
     return []
 
 
-def burst(services: Deployment, pods: int, members: int) -> dict[str, float]:
+def burst(services: Services, pods: int, members: int) -> dict[str, float]:
     """Hand everything in, and wait until all runs; return how long each came to take."""
     start = time.monotonic()
     wanted = {}
@@ -118,13 +164,14 @@ def main() -> None:
         more = {"MUSTER_SIMULATED_NODES": str(nodes), "MUSTER_POD_RUN_SECONDS": "0"}
         more["MUSTER_RELEASE_DELAY_MS"] = "0"
         more["MUSTER_SIMULATED_NODE_VCORE_MILLI"] = "64000"
-        services = Deployment(broker.url, Path(folder), prefix, **more)
+        services = Services(broker.url, Path(folder), prefix, **more)
         try:
             services.start_all()
             seconds = burst(services, options.pods, options.members)
-            wrong = report(services, Path(folder))
+            taken = {name: usage(services.processes[name].pid) for name in SERVICES}
         finally:
             services.stop()
+        wrong = report(taken, Path(folder))
     for name, took in seconds.items():
         print(f"{name}: all placed after {took:.0f} s")
     for name, wanted in (("plain", options.pods), ("gang", options.members)):
@@ -133,15 +180,21 @@ def main() -> None:
     sys.exit("\n".join(wrong))
 
 
-def report(services: Deployment, folder: Path) -> list[str]:
+def usage(pid: int) -> tuple[int, float]:
+    """Return the largest memory of a process, and its CPU."""
+    return memory_mib(pid), cpu_of(pid)
+
+
+def report(taken: dict[str, tuple[int, float]], folder: Path) -> list[str]:
     """Print what each service took; return what did not hold."""
     wrong: list[str] = []
-    print(f"{'SERVICE':<14}{'MiB AT MOST':>12}{'CPU s':>8}{'PLACES LOST':>13}")
-    for name in SERVICES:
-        pid = services.processes[name].pid
+    print(f"{'SERVICE':<14}{'MiB AT MOST':>12}{'CPU s':>8}{'LOOP HELD CPU s':>17}{'BY THE CLOCK':>14}"
+          f"{'LOST':>6}")  # fmt: skip
+    for name, (memory, cpu) in taken.items():
         lost = (folder / f"{name}.log").read_text().count(LOST)
-        memory = memory_mib(pid)
-        print(f"{name:<14}{memory:>12}{cpu_of(pid):>8.0f}{lost:>13}")
+        held_cpu, clock, what = json.loads((folder / f"{name}.held").read_text())
+        print(f"{name:<14}{memory:>12}{cpu:>8.0f}{held_cpu:>17.2f}{clock:>14.1f}{lost:>6}")
+        print(f"    {what[:74]}")
         if lost:
             wrong.append(f"{name} lost its place {lost} times")
         if memory > MOST_MIB:

@@ -228,10 +228,14 @@ class Seen:
 
     async def sample(self, services: Services) -> None:
         """Sample until cancelled; the heap is noted at the half."""
-        is_noted = False
+        is_noted, minutes = False, 0.0
         while True:
             now = time.monotonic() - self.started
             self.memory.append((now, services.memory()))
+            if now // 60 > minutes:
+                minutes = now // 60
+                told = ", ".join(f"{name} {mib:.0f}" for name, mib in self.memory[-1][1].items())
+                print(f"after {minutes:.0f} min, MiB: {told}", flush=True)
             if now > self.seconds / 2 and not is_noted:
                 services.note_heap(signal.SIGUSR1)
                 is_noted = True

@@ -5,7 +5,7 @@ Priority classes, training runtimes, PodGroups and namespaces are taken in for t
 come with them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,18 @@ def translate(
 ) -> Translation:
     """Translate every document, whatever their order; ``nodes`` are those that DaemonSets see."""
     result = Translation()
+    for _ in translating(result, documents, default_run_ns, nodes):
+        pass
+    return result
+
+
+def translating(
+    result: Translation,
+    documents: Iterable[ManifestDocument],
+    default_run_ns: int,
+    nodes: tuple[NodeRecord, ...],
+) -> Iterator[int]:
+    """Translate document by document into ``result``; yield how many pods each came to."""
     bodies: list[tuple[ManifestDocument, dict[str, Any]]] = []
     for document in documents:
         try:
@@ -84,10 +96,10 @@ def translate(
     for document, body in bodies:
         try:
             result.taken.append(_document(document, body, submission, reading))
+            yield len(result.taken[-1].pods)
         except ManifestError as error:
             result.refused.append((document, error))
     _refuse_lonely_gangs(result)
-    return result
 
 
 def _document(

@@ -494,3 +494,32 @@ async def test_while_a_long_flush_lasts_the_loop_goes_on_and_nothing_is_acknowle
     await stop(task)
     await stop(beside)
     assert flushed == [(True, 0)]
+
+
+async def test_between_the_slices_of_one_message_the_loop_goes_on_and_nothing_is_said():
+    turns, at, said_by_then = 0, [], []
+
+    class InSlices(Echo):
+        def slices(self, envelope, now_ns, said):
+            for _ in range(3 if isinstance(envelope.message, ContinueCycle) else 0):
+                said.append(Outgoing(TIMERS, TimerSyncRequest("slice")))
+                at.append(turns)
+                inbox = broker.inboxes.get(TIMERS.routing_key)
+                said_by_then.append(len(inbox.waiting) if inbox else 0)
+                yield
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    broker = MemoryBroker()
+    await MemoryBus(broker).publish([message(1)])
+    beside = asyncio.create_task(others())
+    _, task = await hosted(InSlices(), broker)
+    assert len(await answers(broker, 3)) == 3
+    await stop(task)
+    await stop(beside)
+    assert at[0] < at[1] < at[2]
+    assert said_by_then == [0, 0, 0]
