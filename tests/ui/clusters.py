@@ -56,6 +56,7 @@ class Cluster:
     seq: int = 1
     epoch: int = 1
     changes: int = 0
+    name: str = "default"  # the partition's
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -69,8 +70,9 @@ class Cluster:
 
     def tell(self, delta: StateDelta) -> None:
         envelope = Envelope(
-            "m", "StateDelta", delta, API_ALL, "core", epoch=self.epoch, seq=self.seq
-        )
+            "m", "StateDelta", delta, API_ALL, "core", epoch=self.epoch, seq=self.seq,
+            partition=self.name,
+        )  # fmt: skip
         self.machine.handle(envelope, self.now_ns)
 
     def tell_all(self) -> None:
@@ -171,7 +173,7 @@ class Cluster:
     def partition(self) -> PartitionState:
         held = times(POD, sum(self.on_node))
         return PartitionState(
-            "default",
+            self.name,
             "bench",
             "Active",
             times(NODE, self.nodes),

@@ -10,6 +10,8 @@ from playwright.async_api import expect
 
 from services.api.live import FRAME_SECONDS
 from services.api.machine import ApiMachine
+from shared.messages.envelope import API_ALL, Envelope
+from shared.messages.protocol import Partitions
 from shared.messages.state import EventState, StateDelta
 from tests.patience import until
 from tests.ui.clusters import START_NS, Cluster, served
@@ -310,7 +312,7 @@ async def test_a_forecast_is_shown_with_its_nodes_marked(page):
         asked.append(route.request.post_data_json)
         await route.fulfill(json=FORECAST)
 
-    await page.page.route("**/v1/what-if", forecast)
+    await page.page.route("**/v1/what-if*", forecast)
     await page.open("what-if?drain=node-0001")
     await page.page.get_by_role("button", name="Forecast").click()
     await expect(page.text(".sentence")).to_have_text(FORECAST["sentence"])
@@ -361,11 +363,52 @@ FORECAST = {
     ("why/*", "applications/train-4", "it has no /v1/why"),
 ])  # fmt: skip
 async def test_what_an_api_has_not_the_page_says_in_a_sentence(page, path, view, says):
-    await page.page.route(f"**/v1/{path}", lambda route: route.fulfill(status=404))
+    await page.page.route(f"**/v1/{path}*", lambda route: route.fulfill(status=404))
     await page.open(view)
     if path == "what-if":
         await page.page.get_by_role("button", name="Forecast").click()
     await expect(page.text("main")).to_contain_text(says)
+
+
+async def tell_partitions(page, *names):
+    told = Envelope("p", "Partitions", Partitions(names), API_ALL, "shim_adapter")
+    page.cluster.machine.handle(told, START_NS)
+
+
+async def test_another_partition_is_chosen_and_everything_is_of_it(page):
+    await page.open("nodes")
+    chooser = page.page.get_by_label("Partition")
+    await expect(chooser).to_be_hidden()
+    await tell_partitions(page, "default", "gpu")
+    gpu = Cluster(nodes=2, pods=4, applications=3, machine=page.cluster.machine, name="gpu")
+    gpu.tell_all()
+    await expect(chooser).to_be_visible()
+    await expect(chooser).to_have_value("default")
+    await expect(page.text(ROWS)).to_have_count(5)
+    await chooser.select_option("gpu")
+    await expect(page.text(ROWS)).to_have_count(2)
+    assert "partition=gpu#/nodes" in page.page.url
+    await expect(chooser).to_have_value("gpu")
+    await page.page.get_by_role("link", name="Applications").click()
+    await expect(page.text(ROWS)).to_have_count(3)
+    async with page.page.expect_request("**/v1/why/*") as asked:
+        await page.text(ROWS).first.get_by_role("link").first.click()
+    assert (await asked.value).url.endswith("?partition=gpu")
+    await chooser.select_option("default")
+    await expect(page.text(ROWS)).to_have_count(6)
+    assert "partition=" not in page.page.url
+
+
+async def test_a_partition_that_is_not_there_or_not_any_more_is_said(page):
+    page.page.remove_listener("console", page._said)  # a browser says each answer that is 404
+    await page.page.goto(f"{page.url}/?partition=gpu#/nodes")
+    await expect(page.text("main")).to_contain_text("There is no partition gpu here")
+    await tell_partitions(page, "default", "gpu")
+    gpu = Cluster(nodes=2, pods=4, applications=3, machine=page.cluster.machine, name="gpu")
+    gpu.tell_all()
+    await expect(page.text(ROWS)).to_have_count(2)
+    await tell_partitions(page, "default")
+    await expect(page.text("#banner")).to_contain_text("no partition gpu here any more")
 
 
 async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(browser):

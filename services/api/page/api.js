@@ -3,7 +3,9 @@
  *
  * Rule 1: a token is kept for as long as the tab is open, in no cookie, and goes nowhere but into
  *         the header of a request to this page's own origin.
- * Rule 2: a stream is read by fetch, for EventSource can send no header, and tells no status.
+ * Rule 2: the page shows one partition, which its address names; what is asked by a name is asked
+ *         of that one.
+ * Rule 3: a stream is read by fetch, for EventSource can send no header, and tells no status.
  */
 
 const KEPT = "muster-token";
@@ -11,6 +13,12 @@ const KEPT = "muster-token";
 export const token = () => sessionStorage.getItem(KEPT) ?? "";
 export const keepToken = (value) => sessionStorage.setItem(KEPT, value);
 export const forgetToken = () => sessionStorage.removeItem(KEPT);
+
+export const DEFAULT_PARTITION = "default";
+export const partition = new URLSearchParams(location.search).get("partition") || DEFAULT_PARTITION;
+
+/** A path of the API with the partition that is shown. */
+export const within = (path) => `${path}?partition=${encodeURIComponent(partition)}`;
 
 /** An answer that says no: its status and its own sentence. */
 export class Refused extends Error {

@@ -5,7 +5,7 @@
  * update(changed), dispose()}; what has changed is shown once a frame.
  */
 import { attribute, fill, forgetColours, h, text } from "./dom.js";
-import { forgetToken, token } from "./api.js";
+import { DEFAULT_PARTITION, forgetToken, partition, token } from "./api.js";
 import { lasting } from "./format.js";
 import { Live } from "./live.js";
 import { overview } from "./overview.js";
@@ -26,6 +26,7 @@ const main = document.getElementById("main");
 const status = document.getElementById("status");
 const banner = document.getElementById("banner");
 const leave = document.getElementById("leave");
+const chooser = document.getElementById("partition");
 let view = null;
 let isDue = false;
 let shown = "";
@@ -59,8 +60,10 @@ function showStatus() {
   attribute(status, "data-state", live.state);
   text(status.lastElementChild, says);
   status.title = live.heard ? `epoch ${live.epoch}, change ${live.number}, heard ${((now - live.heard) / 1000).toFixed(1)} s ago` : "";
+  showPartitions();
+  const gone = live.isGone && `There is no partition ${partition} here`;
   const trouble = {
-    lost: () => `The connection is lost since ${lasting(now - live.since)}. What you see was so then; it is tried again by itself.`,
+    lost: () => gone ? `${gone} any more. What you see was so at its end.` : `The connection is lost since ${lasting(now - live.since)}. What you see was so then; it is tried again by itself.`,
     recovering: () => `The core is recovering (epoch ${live.epoch}). What you see was so before; it is put right when the core has its state back.`,
   }[live.state];
   leave.hidden = !token();
@@ -70,9 +73,27 @@ function showStatus() {
   document.body.classList.toggle("stale", Boolean(trouble));
   if (!live.partition && live.state !== "denied") {
     const first = { lost: "No connection to Muster's API. Is it running? It is tried again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
-    if (first) fill(main, h("p", { class: "empty" }, first));
+    if (gone) fill(main, h("p", { class: "empty" }, `${gone}. `, h("a", { href: "/" }, "To the default one")));
+    else if (first) fill(main, h("p", { class: "empty" }, first));
   }
 }
+
+/** Offer the partitions where there are several, and the one that is shown. */
+function showPartitions() {
+  const names = live.partitions;
+  chooser.parentElement.hidden = !names.length;
+  if ([...chooser.options].map((one) => one.value).join("\n") === names.join("\n")) return;
+  fill(chooser, ...names.map((name) => h("option", { value: name }, name)));
+  chooser.value = live.partition?.name ?? partition;
+}
+
+chooser.addEventListener("change", () => {
+  const where = new URL(location.href);
+  if (chooser.value === DEFAULT_PARTITION) where.searchParams.delete("partition");
+  else where.searchParams.set("partition", chooser.value);
+  where.hash = `#/${parse().kind}`; // a name is another one's there
+  location.assign(where);
+});
 
 const who = askWho(again);
 /** Ask who it is, in the place of the view. */

@@ -1,5 +1,5 @@
 /** One application: why it waits in one sentence, the evidence, its members, pods, messages, events. */
-import { ask } from "./api.js";
+import { ask, within } from "./api.js";
 import { atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
 import { bare, clock, count, exact, label, lasting, plural, reason, resource, took } from "./format.js";
 import { drawMembers, memberLegend, members } from "./gang.js";
@@ -59,7 +59,7 @@ export function applicationPage({ live, name, query, setQuery }) {
 
   async function explain() {
     try {
-      explained = await ask(`/v1/why/${encodeURIComponent(name)}`);
+      explained = await ask(within(`/v1/why/${encodeURIComponent(name)}`));
     } catch (error) {
       explained = null;
       fill(evidence, h("p", { class: "note" }, `Why could not be asked: ${error.message}`));
@@ -78,7 +78,7 @@ export function applicationPage({ live, name, query, setQuery }) {
     const all = item.running + item.held + item.pending;
     if (all > MAX_PODS) return fill(pods, h("h2", {}, "Pods"), h("p", { class: "note" }, `${plural(all, "pod")}: too many to list here. muster app ${name} lists them.`));
     try {
-      const found = await ask(`/v1/applications/${encodeURIComponent(name)}`);
+      const found = await ask(within(`/v1/applications/${encodeURIComponent(name)}`));
       if (!isOver && found) fill(pods, ...podList(found.application, live, isWhole ? MAX_PODS : FIRST, () => {
         isWhole = true;
         listPods();
@@ -90,7 +90,7 @@ export function applicationPage({ live, name, query, setQuery }) {
 
   async function tell() {
     try {
-      const records = await ask(`/v1/trace/${encodeURIComponent(name)}`);
+      const records = await ask(within(`/v1/trace/${encodeURIComponent(name)}`));
       if (!isOver) fill(story, h("h2", {}, "Messages"), ...waterfall((records ?? []).filter((one) => one.messageID)));
     } catch (error) {
       fill(story, h("h2", {}, "Messages"), h("p", { class: "note" }, `The trace could not be read: ${error.message}`));

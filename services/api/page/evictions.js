@@ -1,5 +1,5 @@
 /** Who made way for whom: arrows from victim to winner, and under which law. */
-import { ask } from "./api.js";
+import { ask, within } from "./api.js";
 import { atMostEvery, fill, h, s, text, to } from "./dom.js";
 import { clock, count, exact, plural, resource } from "./format.js";
 import { smallTable } from "./table.js";
@@ -66,7 +66,7 @@ export function evictionsView({ live }) {
   async function show() {
     let rows;
     try {
-      rows = await ask("/v1/evictions");
+      rows = await ask(within("/v1/evictions"));
     } catch (error) {
       return text(note, `They could not be asked for: ${error.message}`);
     }

@@ -8,7 +8,7 @@
  *
  * Limits: MAX_EVENTS events, MAX_ENDED ended applications, MAX_USE points of the cluster's use.
  */
-import { events } from "./api.js";
+import { events, within } from "./api.js";
 
 const MAX_EVENTS = 1000;
 const MAX_ENDED = 500;
@@ -42,6 +42,8 @@ export class Live {
     this.types = [];
     this.columns = {};
     this.partition = null;
+    this.partitions = []; // to choose from; none while there is one
+    this.isGone = false; // no such partition
     this.nodes = new Map();
     this.queues = new Map();
     this.applications = new Map();
@@ -69,7 +71,7 @@ export class Live {
     const takes = { snapshot: this.snapshot, difference: this.difference, beat: this.beat };
     let refused = null;
     try {
-      for await (const { event, data } of events("/v1/live", source.signal)) {
+      for await (const { event, data } of events(within("/v1/live"), source.signal)) {
         if (source !== this.source) return;
         if (!takes[event]) continue;
         this.heard = Date.now();
@@ -83,6 +85,7 @@ export class Live {
       refused = error;
     }
     if (source !== this.source) return;
+    this.isGone = refused?.status === 404;
     if (refused?.status === 401 || refused?.status === 403) this.deny(refused.message);
     else this.lose();
   }
@@ -129,6 +132,7 @@ export class Live {
   }
 
   beat(frame) {
+    this.partitions = frame.partitions ?? [];
     if (!frame.isReady) this.set("recovering");
     else if (frame.number < this.number) this.connect();
     else this.set(this.partition ? "live" : "connecting");

@@ -1,5 +1,5 @@
 /** The nodes as a map and a list, and one node: who is on it, and what is left. */
-import { ask } from "./api.js";
+import { ask, partition } from "./api.js";
 import { atMostEvery, fill, h, text, to } from "./dom.js";
 import { amount, bare, count, label, lasting, percent, plural, resource } from "./format.js";
 import { bar } from "./bars.js";
@@ -75,7 +75,7 @@ export function nodePage({ live, name }) {
   };
   async function list() {
     try {
-      const found = await ask(`/ws/v1/partition/${encodeURIComponent(live.partition.name)}/node/${encodeURIComponent(name)}`);
+      const found = await ask(`/ws/v1/partition/${encodeURIComponent(partition)}/node/${encodeURIComponent(name)}`);
       if (!isOver && found) fill(pods, ...onIt(found, live));
     } catch (error) {
       fill(pods, h("p", { class: "note" }, `Its pods could not be asked for: ${error.message}`));

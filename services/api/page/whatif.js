@@ -1,5 +1,5 @@
 /** What if: a manifest, a drained node, more nodes, other queues. Nothing is done, only forecast. */
-import { ask } from "./api.js";
+import { ask, within } from "./api.js";
 import { fill, h, text, to } from "./dom.js";
 import { count, plural, reason } from "./format.js";
 import { HeatMap } from "./heatmap.js";
@@ -47,7 +47,7 @@ export function whatIf({ live, query, setQuery }) {
     go.disabled = true;
     text(go, "Forecasting…");
     try {
-      const found = await ask("/v1/what-if", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
+      const found = await ask(within("/v1/what-if"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
       map?.dispose();
       map = found ? show(found) : null;
       if (!found) fill(answer, h("p", { class: "note" }, "This API cannot forecast: it has no /v1/what-if."));
