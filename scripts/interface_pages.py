@@ -20,6 +20,10 @@ yet, or that too much is asked at once, 504 that nobody answered in time. Names 
 percent-encoded; below `/ws/v1` queues, users and groups twice, as YuniKorn has it. Where the API
 asks who somebody is ([security](security.md)), a request needs `Authorization: Bearer TOKEN`, and
 the token the role that stands beside the route; without: 401, with too small a role: 403.
+
+Where there are several partitions, Muster's own rows say their `partition` unless it is `default`,
+and `?partition=` asks for one; a name that is in two has to be asked for so (400 without). Metrics
+of another than `default` have the label `partition`.
 """
 _MESSAGES = """\
 # Messages

@@ -1,5 +1,8 @@
 """The newest events, numbered from 0 on; the oldest go when there are more than the ring holds.
 
+A replica of several partitions has a ring of all, and one of each with the latest MAX_BESIDE, in
+numbers of its own.
+
 Events that are made of the state (``projection.news``) are held as what they are made of, and
 written out when they are read: a burst of a thousand pods costs one entry an application.
 """
@@ -11,6 +14,8 @@ from typing import Protocol
 
 from services.api.projection.event_settings import MAX_EVENTS
 from shared.messages.state import EventState
+
+MAX_BESIDE = 2_000  # events of each of several partitions; the oldest go, from the whole later
 
 
 class Told(Protocol):
@@ -28,9 +33,9 @@ class EventRing:
     """Events with their numbers. Source: contract section 7.2, case W-17."""
 
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
-        self.whole: EventRing | None = None  # what is put in here is put in there as well
         self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
         self._capacity = capacity
+        self._whole: EventRing | None = None  # what is put in here is put in there as well
         self.is_open = True  # whether what comes is taken in
         self._next = 0
         self._first = 0  # below it all was forgotten while fewer were held
@@ -47,11 +52,17 @@ class EventRing:
 
     def hold(self, capacity: int) -> None:
         """Hold so many from now on; what was forgotten does not come back."""
-        if self.whole is not None:
-            self.whole.hold(capacity)
+        if self._whole is not None:
+            self._whole.hold(capacity)
+            capacity = min(capacity, MAX_BESIDE)
         self._first = self.lowest
         self._capacity = capacity
         self._forget()
+
+    def join(self, whole: "EventRing") -> None:
+        """Put what comes into the ring of all partitions as well, and hold only the latest here."""
+        self.hold(min(self._capacity, MAX_BESIDE))
+        self._whole = whole
 
     def copy(self) -> "EventRing":
         """Return a ring of its own with the same events under the same numbers."""
@@ -66,8 +77,8 @@ class EventRing:
         self._entries.append((self._next, entry))
         self._next += count
         self._forget()
-        if self.whole is not None:
-            self.whole._put(entry, count)
+        if self._whole is not None:
+            self._whole._put(entry, count)
 
     def _forget(self) -> None:
         while len(self._entries) > 1 and self._entries[1][0] <= self.lowest:

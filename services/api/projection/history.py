@@ -31,14 +31,18 @@ class History:
 
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
 
+    def is_due(self, now_ns: int) -> bool:
+        """Return whether a sample may be due."""
+        return not self.samples or self.samples[-1].time_ns + EVERY_NS <= now_ns
+
     def pass_time(self, models: Sequence[Model], now_ns: int) -> None:
         """Take the samples that are due at a moment, of all partitions together.
 
         The first is taken as soon as there is a model of one.
         """
-        due_ns = self.samples[-1].time_ns + EVERY_NS if self.samples else now_ns
-        if due_ns > now_ns or all(model.partition is None for model in models):
+        if not self.is_due(now_ns) or all(model.partition is None for model in models):
             return
+        due_ns = self.samples[-1].time_ns + EVERY_NS if self.samples else now_ns
         due_ns = max(due_ns, now_ns - (now_ns - due_ns) % EVERY_NS - (MAX_SAMPLES - 1) * EVERY_NS)
         running, held = sum(map(_running, models)), sum(map(_held, models))
         while due_ns <= now_ns:

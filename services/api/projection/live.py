@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from services.api.projection.events import MAX_BESIDE
 from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.interface import TerminationType
 from shared.messages.state import EventState, QueueState, Waiting
@@ -30,7 +31,7 @@ MAX_ROWS = 1_000
 MAX_LIVE = 10_000
 MAX_ENDED = 500
 MAX_EVENTS = 60
-MAX_LOOKED_AT = 2_000
+MAX_LOOKED_AT = MAX_BESIDE
 MAX_TYPES = 64
 MAX_TEXT = 400
 MAX_WAITS = 200

@@ -4,7 +4,9 @@ Rule 1: ``default`` is always there. Which others are, the message ``Partitions`
         tells of one that was not named is left alone, and one that is named no more is forgotten.
 Rule 2: each partition follows its own core, and is asked for its own snapshot: no partition waits
         for another.
-Rule 3: history, events and stories are of the replica: a sample sums over the partitions, events
+Rule 3: what comes with each change costs alike for one partition and a thousand; heartbeats and
+        ticks reach them all.
+Rule 4: history, events and stories are of the replica: a sample sums over the partitions, events
         have one row of numbers, a story is known by the application's name. While there is one
         partition, its events are all there are.
 """
@@ -74,27 +76,30 @@ class Projections:
         told = {name.lower(): name for name in names} | {DEFAULT_PARTITION: DEFAULT_PARTITION}
         if len(told) > 1 and self._whole is None:
             self._whole = self.default.model.events.copy()
-            self.default.model.events.whole = self._whole
+            self.default.model.events.join(self._whole)
         keys = sorted(told, key=lambda key: (key != DEFAULT_PARTITION, key))
         self._of = {key: self._of.get(key) or self._new(told[key]) for key in keys}
 
     def _new(self, name: str) -> Projection:
         projection = Projection(self.instance, name)
-        projection.model.events.whole = self._whole
+        if self._whole is not None:
+            projection.model.events.join(self._whole)
         return projection
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask each core that is not followed for a snapshot."""
-        self.history.pass_time([item.settled for item in self._of.values()], now_ns)
-        if isinstance(envelope.message, StateDelta):
-            projection = self._of.get(envelope.partition.lower())
-            return projection.handle(envelope, now_ns) if projection is not None else []
+        if self.history.is_due(now_ns):
+            self.history.pass_time([item.settled for item in self._of.values()], now_ns)
         match envelope.message:
-            case Partitions(names):
-                self.name(names)
+            case StateDelta():
+                projection = self._of.get(envelope.partition.lower())
+                return projection.handle(envelope, now_ns) if projection is not None else []
             case TraceRecords(records):
                 for record in records:
                     self.stories.remember(record)
+                return []
+            case Partitions(names):
+                self.name(names)
             case _:
                 pass
         return [item for one in self._of.values() for item in one.handle(envelope, now_ns)]

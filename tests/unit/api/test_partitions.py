@@ -9,6 +9,7 @@ import pytest
 
 from services.api.answers import AnswerError
 from services.api.live import LivePages
+from services.api.projection import events
 from services.api.projection.history import EVERY_NS
 from services.api.replica import Replica
 from services.api.routes import make_app
@@ -22,7 +23,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import Heartbeat, Partitions
-from shared.messages.state import SnapshotRequest
+from shared.messages.state import SnapshotRequest, StateDelta
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.messages.what_if import Forecast, WhatIf
 from tests.unit.api.following import System, _no_host
@@ -329,6 +330,35 @@ async def test_events_have_one_row_of_numbers_that_goes_on_when_a_partition_come
     own = [event.object_id for event in gpu.model.events.read(0, 1_000)]
     assert "second" in own
     assert not {"first", "third"} & {*own}
+
+
+def test_beside_the_ring_of_all_each_partition_holds_its_latest_alone(monkeypatch):
+    monkeypatch.setattr(events, "MAX_BESIDE", 5)
+    system = System(TWO)
+    system.model.events.hold(40)
+    for at in range(20):
+        system.node(f"n{at}", vcore=1)
+    before = system.model.events.read(system.model.events.lowest, 100)
+    tell(system.machine, "default", "gpu")
+    System(TWO, machine=system.machine, name="gpu")
+    system.node("last", vcore=1)
+    own, whole = system.model.events, system.machine.partitions.events
+    assert own.next_id - own.lowest == 5
+    assert whole.next_id - whole.lowest == 40
+    assert before[-1] in whole.read(whole.lowest, 100)
+    assert [event.object_id for event in own.newest(own.lowest)][-1] == "last"
+
+
+def test_what_comes_with_each_change_reaches_its_partition_alone(monkeypatch):
+    two, reached = Two(), []
+    for projection in two.machine.partitions:
+        monkeypatch.setattr(projection, "handle", lambda *_, p=projection: reached.append(p) or [])
+    change = Envelope("c", "StateDelta", StateDelta(), API_ALL, "core", partition="gpu")
+    two.machine.handle(change, 1)
+    two.machine.handle(Envelope("t", "TraceRecords", TraceRecords(), API_ALL, "core"), 1)
+    assert [projection.partition for projection in reached] == ["gpu"]
+    two.machine.handle(Envelope("h", "Heartbeat", Heartbeat("x"), API_ALL, "api"), 1)
+    assert [projection.partition for projection in reached[1:]] == ["default", "gpu"]
 
 
 def test_a_ring_that_is_made_smaller_makes_the_whole_smaller(two):
