@@ -55,7 +55,7 @@ EMPTY_SECONDS = 600.0  # what has to end has an end by then
 NODES = 40
 LISTENER = Address("api", "endure")
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
-_LINES = 25  # of a heap
+_LINES, _FRAMES = 15, 4  # of a heap
 # What a service keeps of the past, by the modules that look at it: the first are imported first.
 _OF_ALL = ("shared.runtime.dedupe.MAX_REMEMBERED", "shared.runtime.steps.MAX_KNOWN")
 CAPS = {
@@ -104,7 +104,7 @@ def serve(service: str, divisor: int, heap: str) -> None:
         found = importlib.import_module(module)
         setattr(found, name, getattr(found, name) // divisor)
     if heap:
-        tracemalloc.start(8)
+        tracemalloc.start(_FRAMES)
         kept: list[tracemalloc.Snapshot] = []
 
         def grown(*_: object) -> None:
@@ -209,13 +209,13 @@ class Client:
         self.waiting[name] = time.monotonic()
         body = _MANIFEST.format(name=name, pods=pods, gang=gang)
         headers = {"Content-Type": "application/yaml", "Idempotency-Key": name}
-        with suppress(httpx.HTTPError):
+        status = 504
+        while status == 504:  # who hears no answer asks again with the same key
             answer = await http.post(
                 f"{self.services.url}/v1/manifests", content=body, headers=headers
             )
-            self.answers[str(answer.status_code)] += 1
-            return
-        self.answers["no answer"] += 1
+            status = answer.status_code
+            self.answers[str(status)] += 1
 
 
 @dataclass
@@ -274,7 +274,7 @@ def report(services: Services, client: Client, seen: Seen, left: dict[str, int])
     print(f"handed in: {client.answers.total()}, answers {dict(client.answers)}")
     print("left: " + ", ".join(f"{count} {what}" for what, count in left.items()))
     wrong += [f"left over: {count} {what}" for what, count in left.items() if count]
-    if client.answers.keys() != {"200"}:
+    if not client.answers.keys() <= {"200", "504"}:
         wrong.append(f"not all were taken: {dict(client.answers)}")
     return wrong
 
