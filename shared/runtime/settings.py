@@ -128,6 +128,11 @@ class Settings(BaseSettings):
         description="where the [admission webhook](kubernetes.md#the-admission-webhook) listens",
     )
     admission_port: int = Field(default=9443, ge=0, le=65535, description="its port")
+    admission_names: str = Field(
+        default="", pattern=r"^[a-z0-9.:,-]{0,1000}$",
+        description="names and addresses, with commas between, by which the API server reaches it "
+        "where that is not its Service",
+    )  # fmt: skip
     cluster_id: str = Field(
         default="mycluster", description="YuniKorn's `service.clusterId`, shown in its answers"
     )

@@ -3,7 +3,7 @@
 As a real one: rules and namespace selectors choose; the certificate must be for SERVICE.NAMESPACE.svc
 and of an authority in caBundle; patches are carried out in order; what is not answered does as
 failurePolicy says. Of selectors it knows the operators In and NotIn on the namespace's name.
-Who asks stands in X-Remote-User and X-Remote-Group, as a front proxy's.
+Who asks stands in Impersonate-User and Impersonate-Group, for everybody here may impersonate.
 """
 
 import base64
@@ -12,6 +12,7 @@ import ssl
 import uuid
 from copy import deepcopy
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -49,8 +50,8 @@ class Webhooks:
             "namespace": namespace,
             "operation": operation,
             "userInfo": {
-                "username": request.headers.get("X-Remote-User", "admin"),
-                "groups": request.headers.getall("X-Remote-Group", []),
+                "username": request.headers.get("Impersonate-User", "admin"),
+                "groups": request.headers.getall("Impersonate-Group", []),
             },
             "oldObject": old,
         }
@@ -80,19 +81,18 @@ class Webhooks:
         return patched(body, json.loads(base64.b64decode(answer["patch"])))
 
     async def _answer(self, webhook: Object, request: Object) -> Object:
-        service = webhook["clientConfig"]["service"]
+        url, name = self._where(webhook["clientConfig"])
         bundle = base64.b64decode(webhook["clientConfig"].get("caBundle") or "").decode()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=bundle)
-        port = self._ports[service["name"]]
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         async with (
             aiohttp.ClientSession() as session,
             session.post(
-                f"https://127.0.0.1:{port}{service['path']}",
+                url,
                 json={**review, "request": request},
                 ssl=context,
-                server_hostname=f"{service['name']}.{service['namespace']}.svc",
+                server_hostname=name,
                 timeout=aiohttp.ClientTimeout(total=webhook["timeoutSeconds"]),
             ) as response,
         ):
@@ -101,6 +101,14 @@ class Webhooks:
         assert {key: answer[key] for key in review} == review
         assert answer["response"]["uid"] == request["uid"]
         return answer["response"]
+
+    def _where(self, config: Object) -> tuple[str, str]:
+        """Return the address that is asked, and the name that its certificate is to have."""
+        if "url" in config:
+            return config["url"], urlsplit(config["url"]).hostname or ""
+        service = config["service"]
+        url = f"https://127.0.0.1:{self._ports[service['name']]}{service['path']}"
+        return url, f"{service['name']}.{service['namespace']}.svc"
 
 
 def _matches(webhook: Object, resource: str, namespace: str, operation: str) -> bool:

@@ -32,7 +32,8 @@ log = structlog.get_logger("muster.admission")
 async def serve(access: Access, settings: Settings, stopping: asyncio.Event) -> bool:
     """Serve until told to stop, or until a part ends; return whether it was told."""
     client = ApiClient(access, AGENT)
-    watching, keeper = Watching(client), Keeper(client)
+    names = [name for name in settings.admission_names.split(",") if name]
+    watching, keeper = Watching(client), Keeper(client, names)
     runner = web.AppRunner(
         make_app(watching), access_log=None, shutdown_timeout=_LAST_ANSWERS_SECONDS
     )

@@ -8,6 +8,7 @@ Rule 3: the API server believes the authority before and the new one, so that wh
         with the certificate before is believed until it has run out.
 """
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -78,7 +79,7 @@ def is_due(there: Certificates | None, names: Sequence[str], now: datetime) -> b
         return True
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     left = (end - now) * 3
-    known = set(found.value.get_values_for_type(x509.DNSName))
+    known = {str(item.value) for item in found.value}
     return not is_pair or now < begin or left < end - begin or not set(names) <= known
 
 
@@ -111,11 +112,18 @@ def _signed(  # noqa: PLR0917 - who, by whom, and until when
         .add_extension(_usage(is_authority=is_authority), critical=True)
     )
     if names:
-        alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+        alternatives = x509.SubjectAlternativeName([_alternative(name) for name in names])
         server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
         builder = builder.add_extension(alternatives, critical=False)
         builder = builder.add_extension(server, critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _usage(*, is_authority: bool) -> x509.KeyUsage:

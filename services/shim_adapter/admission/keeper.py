@@ -15,7 +15,7 @@ import asyncio
 import base64
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -39,11 +39,15 @@ log = structlog.get_logger("muster.admission")
 
 
 class Keeper:
-    """Keeps the certificates. ``context`` is what a server answers with, once ``is_ready``."""
+    """Keeps the certificates. ``context`` is what a server answers with, once ``is_ready``.
+
+    ``names`` are further ones than the Service's, or addresses, by which it is reached.
+    """
 
     def __init__(
         self,
         client: ApiClient,
+        names: Sequence[str] = (),
         *,
         now: Callable[[], datetime] = certificates.now,
         settle_seconds: float = SETTLE_SECONDS,
@@ -56,7 +60,7 @@ class Keeper:
         self._now = now
         self._settle_seconds = settle_seconds
         namespace = client.access.namespace
-        self.names = certificates.names_of(namespace, SERVICE)
+        self.names = [*certificates.names_of(namespace, SERVICE), *names]
         self._secret = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
         self._configurations = [
             f"{_CONFIGURATIONS}/{kind}/{namespace}-{SERVICE}" for kind in _KINDS

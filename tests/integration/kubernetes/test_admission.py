@@ -3,9 +3,12 @@
 import asyncio
 import base64
 import io
+import os
 import socket
+import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -24,12 +27,14 @@ from services.shim_adapter.admission.keeper import Keeper, _kept
 from services.shim_adapter.admission.server import MAX_REVIEW
 from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+from shared.runtime.service import EXIT_CONFIGURATION
 from shared.runtime.settings import Settings
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.rights import ADMISSION, granted
 from tests.kubernetes.webhooks import Webhooks
 from tests.patience import until
 
+ROOT = Path(__file__).parents[3]
 OURS = "muster"
 USER_INFO = "yunikorn.apache.org/user.info"
 BAD = (
@@ -59,7 +64,10 @@ class Person:
 
     def __init__(self, url, name, *groups):
         self._url = url
-        self._headers = [("X-Remote-User", name), *(("X-Remote-Group", group) for group in groups)]
+        self._headers = [
+            ("Impersonate-User", name),
+            *(("Impersonate-Group", group) for group in groups),
+        ]
 
     async def ask(self, method, path, body):
         async with (
@@ -232,6 +240,40 @@ async def test_what_is_no_review_is_told_apart_from_a_verdict(deployed):
             assert answer.status == 503
 
 
+async def test_it_is_a_program_that_ends_when_it_is_told(deployed, tmp_path):
+    environment = {key: value for key, value in os.environ.items() if key[:7] != "MUSTER_"}
+    environment |= {
+        "MUSTER_KUBERNETES_URL": deployed.double.url, "MUSTER_KUBERNETES_NAMESPACE": OURS,
+        "MUSTER_ADMISSION_HOST": "127.0.0.1", "MUSTER_ADMISSION_PORT": str(deployed.port),
+        "MUSTER_HEALTH_PORT": str(free_port()),
+    }  # fmt: skip
+    command = (sys.executable, "-m", "services.shim_adapter.admission")
+    process = await asyncio.create_subprocess_exec(*command, env=environment, cwd=ROOT)
+    try:
+        health = f"http://127.0.0.1:{environment['MUSTER_HEALTH_PORT']}/health/ready"
+
+        async def is_ready():
+            try:
+                async with aiohttp.ClientSession() as session, session.get(health) as answer:
+                    return answer.status == 200
+            except aiohttp.ClientError:
+                return False
+
+        await until(is_ready, "it is ready")
+        await until(deployed.is_answering, "it answers")
+        _, pod = await deployed.ada.pod("p")
+        assert pod["spec"]["schedulerName"] == "yunikorn"
+        process.terminate()
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    wrong = environment | {"MUSTER_ADMISSION_PORT": "many"}
+    process = await asyncio.create_subprocess_exec(*command, env=wrong, cwd=ROOT)
+    assert await process.wait() == EXIT_CONFIGURATION
+
+
 # --- certificates -----------------------------------------------------------------------------------
 
 NAMES = names_of(OURS, "admission")
@@ -245,6 +287,8 @@ def test_certificates_are_due_when_a_third_is_left_or_they_do_not_fit():
     assert is_due(made, NAMES, START + LIFETIME * 0.7)
     assert is_due(made, NAMES, START - timedelta(days=1))  # not yet: a clock was wrong
     assert is_due(made, [*NAMES, "another.svc"], START)
+    more = [*NAMES, "10.0.0.7", "webhook.example"]
+    assert not is_due(renewed(None, more, START), more, START)
     other = renewed(None, NAMES, START)
     assert is_due(None, NAMES, START)
     for broken in (

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -15,6 +16,7 @@ from services.shim_adapter.backends.kubernetes.client import (
     ApiServerError,
 )
 from services.shim_adapter.backends.kubernetes.reflector import Reflector, Source
+from services.shim_adapter.backends.kubernetes.turn import LEASE, Turn
 from tests.kubernetes.double import Double, a_pod
 from tests.patience import until
 
@@ -136,6 +138,19 @@ async def test_a_list_comes_in_pages_and_a_lease_is_swapped_once(server):
     first = {**made, "spec": {"holderIdentity": "a", "leaseTransitions": 1}}
     await server.client.request("PUT", f"{leases}/l", first)
     assert await refused(server.client.request("PUT", f"{leases}/l", first)) == (409, "Conflict")
+
+
+async def test_the_turn_is_taken_of_a_lease_that_was_made_empty(server):
+    """deploy/ makes it, so that it goes with everything else: the first turn is 1 there, too."""
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    with suppress(ApiServerError):
+        await server.client.request("DELETE", f"{leases}/{LEASE}")
+    await server.client.request("POST", leases, {"metadata": {"name": LEASE}})
+    for turn in (1, 2):
+        taken = Turn(server.client, "somebody")
+        await taken.take()
+        assert taken.number == turn
+    await server.client.request("DELETE", f"{leases}/{LEASE}")
 
 
 def _has_watched(double, times):
