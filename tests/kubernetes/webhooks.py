@@ -3,7 +3,8 @@
 As a real one: rules and namespace selectors choose; the certificate must be for SERVICE.NAMESPACE.svc
 and of an authority in caBundle; patches are carried out in order; what is not answered does as
 failurePolicy says. Of selectors it knows the operators In and NotIn on the namespace's name.
-Who asks stands in Impersonate-User and Impersonate-Group, for everybody here may impersonate.
+Who asks stands in Impersonate-User and Impersonate-Group, for everybody here may impersonate; else
+the shim adapter is its service account, and everybody else an administrator.
 """
 
 import base64
@@ -23,6 +24,7 @@ _CONFIGURATIONS = tuple(
     f"{kind}webhookconfigurations.admissionregistration.k8s.io"
     for kind in ("mutating", "validating")
 )
+SERVICE_ACCOUNTS = {"muster": "system:serviceaccount:muster:shim-adapter"}  # by user agent
 OPERATIONS = {"POST": "CREATE", "PUT": "UPDATE"}
 
 
@@ -50,7 +52,7 @@ class Webhooks:
             "namespace": namespace,
             "operation": operation,
             "userInfo": {
-                "username": request.headers.get("Impersonate-User", "admin"),
+                "username": request.headers.get("Impersonate-User") or _user_of(request),
                 "groups": request.headers.getall("Impersonate-Group", []),
             },
             "oldObject": old,
@@ -109,6 +111,11 @@ class Webhooks:
         service = config["service"]
         url = f"https://127.0.0.1:{self._ports[service['name']]}{service['path']}"
         return url, f"{service['name']}.{service['namespace']}.svc"
+
+
+def _user_of(request: web.Request) -> str:
+    agent = request.headers.get("User-Agent", "")
+    return SERVICE_ACCOUNTS.get(agent, "admin")
 
 
 def _matches(webhook: Object, resource: str, namespace: str, operation: str) -> bool:

@@ -3,10 +3,13 @@
 import asyncio
 import base64
 import io
+import itertools
+import json
 import os
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,13 +26,16 @@ from services.shim_adapter.admission.certificates import (
     names_of,
     renewed,
 )
+from services.shim_adapter.admission.decision import CHANGED
 from services.shim_adapter.admission.keeper import Keeper, _kept
 from services.shim_adapter.admission.server import MAX_REVIEW
 from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from shared.runtime.service import EXIT_CONFIGURATION
 from shared.runtime.settings import Settings
+from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.kubernetes.double import Double, a_pod
+from tests.kubernetes.harness import Kubectl, muster_over
 from tests.kubernetes.rights import ADMISSION, granted
 from tests.kubernetes.webhooks import Webhooks
 from tests.patience import until
@@ -62,51 +68,66 @@ def free_port():
 class Person:
     """Somebody who asks the API server for things."""
 
-    def __init__(self, url, name, *groups):
-        self._url = url
+    def __init__(self, access, name, *groups):
+        self._access = access
         self._headers = [
+            ("Authorization", access.authorization()),
             ("Impersonate-User", name),
             *(("Impersonate-Group", group) for group in groups),
         ]
 
     async def ask(self, method, path, body):
+        url, tls = self._access.url + path, self._access.tls or True
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, self._url + path, json=body, headers=self._headers) as answer,
+            session.request(method, url, json=body, headers=self._headers, ssl=tls) as answer,
         ):
             return answer.status, await answer.json()
 
     async def pod(self, name, namespace="team", **more):
         body = a_pod(name, scheduler="default-scheduler")
         body["metadata"].update(more)
-        return await self.ask(
-            "POST", f"/api/v1/namespaces/{namespace}/pods", {"kind": "Pod", **body}
-        )
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return await self.ask("POST", path, {"kind": "Pod", "apiVersion": "v1", **body})
 
 
 class Deployed:
     """An API server with what deploy/kubernetes/admission makes."""
 
-    def __init__(self, double):
+    def __init__(self, access, double=None):
         self.double = double
-        self.access = Access(double.url, OURS)
+        self.access = replace(access, namespace=OURS)
         self.client = ApiClient(self.access, "tests")
         self.port = free_port()
-        double.webhooks = Webhooks(double.store, {"admission": self.port})
-        self.ada = Person(double.url, "ada", "dev")
+        self.settings = Settings(admission_host="127.0.0.1", admission_port=self.port)
+        if double is not None:
+            double.webhooks = Webhooks(double.store, {"admission": self.port})
+        self.ada = Person(access, "ada", "dev")
 
-    async def make(self):
+    async def make(self, client_config=None):
         for name in (OURS, "team", "kube-system"):
-            await self.client.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+            with suppress(ApiServerError):
+                body = {"metadata": {"name": name}}
+                await self.client.request("POST", "/api/v1/namespaces", body)
+        await self.remove()
         for item in yaml.safe_load_all(ADMISSION.read_text()):
+            for webhook in item.get("webhooks", ()) if client_config else ():
+                webhook["clientConfig"] = client_config(webhook["clientConfig"]["service"])
+                webhook["failurePolicy"] = "Fail"
             if item["kind"] in MADE:
                 await self.client.request("POST", PATHS[item["kind"]], item)
+
+    async def remove(self):
+        for item in yaml.safe_load_all(ADMISSION.read_text()):
+            if item["kind"] in MADE:
+                with suppress(ApiServerError):
+                    path = f"{PATHS[item['kind']]}/{item['metadata']['name']}"
+                    await self.client.request("DELETE", path)
 
     @asynccontextmanager
     async def running(self):
         stopping = asyncio.Event()
-        settings = Settings(admission_host="127.0.0.1", admission_port=self.port)
-        task = asyncio.create_task(serve(self.access, settings, stopping))
+        task = asyncio.create_task(serve(self.access, self.settings, stopping))
         try:
             await until(lambda: task.done() or self.is_answering(), "the webhook answers")
             yield task
@@ -126,11 +147,79 @@ class Deployed:
 async def deployed():
     double = Double(bookmark_seconds=0.2)
     await double.start()
-    made = Deployed(double)
+    made = Deployed(Access(double.url), double)
     await made.make()
     yield made
     await made.client.close()
     await double.stop()
+
+
+@pytest.fixture
+async def anywhere(server):
+    """The same on the double and on a real API server, which reaches the webhook by its address."""
+    if server.double is None and not os.environ.get("KUBEBUILDER_ASSETS"):
+        pytest.skip(
+            "an API server in a container or elsewhere cannot reach a webhook in this process"
+        )
+    made = Deployed(server.access, server.double)
+    made.settings = made.settings.model_copy(update={"admission_names": "127.0.0.1"})
+    made.ada = Person(server.access, "ada", "system:masters")
+    try:
+        await made.make(lambda at: {"url": f"https://127.0.0.1:{made.port}{at['path']}"})
+        yield made
+    finally:
+        await made.remove()
+        await made.client.close()
+
+
+async def test_an_api_server_asks_it_and_does_what_it_says(anywhere):
+    names = (f"p{at}" for at in itertools.count())
+    async with anywhere.running():
+        made = {}
+
+        async def is_asked():
+            status, found = await anywhere.ada.pod(next(names), "default")
+            made.update(found)
+            return status == 201 and found["spec"]["schedulerName"] == "yunikorn"
+
+        await until(is_asked, "the API server knows whom to ask and to believe")
+        assert made["metadata"]["labels"]["applicationId"] == "yunikorn-default-autogen"
+        assert json.loads(made["metadata"]["annotations"][USER_INFO])["user"] == "ada"
+        bobs = {USER_INFO: '{"user":"bob"}'}
+        status, said = await anywhere.ada.pod(next(names), "default", annotations=bobs)
+        assert (status, "not allowed to set user annotation" in said["message"]) == (403, True)
+        path = f"/api/v1/namespaces/default/pods/{made['metadata']['name']}"
+        pod = await anywhere.get(path)
+        pod["metadata"]["annotations"].update(bobs)
+        status, said = await anywhere.ada.ask("PUT", path, {**pod, "kind": "Pod"})
+        assert (status, CHANGED in said["message"]) == (403, True)
+        maps = f"/api/v1/namespaces/{OURS}/configmaps"
+        body = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "yunikorn-configs"}}
+        status, said = await anywhere.ada.ask("POST", maps, {**body, "data": {"queues.yaml": BAD}})
+        assert (status, "queues.yaml line" in said["message"]) == (403, True)
+
+
+async def test_a_gang_that_names_no_scheduler_runs(deployed):
+    """Its members become Muster's; the placeholders that its shim adapter makes are left as they are."""
+    kubectl = Kubectl(deployed.client)
+    await kubectl.config(QUEUES, OURS)
+    await kubectl.node("n1", cpu="4", memory="8Gi", pods="20")
+    double = deployed.double
+    async with deployed.running(), muster_over(deployed.access, kubectl) as muster:
+        for at in range(3):
+            gang = member(f"m{at}", "gang")["metadata"]
+            kept = {key: gang[key] for key in ("labels", "annotations")}
+            status, _ = await deployed.ada.pod(f"m{at}", **kept)
+            assert status == 201
+        await until(
+            lambda: all(f"m{at}" in muster.kubelets.ran for at in range(3)), "the gang runs"
+        )
+        made = {event.last["metadata"]["name"]: event.last for event in double.store.history
+                if event.resource == "pods" and event.before is None}  # fmt: skip
+        placeholders = [pod for name, pod in made.items() if name.startswith("tg-")]
+        assert len(placeholders) == 3
+        assert not any(USER_INFO in pod["metadata"]["annotations"] for pod in placeholders)
+        assert muster.model.applications["gang"].summary.user == "ada"
 
 
 async def test_a_pod_is_changed_before_it_is_stored(deployed):
