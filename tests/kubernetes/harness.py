@@ -79,7 +79,7 @@ class Muster:
 
     @property
     def model(self):
-        return self.cluster.api.projection.model
+        return self.cluster.api.partitions.default.model
 
     def count_binds(self) -> None:
         """Count from now on what is bound, as the resource manager confirms it."""
