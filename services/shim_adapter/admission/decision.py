@@ -21,6 +21,7 @@ from typing import Any
 
 from services.shim_adapter.admission.filters import Filters
 from services.shim_adapter.admission.patch import Operation, pointer, put, put_into
+from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     ALLOW_PREEMPTION,
     SCHEDULER_NAMES,
@@ -32,7 +33,6 @@ from services.shim_adapter.translation.pods import (
 from shared.model.texts import load_json
 
 APP_ID, QUEUE = "yunikorn.apache.org/app-id", "yunikorn.apache.org/queue"
-PLACEHOLDER = "internal.yunikorn.apache.org/placeholder"
 _LEGACY = {APP_ID: "applicationId", QUEUE: "queue"}
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")

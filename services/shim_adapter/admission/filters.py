@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from shared.model.patterns import Pattern, compile_pattern
+from shared.model.texts import parse_truth
 
 PREFIX = "admissionController."
 FILTERING = f"{PREFIX}filtering."
@@ -18,10 +19,6 @@ ENABLE = "yunikorn.apache.org/namespace.enableYuniKorn"
 GENERATE = "yunikorn.apache.org/namespace.generateAppId"
 MAX_LIST = 64 * 1024  # characters of a list of expressions; it is as if it were not there
 MAX_NAME = 1024  # characters of a user's or group's name; one that is longer matches nothing
-_TRUTHS = {
-    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
-}
 
 Patterns = tuple[Pattern, ...]
 
@@ -115,9 +112,10 @@ def _read(maps: Sequence[Mapping[str, str]]) -> tuple[Filters, list[str]]:
 
 
 def _flag(text: str) -> bool:
-    if text not in _TRUTHS:
+    found = parse_truth(text)
+    if found is None:
         raise ValueError(f"expected true or false, found {text[:MAX_NAME]!r}")
-    return _TRUTHS[text]
+    return found
 
 
 def _either(text: str) -> bool | None:
