@@ -1,9 +1,13 @@
 """Pieces of the model by themselves: what a queue has room for, whose turn it is to preempt."""
 
+import numpy as np
+import pytest
+
 from services.core.scheduler.model.preemptors import CHECK_AGAIN_NS, Preemptors
+from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.model.shapes import Ask, Shape
 from shared.messages.constraints import Constraints
-from shared.messages.interface import AllocationAsk
+from shared.messages.interface import AllocationAsk, NodeAction, NodeInfo
 from tests.builders import Core, config_of
 
 
@@ -18,6 +22,53 @@ def test_a_type_that_a_queue_does_not_limit_or_nobody_asks_for_leaves_the_others
     assert leaf.room_for({"vcore": 3, "memory": 1}) == 1
     assert leaf.room_for({"vcore": 3, "memory": 2}) == 0
     assert leaf.room_for({"elsewhere": 1}) == 0  # no node has it
+
+
+@pytest.mark.parametrize(
+    ("among", "short_of", "name", "lacks"),
+    [
+        ("abc", ("vcore",), "b", {"vcore": 2, "memory": 6}),
+        ("ac", ("vcore",), "c", {"vcore": 3, "memory": 2}),
+        ("abc", ("vcore", "memory"), "c", {"vcore": 3, "memory": 2}),  # by the sum of shares
+        ("ab", ("vcore", "memory"), "a", {"vcore": 4, "memory": 2}),
+        ("abc", ("memory",), "a", {"vcore": 4, "memory": 2}),  # of equal ones the first in order
+    ],
+)
+def test_the_nearest_node_lacks_the_least_of_what_all_are_short_of(among, short_of, name, lacks):
+    core = Core()
+    for node, vcore, memory in (("a", 4, 8), ("b", 6, 4), ("c", 5, 8)):
+        core.node(node, vcore=vcore, memory=memory)
+    shape = Shape("s", {"vcore": 8, "memory": 10, "pods": 0}, Constraints(), ())
+    mask = np.array([node in among for node in "abc"])
+    node, missing = core.partition.nodes.nearest(shape, mask, short_of)
+    assert node.node_id == name
+    assert missing == lacks
+
+
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+def test_when_a_node_goes_the_others_take_what_they_took_before(gone):
+    core = Core()
+    core.application("a")
+    for name in "abc":
+        only = NodeInfo(name, NodeAction.CREATE, {"vcore": 9}, labels={"zone": name})
+        core.update(nodes=(only,))
+
+    def places(prefix):
+        for name in "abc":
+            wish = Constraints(node_selector=(("zone", name),))
+            core.asks("a", [f"{prefix}{name}"], {"vcore": 1}, constraints=wish)
+        held = core.partition.applications["a"].allocations
+        return [held[key].node_id for name in "abc" if (key := f"{prefix}{name}") in held]
+
+    assert places("before-") == ["a", "b", "c"]
+    core.update(nodes=(NodeInfo(gone, NodeAction.DECOMISSION),))
+    assert places("after-") == [name for name in "abc" if name != gone]
+    core.check()
+
+
+@pytest.mark.parametrize(("text", "filters"), [("", False), ("fifo", False), ("filtered", True)])
+def test_a_leaf_is_state_aware_only_where_that_is_asked_for(text, filters):
+    assert settings_from([("stateAware", text)]).filters_state_aware is filters
 
 
 DELAY_NS = 10
@@ -80,3 +131,13 @@ def test_one_that_has_preempted_has_a_turn_again_when_its_room_was_lost():
     assert turns.take(50, most=1) == []
     turns.follow(50, rooms_lost=1)
     assert turns.take(50, most=1) == [one]
+
+
+def test_an_ask_is_as_old_as_it_says_else_it_is_new():
+    core = Core()
+    core.application("a")
+    core.asks("a", ["old"], {"vcore": 1}, create_time_ns=7)
+    core.asks("a", ["new"], {"vcore": 1})
+    groups = core.partition.applications["a"].group_of
+    created = {key: groups[key].asks[key].created_ns for key in ("old", "new")}
+    assert created == {"old": 7, "new": core.now_ns}

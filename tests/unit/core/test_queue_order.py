@@ -10,6 +10,7 @@ from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.nodes.node_table import BINPACKING, FAIR, NodeTable
 from shared.messages.interface import (
     Allocation,
+    AllocationAsk,
     AllocationRelease,
     NodeAction,
     NodeInfo,
@@ -518,3 +519,23 @@ def test_go_durations_print_as_go_does(text):
     nanoseconds = parse_go_duration(text)
     assert nanoseconds is not None
     assert go_duration(nanoseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("policy", "placed"),
+    [
+        ("fair", ["a0", "b0", "c0", "d0", "a1", "b1", "c1", "d1", "a2"]),
+        ("fifo", ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "b3"]),
+    ],
+)
+def test_asks_that_come_at_once_are_placed_in_the_order_of_their_leaf(policy, placed):
+    """They are placed in one run, which orders its applications itself."""
+    core = Core(config_of("{name: a, properties: {application.sort.policy: %s}}" % policy))
+    core.node("n", vcore=13)
+    for name in "abcd":
+        core.application(name, "root.a")
+        core.asks(name, [f"{name}-first"], {"vcore": 1})
+    asks = [AllocationAsk(f"{name}{at}", name, {"vcore": 1}) for at in range(5) for name in "dcba"]
+    told = core.update(asks=tuple(asks))
+    core.check()
+    assert [item.allocation_key for item in section(told, "new_allocations")] == placed
