@@ -5,8 +5,9 @@ Rule 1: a user a service. It publishes what ``shared.messages.routes`` has it sa
         itself is compared with the key by whoever reads it (``shared.bus.amqp_message``).
 Rule 2: it reads its own inbox, and binds it to the keys of its own address. The API's reads the
         feeds, the trace and all dead letters.
-Rule 3: it declares and deletes nothing (but the API's the queues of its own replicas): exchanges
-        and inboxes stand in the definitions.
+Rule 3: it declares and deletes nothing: exchanges and inboxes stand in the definitions. But what
+        only its own instances read: API replicas, processes of core and timers. And the shim
+        adapter makes the inboxes of further partitions: it is who knows which there are.
 Rule 4: anybody may put aside what came to them: every service writes to the dead-letter exchange.
 
 Patterns are Erlang's (PCRE), matched anywhere in a name unless they are anchored.
@@ -21,9 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.bus import topology
-from shared.messages.routes import ANY_REPLICA, SENDERS, SERVICES
+from shared.messages.routes import ANY_CORE, ANY_REPLICA, ANY_TIMERS, SENDERS, SERVICES
 
-NOTHING = "^$"
+_ANY = {  # inboxes by pattern
+    ANY_REPLICA: r"api\.(?!all\.|trace\.)[^.]+",
+    ANY_CORE: r"core\.[^.]+",
+    ANY_TIMERS: r"timers\.[^.]+",
+}
 _SALT_BYTES = 4
 
 
@@ -49,15 +54,22 @@ def permissions(prefix: str, service: str) -> Permissions:
     exchanges = [topology.exchange_name(prefix), topology.dead_exchange_name(prefix)]
     own = [item.name for item in topology.durable_queues(prefix) if item.service == service]
     write = read = [re.escape(name) for name in (*exchanges, *own)]
-    configure, address = NOTHING, rf"{service}\.default\.#"
-    if service == "api":
-        feeds = rf"{re.escape(prefix)}\.api\.(?!trace$).*"
-        dead = rf"{re.escape(topology.dead_exchange_name(prefix))}\..*"
-        configure, address = f"^({feeds})$", r"api\..*"
-        write, read = [*write, feeds], [*read, feeds, dead]
+    name = re.escape(prefix)
+    made, address = rf"{name}\.{service}_members\..*", rf"{service}(\.default\.#|_members\..*)"
+    match service:
+        case "api":
+            made, address = rf"{name}\.api\.(?!trace$).*", r"api\..*"
+            read = [*read, rf"{re.escape(topology.dead_exchange_name(prefix))}\..*"]
+        case "shim_adapter":
+            further = r"(core|timers)\.(?!default(\.|$))[^.]+"
+            made, address = rf"{name}\.{further}", rf"(shim_adapter\.default|{further})\.#"
+        case _:
+            read = [*read, rf"{name}\.{service}\.[^.]+"]
+    write = [*write, made]
+    read = [*read, *([] if service == "shim_adapter" else [made])]
     return Permissions(
         user_of(prefix, service),
-        configure,
+        f"^({made})$",
         f"^({'|'.join(write)})$",
         f"^({'|'.join(read)})$",
         f"^({'|'.join(_keys(service))})$",
@@ -70,7 +82,7 @@ def _keys(service: str) -> list[str]:
     found = []
     for inbox, kinds in SENDERS.items():
         said = [kind for kind, senders in kinds.items() if service in senders]
-        where = r"api\.(?!all\.|trace\.)[^.]+" if inbox == ANY_REPLICA else re.escape(inbox)
+        where = _ANY.get(inbox) or re.escape(inbox)
         if said:
             found.append(rf"{where}\.({'|'.join(said)})")
     return found

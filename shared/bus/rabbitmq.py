@@ -34,7 +34,8 @@ from shared.bus.amqp_message import envelope_in, message_of, routing_key
 from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
-from shared.messages.envelope import API_ALL, API_TRACE, Address, Envelope
+from shared.messages.envelope import API_TRACE, PARTITIONED, Address, Envelope, inbox_of
+from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
 
 PREFETCH = 400
@@ -115,6 +116,7 @@ class RabbitBus:
         self._dead: AbstractExchange | None = None
         self._consuming: AbstractConnection | None = None
         self._lock = asyncio.Lock()
+        self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
 
     async def connect(self) -> None:
         """Connect and declare. Tries for CONNECT_SECONDS, then raises BusUnavailableError."""
@@ -138,6 +140,8 @@ class RabbitBus:
         try:
             with _away(f"cannot read {inbox.routing_key}"):
                 async with asyncio.timeout(CONNECT_SECONDS):
+                    if not self._is_given:
+                        await self._declare_partition(inbox)
                     channel = await self._consuming.channel()
                     await channel.set_qos(prefetch_count=PREFETCH)
                     queues = await self._queues_of(channel, inbox)
@@ -166,9 +170,11 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away("publishing failed"):
+                await self._declare_partitions(envelopes)
                 for batch in _batches(messages):
                     await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
         except DeliveryError as error:
+            self._declared.clear()  # one that has expired is declared anew
             raise _refusal(error) from error
         except BusUnavailableError:
             await self._lost(connections)
@@ -309,6 +315,27 @@ class RabbitBus:
             queue = await _declare_queue(connection, item.name, item.arguments)
             await queue.bind(item.exchange, routing_key=item.key)
 
+    async def _declare_partitions(self, envelopes: Sequence[Envelope]) -> None:
+        """Declare the inboxes of further partitions that are said something, or said to be there.
+
+        Where inboxes are given, only the latter: whoever says so may, and nobody else.
+        """
+        for envelope in envelopes:
+            if isinstance(envelope.message, Partitions):
+                for name in envelope.message.names:
+                    for service in PARTITIONED:
+                        await self._declare_partition(inbox_of(service, name))
+            elif not self._is_given:
+                await self._declare_partition(envelope.to)
+
+    async def _declare_partition(self, inbox: Address) -> None:
+        """Declare the inbox of a further partition, once a connection."""
+        item = None if inbox in self._declared else topology.partition_queue(self._prefix, inbox)
+        if item is not None:
+            queue = await _declare_queue(self._connections[0], item.name, item.arguments)
+            await queue.bind(item.exchange, routing_key=item.key)
+            self._declared[inbox] = None
+
     async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[_Source]:
         """Return what a reader of an inbox consumes: a replica, the trace as well.
 
@@ -323,6 +350,8 @@ class RabbitBus:
         if inbox.is_durable:
             name = topology.inbox_name(self._prefix, inbox)
             return [(await channel.get_queue(name, ensure=False), {})]
+        if inbox.service != API_TRACE.service:
+            return [(await self._feed_of(channel, inbox), {})]
         trace = topology.inbox_name(self._prefix, API_TRACE)
         return [
             (await self._feed_of(channel, inbox), {}),
@@ -337,7 +366,7 @@ class RabbitBus:
             arguments=topology.feed_arguments(),
         )
         exchange = topology.exchange_name(self._prefix)
-        for to in (API_ALL, inbox):
+        for to in (Address(inbox.service, "all"), inbox):
             await queue.bind(exchange, routing_key=topology.binding_key(to))
         return queue
 
@@ -351,17 +380,22 @@ class RabbitBus:
 
     async def _drop(self) -> None:
         connections, self._connections = self._connections, []
+        self._declared.clear()
         self._exchange = self._dead = self._consuming = None
         for connection in connections:
             with suppress(BusUnavailableError), _away("a connection would not close"):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await connection.close()
 
-    async def delete_topology(self) -> None:
-        """Delete everything of this prefix from the broker (tests and scenarios clean up)."""
+    async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
+        """Delete everything of this prefix from the broker (tests and scenarios clean up).
+
+        Of further partitions, those that are named.
+        """
         await self.connect()
         channel = await self._connections[0].channel()
-        for inbox in topology.DURABLE_INBOXES:
+        further = (inbox_of(service, name) for name in partitions for service in PARTITIONED)
+        for inbox in (*topology.DURABLE_INBOXES, *further):
             await channel.queue_delete(topology.inbox_name(self._prefix, inbox))
         for service in SERVICES:
             await channel.queue_delete(topology.dead_queue_name(self._prefix, service))
@@ -533,7 +567,7 @@ class RabbitSubscription:
 
     async def _put_aside(self, message: AbstractIncomingMessage, reason: str) -> None:
         with _away("cannot dead-letter"):
-            await self._bus.put_aside(message, self._inbox.service, reason)
+            await self._bus.put_aside(message, self._inbox.owner, reason)
             await message.ack()
 
     async def close(self) -> None:

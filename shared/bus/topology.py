@@ -3,10 +3,13 @@
     <prefix>           topic exchange     routing key = the address and the kind of the message,
                                           "core.default.SyncBegin"; until 0.1 the address alone
     <prefix>.core.default        quorum, single active consumer: an ordered inbox, standbys wait
+    <prefix>.core.gpu            of another partition: declared by whoever says or reads something
+                                 there first, gone PARTITION_EXPIRES after its last reader
     <prefix>.dead                direct exchange
     <prefix>.dead.core           what could not be handled, with the reason in a header
     <prefix>.api.trace           stream: the records of the tap, read from its start by each replica
-    (exclusive queues)           one an API replica, bound to "api.all.#", "api.<instance>.#"
+    (exclusive queues)           one an API replica, bound to "api.all.#", "api.<instance>.#"; one a
+                                 process of core and timers, of "core_members", "timers_members"
 
 Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
 Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS (the oldest
@@ -30,6 +33,7 @@ MAX_TRACE_BYTES = 32 * 1024 * 1024
 MAX_TRACE_AGE = "1D"
 _TRACE_SEGMENT_BYTES = 4 * 1024 * 1024  # what goes at once
 MAX_DELIVERIES = 1_000_000_000
+PARTITION_EXPIRES_MS = 24 * 3600 * 1000
 DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
 
 
@@ -94,6 +98,18 @@ def inbox_arguments() -> dict[str, Any]:
         "x-max-length": MAX_INBOX_MESSAGES,
         "x-overflow": "reject-publish",
     }
+
+
+def partition_queue(prefix: str, inbox: Address) -> DurableQueue | None:
+    """Return the queue of an inbox that is a further partition's; None: it is there always.
+
+    What one loses that expires is made good by the recovery path.
+    """
+    if not inbox.is_durable or inbox in DURABLE_INBOXES:
+        return None
+    arguments = {**inbox_arguments(), "x-expires": PARTITION_EXPIRES_MS}
+    name = inbox_name(prefix, inbox)
+    return DurableQueue(inbox.service, name, arguments, exchange_name(prefix), binding_key(inbox))
 
 
 def dead_arguments() -> dict[str, Any]:

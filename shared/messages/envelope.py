@@ -58,7 +58,7 @@ def word_of(partition: str) -> str:
     """
     if _WORD.fullmatch(partition):
         return partition
-    return "~" + sha256(partition.encode(errors="surrogatepass")).hexdigest()[:_HASHED]
+    return "@" + sha256(partition.encode(errors="surrogatepass")).hexdigest()[:_HASHED]
 
 
 def inbox_of(service: str, partition: str) -> Address:
@@ -84,7 +84,8 @@ def members_of(service: str, instance: str) -> Address:
 CORE = core_of(DEFAULT_PARTITION)
 SHIM_ADAPTER = Address("shim_adapter")
 TIMERS = timers_of(DEFAULT_PARTITION)
-MEMBERS = (members_of("core", "all"), members_of("timers", "all"))
+PARTITIONED = ("core", "timers")  # services that have an inbox for every partition
+MEMBERS = tuple(members_of(service, "all") for service in PARTITIONED)
 API_ALL = Address("api", "all")
 API_TRACE = Address("api", "trace")
 

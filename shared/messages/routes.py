@@ -5,8 +5,9 @@ The AsyncAPI document and the permissions on a broker are made of it (``shared.b
 
 CORE, SHIM, TIMERS, API = SERVICES = ("core", "shim_adapter", "timers", "api")
 ANY_REPLICA = "api.<instance>"
+ANY_CORE, ANY_TIMERS = "core.<partition>", "timers.<partition>"
 SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
-    "core.default": {
+    ANY_CORE: {
         "Heartbeat": (CORE,),
         "SyncBegin": (SHIM,),
         "UpdateRequest": (SHIM,),
@@ -36,7 +37,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "UpdateConfiguration": (API, SHIM),
         "WhatIf": (API,),
     },
-    "timers.default": {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
+    ANY_TIMERS: {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
     "core_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (CORE,)},
     "timers_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (TIMERS,)},
     "api.all": {"StateDelta": (CORE,), "Partitions": (SHIM,)},
@@ -50,8 +51,10 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
     },
 }
 
+_ANY = {"api": ANY_REPLICA, "core": ANY_CORE, "timers": ANY_TIMERS}
+
 
 def may_send(service: str, inbox: str, kind: str) -> bool:
     """Return whether a service may say a kind of message to an inbox, each by its name."""
-    kinds = SENDERS.get(inbox) or (SENDERS[ANY_REPLICA] if inbox.startswith("api.") else {})
-    return service in kinds.get(kind, ())
+    any_of = _ANY.get(inbox.partition(".")[0], "")
+    return service in (SENDERS.get(inbox) or SENDERS.get(any_of, {})).get(kind, ())

@@ -14,17 +14,18 @@ from shared.bus import topology
 from shared.bus.errors import BusUnavailableError
 from shared.bus.permissions import definitions, permissions, rabbitmqctl_lines, user_of
 from shared.bus.rabbitmq import RabbitBus
-from shared.messages.envelope import CORE, Envelope
+from shared.messages.envelope import CORE, PARTITIONED, Envelope
 from shared.messages.protocol import SyncBegin
 from shared.messages.registry import KINDS
-from shared.messages.routes import ANY_REPLICA, SENDERS, SERVICES, may_send
+from shared.messages.routes import SENDERS, SERVICES, may_send
 from tests.broker import own_broker
 from tests.integration.processes import Deployment
 from tests.unit.api.test_routes import GANG
 
 PREFIX = "team-1"
 PASSWORDS = {service: f"password-of-{service}" for service in SERVICES}
-INBOXES = [*(name for name in SENDERS if name != ANY_REPLICA), "api.one"]
+INBOXES = [*(name for name in SENDERS if "<" not in name), "api.one"]
+INBOXES += [f"{service}.{name}" for service in PARTITIONED for name in ("default", "gpu", "@0a1")]
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from services.api.projection.history import History
 from services.api.projection.model import Model
 from services.api.projection.projection import Projection
 from services.api.projection.stories import Stories
-from shared.messages.envelope import Envelope, Outgoing
-from shared.messages.protocol import Partitions
+from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing
+from shared.messages.protocol import Partitions, PartitionsRequest
 from shared.messages.state import StateDelta
 from shared.messages.trace import TraceRecords
 from shared.model.names import DEFAULT_PARTITION
@@ -35,6 +35,7 @@ class Projections:
         self.stories = Stories()
         self._of = {DEFAULT_PARTITION: Projection(instance)}
         self._whole: EventRing | None = None  # once there was a second partition
+        self._has_asked = False  # which partitions there are
 
     def __iter__(self) -> Iterator[Projection]:
         return iter(self._of.values())
@@ -102,7 +103,16 @@ class Projections:
                 self.name(names)
             case _:
                 pass
-        return [item for one in self._of.values() for item in one.handle(envelope, now_ns)]
+        outgoing = [item for one in self._of.values() for item in one.handle(envelope, now_ns)]
+        return outgoing + self._asked_once()
+
+    def _asked_once(self) -> list[Outgoing]:
+        """Ask which partitions there are, the first time."""
+        if self._has_asked:
+            return []
+        self._has_asked = True
+        request = PartitionsRequest(self.instance)
+        return [Outgoing(SHIM_ADAPTER, request, asked_by=self.instance)]
 
     def next_due_ns(self) -> int | None:
         """Return when an application of some partition expires or is swept out, or None."""

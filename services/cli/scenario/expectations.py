@@ -39,7 +39,10 @@ def decision(item: object) -> dict[str, Any]:
 
 def check(expected: "ExpectStep", cluster: LocalCluster, observed: "Observed") -> list[str]:
     """Return a sentence for each thing that is not as expected."""
-    model = cluster.api.partitions.default.model
+    projection = cluster.api.partitions.get(expected.partition)
+    if projection is None:
+        return [f"partition: expected {expected.partition} to exist, found none"]
+    model = projection.model
     failed: list[str] = []
     checks: list[tuple[Mapping[str, Any], Callable[[str, Any], list[str]]]] = [
         (expected.applications, partial(_application, model)),
@@ -225,7 +228,8 @@ def _reason(cluster: LocalCluster, pod: PodRecord | GonePod) -> str:
     if isinstance(pod, GonePod) or pod.node or pod.reason:
         return pod.reason
     application = cluster.shim_machine.world.applications.get(pod.spec.application_id)
-    model = cluster.api.partitions.default.model
+    name = cluster.shim_machine.world.partition_of(pod.spec.application_id)
+    model = (cluster.api.partitions.get(name) or cluster.api.partitions.default).model
     view = model.application(pod.spec.application_id)
     ask = view.asks.get(pod.uid) if view is not None else None
     if view is not None and ask is not None:

@@ -250,8 +250,12 @@ class EventEntry(_Strict):
 
 
 class ExpectStep(_Strict):
-    """What must be true now; what is not named is not compared, and null must not be there."""
+    """What must be true now; what is not named is not compared, and null must not be there.
 
+    Queues, nodes, users, groups and applications are those of a ``partition``.
+    """
+
+    partition: str = DEFAULT_PARTITION
     applications: dict[str, dict[str, Any] | None] = {}
     pods: dict[str, PodExpectation] = {}
     count: list[CountEntry] = []

@@ -32,7 +32,10 @@ def test_a_replica_is_any_and_an_inbox_that_is_none_takes_nothing():
     assert may_send("core", "api.somebody", "StateDelta")
     assert not may_send("shim_adapter", "api.somebody", "StateDelta")
     assert not may_send("core", "api.all", "Forecast")
-    assert not may_send("core", "core.other", "Heartbeat")
+    assert may_send("core", "core.gpu", "Heartbeat")
+    assert not may_send("core", "timers.gpu", "Heartbeat")
+    assert not may_send("core", "shim_adapter.other", "SyncRequest")
+    assert not may_send("core", "nosuch.default", "Heartbeat")
     assert routing_key(CORE, "SyncBegin") == "core.default.SyncBegin"
     assert ANY_REPLICA.startswith("api.")
 

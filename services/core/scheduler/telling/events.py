@@ -19,9 +19,10 @@ from shared.model.names import ROOT
 from shared.model.reasons import PREDICATES
 from shared.model.resources import go_map
 
-REQUEST, APP, QUEUE, USERGROUP = (
+REQUEST, APP, NODE, QUEUE, USERGROUP = (
     EventType.REQUEST,
     EventType.APP,
+    EventType.NODE,
     EventType.QUEUE,
     EventType.USERGROUP,
 )
@@ -144,6 +145,10 @@ def _configuration_refused(entry: journal.ConfigurationRefused, now_ns: int) -> 
     return [EventState(QUEUE, ROOT, text, now_ns, change_type=SET)]
 
 
+def _node_rejected(entry: journal.NodeRejected, now_ns: int) -> list[EventState]:
+    return [EventState(NODE, entry.info.node_id, entry.reason, now_ns)]
+
+
 WRITERS: dict[type, Callable[[Any, int], list[EventState]]] = {
     journal.HeadroomLacking: _headroom_lacking,
     journal.HeadroomFound: _headroom_found,
@@ -159,4 +164,5 @@ WRITERS: dict[type, Callable[[Any, int], list[EventState]]] = {
     journal.QuotaEnforced: _quota_enforced,
     journal.NotSent: _not_sent,
     journal.ConfigurationRefused: _configuration_refused,
+    journal.NodeRejected: _node_rejected,
 }
