@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -18,6 +19,12 @@ class Clock(Protocol):
         """Return once that moment has come."""
 
 
+def _running_ns() -> int:
+    """Return how long the machine has been up, or what comes nearest where it does not say."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
+
+
 class SystemClock:
     """The machine's clock as it stood when this was made, and what has run since.
 
@@ -26,22 +33,21 @@ class SystemClock:
     Time for which the machine was suspended counts.
     """
 
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - _running_ns()
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        running_ns: Callable[[], int] = _running_ns,
+    ) -> None:
+        self._running_ns = running_ns
+        self._offset_ns = wall_ns() - running_ns()
 
     def now_ns(self) -> int:
         """Return nanoseconds since the epoch."""
-        return self._offset_ns + _running_ns()
+        return self._offset_ns + self._running_ns()
 
     async def sleep_until(self, due_ns: int) -> None:
         """Sleep; a moment that has passed returns at once."""
         await asyncio.sleep(max(0, due_ns - self.now_ns()) / NANOS_PER_SECOND)
-
-
-def _running_ns() -> int:
-    """Return how long the machine has been up, or what comes nearest where it does not say."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
 
 
 class VirtualClock:

@@ -3,6 +3,7 @@
 import pytest
 import structlog
 
+from services.cli.simulate.faults import MAX_FAULTS
 from services.cli.simulate.guards import GUARDS, without_guard
 from services.cli.simulate.run import run
 
@@ -20,7 +21,11 @@ FOUND_AT = {
     "identity-of-an-epoch": 86,
     "asked-again": 571,
     "room-at-the-bind": 875,
+    "answered-by-key": 2,
+    "clock-of-its-own": 47,
+    "told-with-it": 0,
 }
+AS_FOUND = (571, 875)  # without the kinds that came later, with which they are other runs
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +42,7 @@ def test_the_table_says_where_each_guard_is_found_missing():
 @pytest.mark.parametrize("name", FOUND_AT)
 def test_a_guard_that_is_taken_out_is_found_missing(name):
     seed = FOUND_AT[name]
+    only = set(range(MAX_FAULTS)) if seed in AS_FOUND else None
     with without_guard(name):
-        assert not run(seed).holds, name
-    assert run(seed).holds, name
+        assert not run(seed, only).holds, name
+    assert run(seed, only).holds, name

@@ -21,6 +21,8 @@ from shared.bus.memory import MemoryBroker, MemoryBus, MemorySubscription
 from shared.bus.properties import check_properties
 from shared.messages.commands import CommandResult, SubmitPods
 from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope
+from shared.messages.interface import UpdateResponse
+from shared.messages.sections import contents_by_application
 from shared.model.units import NANOS_PER_SECOND
 
 LEAST_LATENCY_NS, MOST_LATENCY_NS = 100_000, 4_000_000
@@ -52,8 +54,11 @@ class SimulatedBroker(MemoryBroker):
         self.is_up = True
         self.refusing: dict[str, int] = {}  # inbox: until when
         self.buses: list[SimulatedBus] = []
+        self.connections = 0  # that were made, closed ones too
         self.commands: dict[str, SubmitPods] = {}  # pods that were handed in, by message
         self.contradicted: list[str] = []  # who was answered twice, and not the same
+        self.decided: dict[tuple[str, str], str] = {}  # what a core said, and it was confirmed
+        self.cut: dict[tuple[int, str], None] = {}  # who said not all of which step
         self._answers: dict[str, bytes] = {}
         self._state = seed * 2 + 1
         self._digest = blake2b(digest_size=16)
@@ -83,6 +88,18 @@ class SimulatedBroker(MemoryBroker):
         if is_answer and self._answers.setdefault(envelope.reply_to, body) != body:
             self.contradicted.append(envelope.reply_to)
         self.put(envelope, body)
+
+    def begun(self, who: int, envelopes: Sequence[Envelope]) -> None:
+        """Note which steps are being told: whoever says them may die before that is over."""
+        self.cut.update({(who, envelope.cause_id): None for envelope in envelopes})
+
+    def confirmed(self, who: int, envelopes: Sequence[Envelope]) -> None:
+        """Note which decisions, each of an application and a step, were confirmed with the rest."""
+        for envelope in envelopes:
+            self.cut.pop((who, envelope.cause_id), None)
+            if isinstance(envelope.message, UpdateResponse):
+                for name, said in contents_by_application(envelope.message).items():
+                    self.decided[name, envelope.cause_id] = said
 
     def digest(self) -> str:
         """Return the digest of every message so far, in order and with its moment."""
@@ -172,6 +189,8 @@ class SimulatedBus(MemoryBus):
             "delay": self._delay,
             "duplicate": self._duplicate,
         }
+        broker.connections += 1
+        self._number = broker.connections
         broker.buses.append(self)
 
     async def connect(self) -> None:
@@ -220,12 +239,14 @@ class SimulatedBus(MemoryBus):
             self._is_lost = False
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
         await self.connect()
+        self.broker.begun(self._number, envelopes)
         fault = None
         if any(envelope.kind != "Heartbeat" for envelope in envelopes):
             service, now_ns = self.station.service, self.broker.loop.now_ns
             fault = self.broker.armed.take(PUBLISHED, service, now_ns)
         if fault is None:
             await self._send(written)
+            self.broker.confirmed(self._number, envelopes)
         else:
             await self._faulty[fault.kind](fault, written)
 

@@ -18,7 +18,7 @@ from services.shim_adapter.records import NodeRecord
 from services.timers import service as timers_service
 from services.timers.wheel import TimerWheel
 from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
-from shared.model.units import NANOS_PER_SECOND
+from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.host import Machine
 
 INSTANCES = (("api", 1), ("core", 2), ("timers", 2), ("shim_adapter", 1))
@@ -34,7 +34,7 @@ class Deployment:
         self.armed = Armed(faults)
         self.broker = SimulatedBroker(seed, loop, self.armed)
         self.work = workload.drawn(seed, faults)
-        self.disk = Disk(self.armed, loop, self.report)
+        self.disk = Disk(self.armed, loop, self.report, self._stall)
         makers: dict[str, Callable[[str], Machine]] = {
             "core": lambda name: WatchedCore(core_service.make_machine(name), self.report),
             "timers": lambda name: Watched(timers_service.make_machine(name), self.report),
@@ -55,6 +55,12 @@ class Deployment:
     def report(self, sentence: str) -> None:
         """Note what must never happen, with its moment."""
         self.violations.append(f"{self.loop.now_ns / NANOS_PER_SECOND:.3f} s: {sentence}")
+
+    def _stall(self, for_ns: int) -> None:
+        """Have the shim adapter stand still: it waits for its disk."""
+        instance = self.active("shim_adapter")
+        if instance is not None:
+            instance.pause(for_ns)
 
     def _api_machine(self, name: str) -> ApiMachine:
         """Return an API whose requests are numbered by the run, and not by chance."""
@@ -149,10 +155,15 @@ class Deployment:
                 self.broker.stop()
                 over = fault.amount_ns / NANOS_PER_SECOND
                 self.loop.call_later(over, setattr, self.broker, "is_up", True)
-            case _:  # a clock that is off
-                instance.ahead_ns = fault.amount_ns * (1 if fault.choice % 2 else -1)
-                instance.drift_ppm = fault.choice % 400 - 200
+            case "clock-set":
+                instance.ahead_ns += _off(fault)
+            case "clock":
+                instance.be_on(_off(fault), _drift_ppm(fault))
                 instance.kill(0)
+            case _:  # it is moved
+                instance.be_on(seconds(fault.choice % 1_201 - 600), _drift_ppm(fault))
+                instance.number += len(instances)
+                instance.kill(fault.amount_ns)
 
     def note_mishaps(self) -> None:
         """Note the faults that people's acts carry."""
@@ -169,3 +180,12 @@ class Deployment:
         for instance in self.instances:
             instance.resume()
             instance.start()
+
+
+def _off(fault: Fault) -> int:
+    """Return by how much a fault takes a clock forward, or back."""
+    return fault.amount_ns * (1 if fault.choice % 2 else -1)
+
+
+def _drift_ppm(fault: Fault) -> int:
+    return fault.choice % 400 - 200

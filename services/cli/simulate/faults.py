@@ -4,6 +4,7 @@ A fault is armed from ``at_ns`` of true time on, and happens at the next moment 
 publish of its service, an acknowledgement, a bind. One that finds none did not happen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -11,6 +12,7 @@ from shared.model.units import milliseconds, seconds
 
 FAULTY_NS = seconds(40)  # from the start; after that the run is let come to rest
 MAX_FAULTS = 16  # of one run; more are not drawn
+MAX_LATER = 4  # of one run, of the kinds that came later; more are not drawn
 
 # Kind: what it befalls, and the largest amount that it takes, in milliseconds.
 PUBLISHED = {
@@ -34,17 +36,23 @@ TIMED = {
     "full": 6_000,  # its inbox refuses
     "broker": 4_000,  # every connection is lost, none can be made
     "clock": 600_000,  # it starts again on a machine whose clock is off, either way
+    "clock-set": 600_000,  # its machine's clock is set while it runs, forward or back
+    "moved": 10_000,  # it dies, and is started on another machine, with another clock
 }
 SAVED = {
     "disk-full": 5_000,  # nothing can be kept
     "crash-unsaved": 5_000,  # the shim adapter dies before it has kept what it did
     "crash-torn": 5_000,  # and while it does
+    "disk-slow": 8_000,  # it is kept, and until then the shim adapter does nothing else
 }
 BOUND = {
     "bind-refused": 0,  # the kubelet has no room after all
     "bind-unanswered": 2_000,  # it is done, and heard of only later
 }
-CREATED = {"create-refused": 0}  # a placeholder may not be made
+CREATED = {
+    "create-refused": 0,  # a placeholder may not be made
+    "create-late": 3_000,  # nor for now: 403 after a restart of the API server, 409 of a quota
+}
 DELETED = {"slow-confirm": 8_000}  # a pod takes its time to go
 BY_PEOPLE = {
     "pod-killed": 0,  # somebody deletes a pod that runs
@@ -52,10 +60,12 @@ BY_PEOPLE = {
     "node-drained": 10_000,  # cordoned, and opened again
     "node-shrunk": 10_000,  # it has half of what it had, and all again
     "foreign-pod": 10_000,  # another scheduler places a pod
+    "submitted-twice": 20_000,  # manifests come again under their Idempotency-Key
 }
 KINDS = {
     **PUBLISHED, **ACKNOWLEDGED, **TIMED, **SAVED, **BOUND, **CREATED, **DELETED, **BY_PEOPLE,
 }  # fmt: skip
+LATER = ("clock-set", "moved", "disk-slow", "create-late", "submitted-twice")
 _OF_THE_SHIM = {**SAVED, **BOUND, **CREATED, **DELETED, **BY_PEOPLE}
 _SERVICES = ("core", "core", "shim_adapter", "shim_adapter", "timers", "api")
 
@@ -78,21 +88,26 @@ class Fault:
 
 
 def drawn(seed: int) -> list[Fault]:
-    """Return the faults of a seed, by index; some seeds have few, some have many."""
+    """Return the faults of a seed, by index; some seeds have few, some have many.
+
+    The kinds that came LATER are drawn apart, from index MAX_FAULTS on: without those of them, a
+    seed is the run that it was when it found what it has found.
+    """
     rng = Random(f"faults/{seed}")  # noqa: S311 - repeatable is what it has to be
-    kinds = list(KINDS)
+    kinds = [kind for kind in KINDS if kind not in LATER]
     if rng.randrange(2):  # a seed of few kinds meets the rare combinations of those more often
         kinds = rng.sample(kinds, 4)
-    found: list[Fault] = []
-    for index in range(rng.randint(2, MAX_FAULTS)):
-        kind = rng.choice(kinds)
-        service = "shim_adapter" if kind in _OF_THE_SHIM else rng.choice(_SERVICES)
-        most_ns = milliseconds(KINDS[kind])
-        amount_ns = rng.randrange(milliseconds(100), most_ns) if most_ns else 0
-        found.append(
-            Fault(index, kind, service, rng.randrange(FAULTY_NS), amount_ns, rng.randrange(1 << 16))
-        )
-    return found
+    found = [_one(rng, index, kinds) for index in range(rng.randint(2, MAX_FAULTS))]
+    rng = Random(f"later/{seed}")  # noqa: S311 - as above
+    return found + [_one(rng, MAX_FAULTS + at, LATER) for at in range(rng.randint(0, MAX_LATER))]
+
+
+def _one(rng: Random, index: int, kinds: Sequence[str]) -> Fault:
+    kind = rng.choice(kinds)
+    service = "shim_adapter" if kind in _OF_THE_SHIM else rng.choice(_SERVICES)
+    most_ns = milliseconds(KINDS[kind])
+    amount_ns = rng.randrange(milliseconds(100), most_ns) if most_ns else 0
+    return Fault(index, kind, service, rng.randrange(FAULTY_NS), amount_ns, rng.randrange(1 << 16))
 
 
 class Armed:

@@ -12,6 +12,7 @@ from typing import Any
 from services.core.scheduler.scheduler import Scheduler
 from services.core.scheduler.statement.partition import Partition
 from services.shim_adapter.backends.simulated import SimulatedCluster
+from services.shim_adapter.idempotency import Repeatable
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
@@ -20,6 +21,7 @@ from services.timers.wheel import TimerWheel
 from shared.bus.errors import BusUnavailableError
 from shared.messages.interface import TerminationType, UpdateRequest
 from shared.runtime import host
+from shared.runtime.clock import SystemClock
 from shared.runtime.dedupe import HandledMessages
 from shared.runtime.host import Host
 
@@ -123,6 +125,18 @@ def _bind_anywhere(original: Function) -> Function:
     return bind
 
 
+def _by_the_wall(_: Function) -> Function:
+    return lambda self: self.wall_ns()
+
+
+def _untold(original: Function) -> Function:
+    def records(self: Host, now_ns: int) -> Any:
+        told = original(self, now_ns)
+        return told if len(told) != 1 or self._entered % 7 else []
+
+    return records
+
+
 def _synced(original: Function) -> Function:
     def handle(self: TimerWheel, envelope: Any, now_ns: int) -> Any:
         self._is_synced = True
@@ -178,6 +192,18 @@ GUARDS = {
     "room-at-the-bind": Guard(
         "a pod is bound only where its node has room at that moment",
         SimulatedCluster, "_bind", _bind_anywhere,
+    ),
+    "answered-by-key": Guard(
+        "manifests that come again under their key are answered as they were, and not carried out",
+        Repeatable, "answered", _returning(value=None),
+    ),
+    "clock-of-its-own": Guard(
+        "a wall clock that is set while a process runs moves nothing in it",
+        SystemClock, "now_ns", _by_the_wall,
+    ),
+    "told-with-it": Guard(
+        "what a host did is told, for the trace, with what follows from it",
+        Host, "_tap_records", _untold,
     ),
 }  # fmt: skip
 

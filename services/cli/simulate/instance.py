@@ -8,6 +8,7 @@ from services.cli.simulate.bus import SimulatedBroker, SimulatedBus
 from services.cli.simulate.loop import VirtualLoop
 from shared.messages.envelope import Address
 from shared.model.units import NANOS_PER_SECOND, seconds
+from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host, HostOptions, Machine
 from shared.runtime.metrics import HostMetrics
 
@@ -26,25 +27,23 @@ class PowerLostError(BaseException):
         self.down_ns = down_ns
 
 
-class SkewedClock:
-    """The clock of one machine: it is off, and runs too fast or too slow by a little."""
+class SkewedClock(SystemClock):
+    """The clock of one process: its machine's is off, and runs too fast or too slow by a little."""
 
-    def __init__(
-        self, loop: VirtualLoop, station: "Instance", ahead_ns: int, drift_ppm: int
-    ) -> None:
-        self._loop = loop
+    def __init__(self, loop: VirtualLoop, station: "Instance") -> None:
+        drift_ppm = station.drift_ppm  # of this start's machine
+
+        def running_ns() -> int:
+            true_ns = loop.now_ns
+            return true_ns + true_ns * drift_ppm // 1_000_000
+
+        self.wall_ns = lambda: START_NS + station.ahead_ns + running_ns()
+        super().__init__(self.wall_ns, running_ns)
         self._station = station
-        self._ahead_ns = START_NS + ahead_ns
-        self._drift_ppm = drift_ppm
-
-    def now_ns(self) -> int:
-        """Return what the clock shows."""
-        true_ns = self._loop.now_ns
-        return self._ahead_ns + true_ns + true_ns * self._drift_ppm // 1_000_000
 
     async def sleep_until(self, due_ns: int) -> None:
         """Sleep; who stands still sleeps on."""
-        await asyncio.sleep(max(0, due_ns - self.now_ns()) / NANOS_PER_SECOND)
+        await super().sleep_until(due_ns)
         await self._station.stand_still()
 
 
@@ -113,7 +112,7 @@ class Instance:
         self._starts += 1
         name = f"{self.service.replace('_', '-')}-{self.number}-{self._starts}"
         self._bus = SimulatedBus(self._broker, self)
-        clock = SkewedClock(self._loop, self, self.ahead_ns, self.drift_ppm)
+        clock = SkewedClock(self._loop, self)
         self.host = Host(
             self._address(name), lambda: self._make_machine(name), self._bus, clock,
             instance=name, options=HostOptions(heartbeat_ns=HEARTBEAT_NS),
@@ -139,6 +138,10 @@ class Instance:
         self._task = self.host = self._bus = None
         if again_in >= 0 and not self._is_ending:
             self._loop.call_later(again_in, self.start)
+
+    def be_on(self, ahead_ns: int, drift_ppm: int) -> None:
+        """Be on a machine with such a clock, from the next start on."""
+        self.ahead_ns, self.drift_ppm = ahead_ns, drift_ppm
 
     def kill(self, down_ns: int) -> None:
         """End the process as ``kill -9`` does, and start another one after so long."""

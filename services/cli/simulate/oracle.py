@@ -19,6 +19,8 @@ from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror.recovery import is_to_be_asked
 from services.shim_adapter.records import PodRecord
 from services.timers.wheel import TimerWheel
+from shared.messages.commands import SubmitResult
+from shared.messages.trace import causes_of
 from shared.model.reasons import Reason
 from shared.model.resources import without_zeros
 from shared.model.states import ENDED, ApplicationState
@@ -42,6 +44,7 @@ def at_rest(deployment: Deployment, people: People) -> list[str]:
     found += _timers(core, wheel)
     found += _shown(core, api)
     found += _made(deployment, people)
+    found += _traced(deployment, api)
     return found[:MOST_TOLD]
 
 
@@ -238,6 +241,7 @@ def _made(deployment: Deployment, people: People) -> Iterator[str]:
     for name, count in deployment.disk.made.items():
         if count > people.submitted.get(name, 0):
             yield f"pod {name} was made {count} times, submitted {people.submitted.get(name)}"
+    yield from _answered_by_key(deployment, people)
     for message_id, handed_in in deployment.broker.commands.items():
         for pod in handed_in.pods:
             is_wanted = not {pod.name, pod.application_id} & people.deleted.keys()
@@ -245,3 +249,34 @@ def _made(deployment: Deployment, people: People) -> Iterator[str]:
                 yield f"pod {pod.name} was handed in with {message_id}, and never made"
     for reply_to in deployment.broker.contradicted:
         yield f"{reply_to} was answered twice, and not the same"
+
+
+def _answered_by_key(deployment: Deployment, people: People) -> Iterator[str]:
+    """See that manifests with a key were carried out when they were answered, and alike."""
+    for key, answers in people.answered.items():
+        heard = [answer for answer in answers if isinstance(answer, SubmitResult)]
+        if any(answer != heard[0] for answer in heard):
+            yield f"manifests of key {key} were answered {heard}"
+        made = {item.name for answer in heard for item in answer.accepted}
+        for name in sorted(made):
+            if ("default", name) not in deployment.disk.made:
+                yield f"pod {name} was answered as made, and never was"
+
+
+def _traced(deployment: Deployment, api: ApiMachine) -> Iterator[str]:
+    """See that what was decided of an application is in its trace, and hangs below its cause.
+
+    A cause whose service died before it had told all of it may not have been told at all.
+    """
+    names = dict.fromkeys(name for name, _ in deployment.broker.decided)
+    stories = {name: api.partitions.stories.of(name) for name in names}
+    cut = {step_id for _, step_id in deployment.broker.cut}
+    told = {(name, step.record.message_id) for name in names for step in stories[name]}
+    for (name, step_id), said in deployment.broker.decided.items():
+        if (name, step_id) not in told:
+            yield f"the trace of {name} lacks what was decided: {said}"
+    for name, story in stories.items():
+        for step in story:
+            causes = causes_of(step.record, step.at)
+            if step.parent not in causes and cut.isdisjoint(causes):
+                yield f"in the trace of {name} nothing led to {step.record.kind}: {causes}"

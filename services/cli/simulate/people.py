@@ -1,12 +1,18 @@
 """People at the API: they ask, wait for an answer, and ask again where that can do no harm."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 from services.api.machine import NoAnswerError
 from services.cli.simulate.deployment import Deployment
 from services.cli.simulate.workload import Act
-from shared.messages.commands import DeleteApplication, DeletePods, SubmitPods
+from shared.messages.commands import (
+    DeleteApplication,
+    DeletePods,
+    SubmitManifests,
+    SubmitPods,
+)
 from shared.model.units import NANOS_PER_SECOND
 
 _AGAIN_SECONDS = 1.0
@@ -20,6 +26,7 @@ class People:
         self._deployment = deployment
         self._tasks: list[asyncio.Task[object]] = []
         self.submitted: dict[tuple[str, str], int] = {}  # how often a pod's name was sent in
+        self.answered: dict[str, list[object]] = {}  # what manifests with a key were answered
         self.deleted: dict[str, None] = {}  # applications and pods that they wanted gone, by name
 
     def begin(self, acts: Sequence[Act]) -> None:
@@ -40,10 +47,19 @@ class People:
             for pod in message.pods:
                 name = (pod.namespace, pod.name)
                 self.submitted[name] = self.submitted.get(name, 0) + 1
+        elif isinstance(message, SubmitManifests):
+            for document in message.documents:  # once, however often
+                self.submitted["default", json.loads(document.body)["metadata"]["name"]] = 1
+            answer = await self._send(message)
+            self.answered.setdefault(message.idempotency_key, []).append(answer)
+            return answer
         elif isinstance(message, DeleteApplication):
             self.deleted[message.application_id] = None
         elif isinstance(message, DeletePods):
             self.deleted |= dict.fromkeys(pod.name for pod in message.pods)
+        return await self._send(message)
+
+    async def _send(self, message: object) -> object:
         for _ in range(_MOST_TRIES):
             instance = self._deployment.of("api")[0]
             host, api = instance.host, self._deployment.api

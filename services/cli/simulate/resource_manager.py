@@ -30,6 +30,7 @@ from shared.messages.commands import PodName, PodSpec
 from shared.model.resources import fits_room, total_of
 
 _PROGRESS = {PodPhase.PENDING: 0, PodPhase.RUNNING: 1, PodPhase.SUCCEEDED: 2, PodPhase.FAILED: 2}
+_OWN = ("bound", "create")  # what is due here, and not of the cluster's own
 _BEFORE = (ApplicationPhase.NEW, ApplicationPhase.RESERVING)
 Report = Callable[[str], None]
 
@@ -37,8 +38,11 @@ Report = Callable[[str], None]
 class Disk(ClusterStore):
     """The shim adapter's file, in memory: it outlives the processes, and fails on purpose."""
 
-    def __init__(self, armed: Armed, loop: VirtualLoop, report: Report) -> None:
+    def __init__(
+        self, armed: Armed, loop: VirtualLoop, report: Report, stall: Callable[[int], None]
+    ) -> None:
         super().__init__(Path(":memory:"))
+        self._stall = stall
         self._armed = armed
         self._loop = loop
         self._report = report
@@ -62,6 +66,8 @@ class Disk(ClusterStore):
         super().save(world)
         for uid in changed:
             self._check(uid, world.pods.get(uid))
+        if fault is not None and fault.kind == "disk-slow":
+            self._stall(fault.amount_ns)
 
     def _tear(self, world: World) -> None:
         """Write what a process has written when it dies before its transaction ends."""
@@ -121,6 +127,7 @@ class FaultyCluster(SimulatedCluster):
         self._armed = armed
         self._report = report
         self._confirm_ns = confirm_delay_ns
+        self._late: dict[str, CreatePod] = {}  # that are tried again
         self.done = 0  # calls that were carried out
         self._ahead_ns = 0  # by how much the clock of the shim adapter is ahead of the cluster's
 
@@ -145,14 +152,23 @@ class FaultyCluster(SimulatedCluster):
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
         """Do what the mirror asks, or fail as a cluster does."""
-        if isinstance(call, CreatePod) and self._take(CREATED) is not None:
-            refused = "403 Forbidden: exceeded quota"
-            return [PlaceholderFailed(call.spec.application_id, refused)]
+        created = self._take(CREATED) if isinstance(call, CreatePod) else None
+        if isinstance(call, CreatePod) and created is not None:
+            return self._not_created(call, created, self._own_time(now_ns))
         slow = self._take(DELETED)
         if slow is not None:
             self.confirm_delay_ns = self._confirm_ns + slow.amount_ns
         self.done += not isinstance(call, TellPod | MarkUnschedulable)
         return super().carry_out(call, self._own_time(now_ns))
+
+    def _not_created(self, call: CreatePod, fault: Fault, now_ns: int) -> list[News]:
+        """Refuse a placeholder for good, or make it later: what is on its way dies with us."""
+        if fault.kind == "create-refused":
+            refused = "403 Forbidden: exceeded quota"
+            return [PlaceholderFailed(call.spec.application_id, refused)]
+        self._late[call.uid] = call
+        self._schedule(now_ns + fault.amount_ns, "create", call.uid)
+        return []
 
     def _take(self, kinds: dict[str, int]) -> Fault | None:
         return self._armed.take(kinds, "shim_adapter", self._loop.now_ns)
@@ -184,9 +200,11 @@ class FaultyCluster(SimulatedCluster):
     def advance(self, now_ns: int) -> list[News]:
         """Do what is due; a bind that was done and not answered is heard of now."""
         now_ns = self._own_time(now_ns)
-        late = [item for item in self._due if item[2] == "bound" and item[0] <= now_ns]
+        late = [item for item in self._due if item[2] in _OWN and item[0] <= now_ns]
         if late:
             self._due = sorted(item for item in self._due if item not in late)  # a heap as well
-        pods = [self.world.pods.get(uid) for _, _, _, uid in late]
+        pods = [self.world.pods.get(uid) for _, _, what, uid in late if what == "bound"]
         news: list[News] = [PodBound(p) for p in pods if p is not None and not p.has_ended]
+        for call in [self._late.pop(uid) for _, _, what, uid in late if what == "create"]:
+            news += super().carry_out(call, now_ns)
         return news + super().advance(now_ns)

@@ -13,7 +13,7 @@ from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.machine import ShimMachine
 from shared.messages.envelope import Envelope, Outgoing
 from shared.messages.interface import UpdateRequest, UpdateResponse
-from shared.messages.protocol import PARTITION_TIMER, Partitions, SyncBegin, TimerFirings
+from shared.messages.protocol import PARTITION_TIMER, SyncBegin, TimerFirings
 from shared.messages.trace import TraceRecords
 
 
@@ -142,8 +142,8 @@ class WatchedShim(Watched):
         done = cluster.done
         outgoing = self.inner._on_response(envelope, now_ns)
         is_over = envelope.epoch < self.inner.world.epoch_of(envelope.partition)
-        said = [item for item in outgoing if not isinstance(item.message, Partitions)]
-        if is_over and (said or cluster.done != done):
+        is_said = any(isinstance(item.message, UpdateRequest) for item in outgoing)
+        if is_over and (is_said or cluster.done != done):
             self._report(f"a decision of epoch {envelope.epoch} was carried out in a later one")
         return outgoing
 

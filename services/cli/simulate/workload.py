@@ -4,6 +4,7 @@ Gangs of both styles, priorities, preemption under both policies, limits, reserv
 reloads, drains, and commands that are sent again because no answer came.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
@@ -13,11 +14,13 @@ from shared.messages.commands import (
     ChangeNodes,
     DeleteApplication,
     DeletePods,
+    ManifestDocument,
     NodeSpec,
     PlaceForeignPods,
     PodName,
     PodSpec,
     SubmitApplication,
+    SubmitManifests,
     SubmitPods,
     TaskGroupSpec,
 )
@@ -200,7 +203,31 @@ def _mishap(fault: Fault, nodes: tuple[NodeSpec, ...]) -> list[Act]:
                 Act(fault.at_ns, PlaceForeignPods(node.name, (pod,))),
                 Act(over_ns, gone),
             ]
+        case "submitted-twice":
+            asked = _manifests(f"twice-{fault.index}", seconds(fault.choice % 4))
+            return [Act(fault.at_ns, asked), Act(over_ns, asked)]
         case _:  # a pod is killed
             name = f"app-{fault.choice % 7}-tg-{fault.choice % 3}"
             return [Act(fault.at_ns, DeletePods((PodName(name),)))]
     return [Act(fault.at_ns, ChangeNodes((first,))), Act(over_ns, ChangeNodes((then,)))]
+
+
+def _manifests(name: str, run_ns: int) -> SubmitManifests:
+    """Return two pods as manifests with a key; they are soon over, or run on (0)."""
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{at}",
+                "labels": {"applicationId": name, "queue": "root.b"},
+            },
+            "spec": {
+                "schedulerName": "yunikorn",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
+            },
+        }
+        for at in range(2)
+    ]
+    documents = [ManifestDocument(name, at, json.dumps(pod)) for at, pod in enumerate(pods)]
+    return SubmitManifests(tuple(documents), run_ns, idempotency_key=name)
