@@ -34,7 +34,7 @@ from tests.chaos.faults import FAULTS, Broken, small_disk
 from tests.chaos.links import Links
 from tests.chaos.load import Load, submitted
 
-RECOVERED_SECONDS = 90.0
+RECOVERED_SECONDS = 300.0  # far more than it takes: what has not run by then does not
 WARM_SECONDS = 3.0  # a quorum queue younger than one does not survive the broker's kill
 
 
@@ -97,11 +97,10 @@ class Run:
               f"{dict(sorted(self.load.answers.items()))}")  # fmt: skip
         self.wrong += oracle.at_rest(cluster, self.load, folder / "state")
         for after, failover in self.broken.failovers.items():
-            worst = max(failover.seconds, default=0.0)
-            if worst > failover.bound:
-                self.wrong.append(
-                    f"failover after {after}: {worst:.1f} s, bound {failover.bound:g} s"
-                )
+            self.wrong += [
+                f"failover after {after}: {took:.1f} s, bound {failover.bound:g} s"
+                for took in failover.late
+            ]
 
     def show(self) -> None:
         """Print the table of faults, and what is wrong."""
@@ -155,7 +154,7 @@ def main() -> None:
         prog="make chaos", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--rate", type=float, default=1.0, help="applications a second")
     parser.add_argument("--only", action="append", choices=list(FAULTS), help="this fault")
     options = parser.parse_args()

@@ -5,6 +5,7 @@ import pytest
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodPhase, PodRecord
 from shared.messages.commands import PodSpec
+from tests.chaos.faults import Failover, slowness
 from tests.chaos.load import submitted
 from tests.chaos.oracle import of_application, replicas_agree, sums_are_exact
 
@@ -110,3 +111,14 @@ def test_a_node_whose_sum_is_not_that_of_its_allocations_is_found():
     found = sums_are_exact(shown)
     assert "one: n shows {'vcore': 2}, its allocations {'vcore': 4}" in found
     assert "one: Orphans: " in found
+
+
+def test_a_failover_is_late_by_the_machine_that_it_came_on():
+    failover = Failover(bound=2.0)
+    failover.note(1.9, 1.0)
+    failover.note(7.9, 4.0)
+    assert failover.late == []
+    failover.note(2.1, 1.0)
+    failover.note(8.1, 4.0)
+    assert failover.late == [2.1, 8.1]
+    assert slowness() >= 1
