@@ -32,7 +32,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
@@ -92,7 +92,8 @@ class Machine(Protocol):
     One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
     it runs in a thread, while heartbeats go on, and messages keep their order.
     One with ``slices(envelope, now_ns, said)`` does the same as ``handle`` by and by: it adds the
-    answers to ``said``, and yields where the loop may go on; until it ends none is said.
+    answers to ``said``, and yields where the loop may go on; until it ends none is said. It must
+    be of the machine's own class: whoever wraps one, and hands the rest through, sees ``handle``.
     One with ``is_flush_long()`` says whether the next flush takes longer than heartbeats can wait;
     it then runs in a thread, and touches nothing that anybody but the host reads.
     One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
@@ -458,11 +459,11 @@ class Host:
         return _said(outgoing, envelope)
 
     async def _handled_by_machine(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        slices = getattr(self.machine, "slices", None)
-        if slices is None:
-            return coalesced(self.machine.handle(envelope, now_ns))
+        machine: Any = self.machine
+        if not hasattr(type(machine), "slices"):  # a wrapper's own handle is never passed by
+            return coalesced(machine.handle(envelope, now_ns))
         said: list[Outgoing] = []
-        for _ in slices(envelope, now_ns, said):
+        for _ in machine.slices(envelope, now_ns, said):
             await asyncio.sleep(0)
         return coalesced(said)
 

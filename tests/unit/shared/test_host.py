@@ -523,3 +523,30 @@ async def test_between_the_slices_of_one_message_the_loop_goes_on_and_nothing_is
     await stop(beside)
     assert at[0] < at[1] < at[2]
     assert said_by_then == [0, 0, 0]
+
+
+async def test_a_wrapper_that_hands_the_rest_through_is_not_passed_by():
+    """Watchers of the scenarios and the simulator wrap a machine that cuts messages into slices."""
+    seen = []
+
+    class InSlices(Echo):
+        def slices(self, envelope, now_ns, said):
+            raise AssertionError("the wrapper was passed by")
+            yield
+
+    class Wrapper:
+        inner = InSlices()
+
+        def handle(self, envelope, now_ns):
+            seen.append(envelope.kind)
+            return self.inner.handle(envelope, now_ns)
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    broker = MemoryBroker()
+    await MemoryBus(broker).publish([message(1)])
+    _, task = await hosted(Wrapper(), broker)
+    assert len(await answers(broker, 1)) == 1
+    await stop(task)
+    assert "ContinueCycle" in seen
