@@ -131,14 +131,15 @@ def _pods(key: str, text: str) -> str:
     )  # fmt: skip
     text = text.replace(
         "          image: muster\n",
-        '          image: {{ include "muster.image" . }}\n'
+        f"          image: {{{{ .Values.image.repository }}}}:{{{{ {values}.tag "
+        "| default .Values.image.tag | default .Chart.AppVersion }}\n"
         "          imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
     )
     return text.replace("@rabbitmq:5672/", '@{{ include "muster.broker" . }}/')
 
 
 def _broker(text: str) -> str:
-    text = text.replace("image: rabbitmq:4-management", "image: {{ .Values.rabbitmq.image }}")
+    text = re.sub(r"image: rabbitmq:\S+", "image: {{ .Values.rabbitmq.image }}", text)
     text = text.replace("{storage: 4Gi}", '{storage: "{{ .Values.rabbitmq.storage }}"}')
     text = text.replace("        accessModes:", f"{_STORAGE}        accessModes:")
     name = "      labels: {app.kubernetes.io/name: rabbitmq}\n"

@@ -10,7 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ("python:3.13-slim", "rabbitmq:4-management")
-FILES = ("deploy/Dockerfile", "deploy/compose.yaml", "deploy/kubernetes/rabbitmq.yaml")
+FILES = (
+    "deploy/Dockerfile",
+    "deploy/compose.yaml",
+    "deploy/kubernetes/rabbitmq.yaml",
+    "deploy/helm/values.yaml",
+)
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 
 

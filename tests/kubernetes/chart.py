@@ -16,6 +16,7 @@ CHART = Path(__file__).parents[2] / "deploy/helm"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 BY_HAND = {"_helpers.tpl", "secrets.yaml", "configuration.yaml", "NOTES.txt"}
 NAMESPACE = "muster"
+VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 _COMMENT = re.compile(r"\{\{- /\*.*?\*/ -\}\}\n", re.DOTALL)
 _ACTION = re.compile(r"\{\{-? (.*?) \}\}")
 _OPENS = re.compile(r"^ *\{\{- (?:if|with) (\S+) \}\}$")
@@ -86,7 +87,9 @@ def _line(line: str, values: dict[str, Any], scopes: list[Any], namespace: str) 
             return _indented(included, int(found[2])) if found[2] else included
         if said == '.Files.Get "files/definitions.json" | sha256sum':
             return "a-checksum"
-        value = _value(said, values, scopes)
+        paths = said.removesuffix(" | default .Chart.AppVersion")
+        found_values = (_value(path, values, scopes) for path in paths.split(" | default "))
+        value = next(filter(None, found_values), "" if paths == said else VERSION)
         assert isinstance(value, str | int), said
         return str(value)
 
@@ -98,10 +101,9 @@ def _indented(text: str, by: int) -> str:
 
 
 def _include(name: str, values: dict[str, Any]) -> str:
-    image, broker = values["image"], values["rabbitmq"]
+    broker = values["rabbitmq"]
     return {
         "muster.labels": "app.kubernetes.io/part-of: muster",
-        "muster.image": f"{image['repository']}:{image['tag'] or '0.1.0'}",
         "muster.broker": f"{broker['host']}:{broker['port']}",
     }[name]
 

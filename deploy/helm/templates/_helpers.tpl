@@ -6,10 +6,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
-{{- define "muster.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
-{{- end -}}
-
 {{- define "muster.broker" -}}
 {{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}
 {{- end -}}

@@ -143,6 +143,7 @@ def test_a_services_values_are_its_own(key, name):
     values = with_values(
         {
             f"{key}.replicas": 3,
+            f"{key}.tag": "6",
             f"{key}.resources": {"limits": {"memory": "8Gi"}},
             f"{key}.nodeSelector": selector,
             f"{key}.tolerations": bears,
@@ -157,9 +158,10 @@ def test_a_services_values_are_its_own(key, name):
         spec = objects["Deployment", other]["spec"]
         pod = spec["template"]["spec"]
         (container,) = pod["containers"]
-        assert (container["image"], container["imagePullPolicy"]) == ("here/muster:7", "Always")
-        assert pod["imagePullSecrets"] == [{"name": "pull"}]
         mine = other == name
+        image = f"here/muster:{6 if mine else 7}"
+        assert (container["image"], container["imagePullPolicy"]) == (image, "Always")
+        assert pod["imagePullSecrets"] == [{"name": "pull"}]
         assert (spec["replicas"] == 3) is mine
         assert (container["resources"] == {"limits": {"memory": "8Gi"}}) is mine
         placed = {field: pod.get(field) for field in ("nodeSelector", "tolerations", "affinity")}

@@ -32,6 +32,7 @@ def docker_that_answers(folder, monkeypatch, *lines):
 def begins_from(root):
     """What the files name that is not made here, as written."""
     files = [*(root / "deploy").glob("*.yaml"), *(root / "deploy/kubernetes").glob("*.yaml")]
+    files.append(root / "deploy/helm/values.yaml")
     text = (root / "deploy/Dockerfile").read_text()
     found = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     for file in files:
