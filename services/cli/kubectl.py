@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,7 +98,7 @@ class Kubectl:
         command = self._command(where, "port-forward", "--address=127.0.0.1", _SERVICE, f":{_PORT}")
         try:
             process = subprocess.Popen(  # noqa: S603 - words of a list, no shell
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, text=True,
             )  # fmt: skip
         except OSError as error:
@@ -107,22 +108,27 @@ class Kubectl:
         finally:
             process.terminate()
             try:
-                process.communicate(timeout=_END_SECONDS)
+                process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.communicate()
+                process.wait()
 
     def _port(self, process: "subprocess.Popen[str]") -> int:
-        assert process.stdout is not None
-        assert process.stderr is not None
+        """Return the port; from then on kubectl says something of every connection."""
+        output = process.stdout
+        assert output is not None
         silence = threading.Timer(_START_SECONDS, process.kill)
         silence.start()
-        found = _FORWARDING.match(process.stdout.readline(_MOST_SAID))
+        said = ""
+        for line in iter(lambda: output.readline(_MOST_SAID), ""):
+            found = _FORWARDING.match(line)
+            if found is not None:
+                silence.cancel()
+                threading.Thread(target=deque, args=(output, 0), daemon=True).start()
+                return int(found[1])
+            said = (said + line)[:_MOST_SAID]
         silence.cancel()
-        if found is not None:
-            return int(found[1])
-        process.kill()
-        said = process.stderr.read(_MOST_SAID).strip() or "nothing came from kubectl in time"
+        said = said.strip() or "nothing came from kubectl in time"
         raise ApiError(
             f"the API is not reached through {_SERVICE} of namespace "
             f"{self.asked.muster_namespace}: {said}. Where Muster is elsewhere, name it with "

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,9 +13,11 @@ from services.cli import kubectl as plugin
 from tests.unit.cli import answers
 
 KUBECTL = """#!{python}
-import json, os, signal, sys, time
+import json, os, sys, time
 folder = os.path.dirname(os.path.abspath(__file__))
 words = sys.argv[1:]
+with open(folder + "/pid", "w") as file:
+    print(os.getpid(), file=file)
 with open(folder + "/asked", "a") as file:
     print(json.dumps(words), file=file)
 words = [word for word in words if not word.startswith(("--context=", "--kubeconfig="))]
@@ -39,8 +43,10 @@ match plain:
     case ["port-forward", "service/api", ":9080"]:
         if not cluster["port"]:
             sys.exit('Error from server (NotFound): services "api" not found')
+        print("Warning: something that is said beside it", file=sys.stderr, flush=True)
         print(f"Forwarding from 127.0.0.1:{{cluster['port']}} -> 9080", flush=True)
-        signal.signal(signal.SIGTERM, lambda *_: (open(folder + "/ended", "w"), sys.exit(0)))
+        print("Handling connection for 9080\\n" * 10_000, flush=True)  # more than a pipe holds
+        open(folder + "/has-said", "w")
         time.sleep(600)
     case _:
         sys.exit("error: unknown command " + " ".join(plain))
@@ -99,8 +105,27 @@ def test_the_api_is_reached_by_a_port_that_is_closed_again(api, cluster, typed):
     assert (status, out, err) == (0, "", "")
     (forward,) = cluster.asked_for("port-forward")
     assert forward[:2] == ["--context=staging", "--namespace=muster"]
-    assert (cluster.folder / "ended").exists()
+    pid = int((cluster.folder / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
     assert api.tokens == [""]
+
+
+def test_what_kubectl_says_of_every_connection_holds_nobody_up(api, cluster, typed, monkeypatch):
+    api.says("GET /v1/applications", [])
+    forwarded = plugin.Kubectl.forwarded
+
+    @contextmanager
+    def slowly(kubectl):
+        with forwarded(kubectl) as url:
+            started = time.monotonic()
+            while not (cluster.folder / "has-said").exists():
+                assert time.monotonic() - started < 60, "kubectl cannot say what it has to say"
+                time.sleep(0.01)
+            yield url
+
+    monkeypatch.setattr(plugin.Kubectl, "forwarded", slowly)
+    assert typed("apps")[0] == 0
 
 
 @pytest.mark.parametrize("word", ["--url={}", "MUSTER_API_URL"])
