@@ -29,6 +29,7 @@ WORDS = Path(__file__).parent / "words" / "settings.yaml"
 _PLAIN = SchedulerSettings()
 _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "gang_admission": _PLAIN.gang_admission,
+    "reservations_for": _PLAIN.reservations_for,
     "gang_patience": go_duration(_PLAIN.gang_patience_ns),
     "reservation_delay": go_duration(_PLAIN.reservation_delay_ns),
     "reserved_nodes_least": _PLAIN.reserved_nodes_least,

@@ -46,7 +46,7 @@ from shared.model.units import milliseconds, seconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.logs import set_up_logs
 
-DEMO_SETTINGS = {"gangAdmission": "cluster"}  # a gang gets all its places at once, or holds none
+DEMO_SETTINGS = {"preset": "muster"}  # a gang gets all its places at once, or holds none
 _REFRESH_SECONDS = 0.25
 _READY_SECONDS = 60.0
 _SLOW_SECONDS = 1.5

@@ -20,7 +20,13 @@ from pydantic import (
 )
 
 from services.core.plugins import find_plugin
-from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, YUNIKORN, refused_actions
+from services.core.scheduler.model.settings import (
+    ACTIONS,
+    MAY_BE_NAMED,
+    PRESETS,
+    YUNIKORN,
+    refused_actions,
+)
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints
@@ -307,6 +313,9 @@ def _among(names: Collection[str]) -> AfterValidator:
     return AfterValidator(judge)
 
 
+_LISTS = ("actions", "plugins")
+
+
 class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
@@ -315,6 +324,9 @@ class SchedulerSettings(_Strict):
     reservations: Literal["enabled", "disabled"] = "enabled"
     reservationDelay: str = "2s"  # noqa: N815
     maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815
+    reservationsFor: Literal["heads", "asks"] = "heads"  # noqa: N815
+    gangLane: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
+    preset: Annotated[str, _among(PRESETS)] = ""
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
@@ -351,9 +363,9 @@ class SchedulerSettings(_Strict):
 
     def pairs(self) -> dict[str, str]:
         """Return the settings as the resource manager tells them."""
-        values = {name: str(value) for name, value in self.model_dump().items()}
-        lists = {"actions": ",".join(self.actions), "plugins": ",".join(self.plugins)}
-        return {**values, **lists}
+        stated = self.model_dump(exclude_unset=True)
+        lists = {name: ",".join(value) for name, value in stated.items() if name in _LISTS}
+        return {name: str(value) for name, value in stated.items()} | lists
 
 
 class Scenario(_Strict):

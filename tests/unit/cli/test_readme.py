@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from services.cli.main import app
 from services.cli.up import DEMO_SETTINGS
+from services.core.scheduler.model.settings import settings_from
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 COMMANDS = re.findall(r"^muster ([a-z-]+(?: (?:check|apply|run)\b)?)", README, re.MULTILINE)
@@ -19,9 +20,9 @@ def test_a_command_of_the_readme_is_one(command):
 
 
 def test_the_readme_types_the_commands_that_it_is_known_for():
-    assert len(COMMANDS) == 11
+    assert len(COMMANDS) == 12
 
 
 def test_the_demo_keeps_what_the_first_sentence_promises():
     assert "hold nothing at all" in README.replace("\n", " ")
-    assert DEMO_SETTINGS["gangAdmission"] == "cluster"
+    assert settings_from(DEMO_SETTINGS.items()).gang_admission == "cluster"

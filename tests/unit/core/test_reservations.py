@@ -27,9 +27,12 @@ SMALL = {"vcore": 1_000, "pods": 1}
 LEAVES = ("{name: a}", "{name: b, properties: {priority.offset: '5'}}")
 
 
-def full_of_fillers(nodes: int, *leaves: str, settings: tuple = ()) -> Core:
+EACH = (("reservationsFor", "asks"),)  # YuniKorn's rule, under which the bound is tried
+
+
+def full_of_fillers(nodes: int, *leaves: str, settings: tuple = (), rule: tuple = EACH) -> Core:
     """Return a cluster where a filler leaves every node with room for small asks only."""
-    core = Core(config_of(*(leaves or LEAVES)), settings=settings)
+    core = Core(config_of(*(leaves or LEAVES)), settings=(*rule, *settings))
     infos = tuple(NodeInfo(f"n{at:04}", NodeAction.CREATE, NODE) for at in range(nodes))
     core.update(nodes=infos)
     core.application("filler", "root.a")
@@ -357,3 +360,78 @@ def test_a_reservation_whose_queue_has_had_no_room_for_long_is_given_up():
         core.asks("small", [], SMALL)
         assert reserved_for(core) == (["big-0"] if is_kept else [])
     core.check()
+
+
+# --- one for each head ----------------------------------------------------------------------------
+
+OTHER = {"vcore": 9_000, "pods": 1}
+
+
+def crowd_of_heads(*leaves: str, nodes: int = 20, **more) -> Core:
+    """Return a cluster with three applications: two of one shape in two queues, one of another."""
+    core = full_of_fillers(nodes, *leaves, rule=(), **more)
+    for name, queue, shape in (("one", "root.a", LARGE), ("two", "root.b", LARGE),
+                               ("three", "root.b", OTHER)):  # fmt: skip
+        core.application(name, queue)
+        core.asks(name, [f"{name}-{at}" for at in range(5)], shape)
+    return core
+
+
+def test_only_heads_get_a_node_and_none_for_whom_others_of_the_shape_wait_ahead():
+    """two-0 is the head of its queue, and one-0 waits ahead with its shape: three-0 has the node."""
+    core = crowd_of_heads("{name: a}", "{name: b}")
+    grow_old(core)
+    assert reserved_for(core) == ["one-0", "three-0"]
+
+
+def test_on_up_to_four_nodes_each_old_ask_has_its_own_as_in_yunikorn():
+    core = crowd_of_heads("{name: a}", "{name: b}", nodes=4)
+    grow_old(core)
+    assert reserved_for(core) == ["one-0", "one-1", "one-2", "one-3"]
+    larger = crowd_of_heads("{name: a}", "{name: b}", nodes=5)
+    grow_old(larger)
+    assert len(reserved_for(larger)) == 2
+
+
+def test_the_next_of_a_shape_is_the_head_when_the_first_has_gone():
+    core = crowd_of_heads("{name: a}", "{name: b}")
+    grow_old(core)
+    gone = AllocationAskRelease("one", "one-0", TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    core.check()
+    assert reserved_for(core) == ["one-1", "three-0"]
+
+
+def test_a_head_of_a_higher_priority_takes_the_node_of_its_shape_s_or_its_queue_s_head():
+    core = crowd_of_heads("{name: a}", "{name: b}")
+    grow_old(core)
+    core.application("urgent", "root.a")
+    core.asks("urgent", ["urgent-0"], LARGE, priority=5)
+    core.application("urgent-b", "root.b")
+    core.asks("urgent-b", ["urgent-b-0"], {"vcore": 9_500, "pods": 1}, priority=5)
+    core.now_ns += seconds(3)
+    grow_old(core)
+    core.update()
+    core.check()
+    assert reserved_for(core) == ["urgent-0", "urgent-b-0"]
+
+
+def test_the_bound_holds_for_heads_too():
+    core = crowd_of_heads("{name: a}", "{name: b}", settings=(("maxReservedNodes", "1"),))
+    grow_old(core)
+    assert reserved_for(core) == ["one-0"]
+
+
+@pytest.mark.parametrize("waiting", [20, 400])
+def test_a_look_at_heads_reads_as_much_however_many_wait(waiting, monkeypatch):
+    core = full_of_fillers(20, rule=())
+    core.application("big", "root.a")
+    core.asks("big", [f"big-{at}" for at in range(waiting)], LARGE)
+    read = []
+    in_order = AskGroup.in_order
+    monkeypatch.setattr(
+        AskGroup, "in_order", lambda self: (read.append(1) or ask for ask in in_order(self))
+    )
+    grow_old(core)
+    assert reserved_for(core) == ["big-0"]
+    assert len(read) <= 4

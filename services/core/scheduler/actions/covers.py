@@ -128,7 +128,7 @@ class Search:
             return None
         chosen = self._on(node)
         alone = total_of(item.resource_per_alloc for item in chosen)
-        if node.reservations and not fits_room(alone, self._wanted):
+        if node.is_closed and not fits_room(alone, self._wanted):
             return None  # what is free there is kept for somebody else
         if not self._partition.nodes.would_take(node, self._shape, chosen):
             return None
@@ -139,7 +139,7 @@ class Search:
     def _on(self, node: Node) -> list[Allocation]:
         """Return the fewest placeholders of a node that cover the ask there, or else all."""
         lacking = excess(self._wanted, node.available)
-        if node.reservations:
+        if node.is_closed:
             lacking = dict(self._wanted)
         for name, value in self._need.items():
             lacking[name] = max(value, self._wanted[name] - node.available.get(name, 0))

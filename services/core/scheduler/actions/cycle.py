@@ -13,6 +13,7 @@ from services.core.scheduler.actions import (
     asked_again,
     backoff,
     gang,
+    lane,
     patience,
     preemption_looks,
     replacement,
@@ -79,6 +80,8 @@ def run(partition: Partition) -> int:
 
 def _decide(partition: Partition, most: int) -> int | None:
     """Make the next decisions, ``most`` of them; return how many, None where there are none."""
+    if partition.lane is not None:
+        lane.look(partition)
     if partition.reserved_to_try:
         return _try_reserved(partition, next(iter(partition.reserved_to_try)))
     if partition.replaceable:
@@ -254,6 +257,8 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         return None
     with partition.timings.node_search:
         node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
+        if node is None and lane.is_behind(partition, application, ask):
+            node = partition.nodes.best_held(ask.shape)
     if node is None:
         with partition.timings.node_evaluation:
             refusal = partition.nodes.refusal(ask.shape)

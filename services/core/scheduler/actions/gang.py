@@ -14,7 +14,7 @@ How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
 """
 
-from services.core.scheduler.actions import gang_places, patience, unschedulable
+from services.core.scheduler.actions import gang_places, lane, patience, unschedulable
 from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.lifecycle.endings import after_placeholders_changed, drop_ask, end
 from services.core.scheduler.model.rows import Application, Gate, Node, Queue, Tracker
@@ -66,7 +66,10 @@ def _kept_as_a_whole(
     if refused is not None:
         return refused
     if application.needs_places:
-        return _place_whole(partition, application)
+        lane.let_go(partition, application)
+        refused = _place_whole(partition, application)
+        lane.was_tried(partition, application)
+        return refused
     partition.admit(application)
     return None
 
@@ -217,6 +220,7 @@ def _await_places(
     After a restart it runs from where it ran before, if the resource manager says it.
     """
     partition.waiting_gangs.add(application, lacking)
+    lane.offer(partition, application, lacking)
     if application.reservation_start_ns and (
         timer_name(application, TimerKind.PLACEHOLDER) in application.timers
     ):

@@ -165,7 +165,7 @@ def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> 
         if spare < 0:
             return
         for node in domains[name]:
-            is_free = room_of_first[node.row] and not node.reservations
+            is_free = room_of_first[node.row] and not node.is_closed
             if is_free and nodes.takes(node, first):
                 yield node
                 break
@@ -248,7 +248,7 @@ def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
     if not name:
         return nodes.best(shape, backfill=backfill)
     node = nodes.nodes.get(name)
-    is_open = node is not None and not node.reservations and nodes.takes(node, shape)
+    is_open = node is not None and not node.is_closed and nodes.takes(node, shape)
     return node if is_open else None
 
 

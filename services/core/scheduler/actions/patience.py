@@ -144,6 +144,8 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
         and may_be_waited_for(application)
     ):
         return False
+    if partition.settings.gang_lane and application.is_refused_for(Reason.GANG_PLACES):
+        return False  # it waits for the lane
     if application.starts_placed and not could_be_held(partition.nodes, application):
         partition.too_large[application] = None
         return False

@@ -13,6 +13,10 @@ Rule 4: no more nodes are reserved than the setting ``maxReservedNodes`` lets, r
         They go to the highest priority, as the queues on the way to the root make it, then to the
         oldest; a higher priority takes the place of the lowest. Who has preempted has its node in
         any case.
+Rule 5: one for the head of each queue and shape: none for who has others of its shape waiting ahead
+        of it, or whose queue has one; a higher priority takes the place of a lower one. With the
+        setting ``reservationsFor: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask has
+        its own, as in YuniKorn. While gangs have a lane (``lane.py``) nobody has one for age.
 Source: contract sections 6.7 and 6.8, and for rule 4 docs/adr/0027. With ``backfill`` an ask may
 take room on a reserved node that the reservation does not lack: what it takes leaves enough of
 every type for what is reserved.
@@ -20,10 +24,12 @@ every type for what is reserved.
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import chain
 
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.reservations import rank_of
 from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Rank, Reservation
+from services.core.scheduler.model.settings import HEADS, RESERVED_NODES_LEAST
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.ordering import queueing
@@ -68,7 +74,7 @@ def reserve_for_the_old(partition: Partition) -> None:
     Asks that are still too young set the moment of the next one.
     """
     wanted, partition.shapes_to_reserve = partition.shapes_to_reserve, {}
-    if not partition.settings.reservations:
+    if not partition.settings.reservations or partition.settings.gang_lane:
         return
     most = partition.settings.max_reserved_nodes(partition.nodes.schedulable_count())
     last = partition.reserved_nodes.last
@@ -76,18 +82,59 @@ def reserve_for_the_old(partition: Partition) -> None:
         last is None or partition.root.highest <= -last.rank[0]
     ):
         return  # nobody who waits is above the lowest that has a node
+    is_for_heads = _is_for_heads(partition)
     without_node: dict[Shape, None] = {}
     for rank, group, ask in _in_rank_order(partition, wanted, most, without_node):
-        node = partition.nodes.best_to_reserve(ask.shape)
-        if len(partition.reserved_nodes) >= most:
-            if not _outranks(rank, partition.reserved_nodes.last):
-                return
-            if _take_place(partition, group, ask, node):
-                return  # what waits has changed: the rest in the next look, which is due now
-        elif node is not None:
-            partition.reserve(group.application, ask, node)
-            continue
-        without_node[ask.shape] = None
+        if is_for_heads:
+            without_node[ask.shape] = None
+            rival = _rival(partition, group)
+            if rival is not None and _outranks(rank, rival):
+                partition.unreserve(rival)
+                return  # as below
+            if rival is not None:
+                continue
+        if not _serve(partition, (rank, group, ask), most, without_node):
+            return  # what waits has changed: the rest in the next look, which is due now
+
+
+def _is_for_heads(partition: Partition) -> bool:
+    """Return whether only heads get a node: on a few nodes each ask may, as in YuniKorn."""
+    is_small = partition.nodes.schedulable_count() <= RESERVED_NODES_LEAST
+    return partition.settings.reservations_for == HEADS and not is_small
+
+
+def _serve(
+    partition: Partition,
+    wanted: tuple[Rank, AskGroup, Ask],
+    most: int,
+    without_node: dict[Shape, None],
+) -> bool:
+    """Reserve a node for an ask if there is one for it; return whether others may have one too."""
+    rank, group, ask = wanted
+    node = partition.nodes.best_to_reserve(ask.shape)
+    if len(partition.reserved_nodes) < most and node is not None:
+        partition.reserve(group.application, ask, node)
+        return True
+    if len(partition.reserved_nodes) >= most and (
+        not _outranks(rank, partition.reserved_nodes.last)
+        or _take_place(partition, group, ask, node)
+    ):
+        return False
+    without_node[ask.shape] = None
+    return True
+
+
+def _rival(partition: Partition, group: AskGroup) -> Reservation | None:
+    """Return the reservation that an ask's shape, or else its queue, has for age."""
+    like = partition.reserved_nodes.of_shape(group.bucket.shape)
+    own = (held for _, held in partition.reserved_nodes.by_age)
+    return next(
+        chain(
+            (held for held in like if held.is_ordinary),
+            (held for held in own if held.application.queue is group.bucket.leaf),
+        ),
+        None,
+    )
 
 
 def _outranks(rank: Rank, last: Reservation | None) -> bool:

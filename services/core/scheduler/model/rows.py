@@ -91,8 +91,15 @@ class Node:
     reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
     kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
     expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
+    is_held: bool = False  # for the gang that has the lane
+    spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it is kept for somebody: reserved, or held for the lane's gang."""
+        return self.is_held or bool(self.reservations)
 
 
 @dataclass(slots=True, eq=False, repr=False)

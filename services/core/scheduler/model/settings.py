@@ -27,7 +27,16 @@ UNLESS_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, PREEMPT)}
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
+HEADS, ASKS = "heads", "asks"
 STALENESS_GRACE_NS = seconds(60)
+PRESETS = {
+    "yunikorn": {
+        "gangAdmission": PARTIAL_GANG,
+        "maxReservedNodes": "100%",
+        "reservationsFor": ASKS,
+    },
+    "muster": {"gangAdmission": CLUSTER_GANG, "gangLane": "enabled"},
+}
 
 
 def _is_duration(text: str) -> bool:
@@ -45,11 +54,14 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangPatience": _A_DURATION,
     "reservations": _one_of("enabled", "disabled"),
     "reservationDelay": _A_DURATION,
+    "reservationsFor": _one_of(HEADS, ASKS),
     "maxReservedNodes": (
         lambda text: _count_or_share(text) is not None,
         "a number of nodes, or a share like 5%",
     ),
     "backfill": _one_of("enabled", "disabled"),
+    "gangLane": _one_of("enabled", "disabled"),
+    "preset": _one_of(*PRESETS),
     "stateAware": _one_of("fifo", "filtered"),
     "policy": _one_of(*MAY_BE_NAMED),
     "actions": _A_LIST,
@@ -72,8 +84,12 @@ class Settings:
     in its queue; 0 is never.
     ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
     has the room for gets a node of its own. ``reserved_nodes_least`` and
-    ``reserved_nodes_percent``: of how many nodes, the larger of the two. ``backfill``: small asks
-    may use a reserved node where that takes nothing the reservation lacks.
+    ``reserved_nodes_percent``: of how many nodes, the larger of the two. ``reservations_for``: one
+    for the head of each queue and shape, or (``asks``, YuniKorn's rule, and everybody's on up to
+    ``RESERVED_NODES_LEAST`` nodes) for each ask. ``backfill``: small asks may use a reserved node
+    where that takes nothing the reservation lacks, and short ones those that the lane holds.
+    ``gang_lane``: the oldest waiting gang of several nodes has nodes held for it (``lane.py``); it
+    needs ``gang_admission`` to be ``cluster``, and is refused with another.
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
@@ -90,7 +106,9 @@ class Settings:
     reservation_delay_ns: int = RESERVATION_DELAY_NS
     reserved_nodes_least: int = RESERVED_NODES_LEAST
     reserved_nodes_percent: int = RESERVED_NODES_PERCENT
+    reservations_for: str = HEADS
     backfill: bool = False
+    gang_lane: bool = False
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
@@ -106,26 +124,34 @@ class Settings:
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
     values = dict(pairs)
+    values = {**PRESETS.get(values.get("preset", ""), {}), **values}
     patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
+    admission = _GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG)
     policy = values.get("policy", YUNIKORN)
     policy = policy if policy in MAY_BE_NAMED else YUNIKORN
     named = _names(values.get("actions", ""))
     return Settings(
-        gang_admission=_GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG),
+        gang_admission=admission,
         gang_patience_ns=GANG_PATIENCE_NS if patience_ns is None else patience_ns,
         reservations=values.get("reservations") != "disabled",
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
         reserved_nodes_least=least,
         reserved_nodes_percent=percent,
+        reservations_for=ASKS if values.get("reservationsFor") == ASKS else HEADS,
         backfill=values.get("backfill") == "enabled",
+        gang_lane=values.get("gangLane") == "enabled" and admission == CLUSTER_GANG,
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=policy,
         actions=_actions(policy, named),
         plugins=tuple(dict.fromkeys(_names(values.get("plugins", "")))),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
-        refused=(*_refused_values(values), *refused_actions(policy, named)),
+        refused=(
+            *_refused_values(values),
+            *_refused_lane(values, admission),
+            *refused_actions(policy, named),
+        ),
     )
 
 
@@ -146,6 +172,13 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
         elif text and not rule[0](text):
             found.append(f"{name}: {rule[1]}, found {text!r}; the default holds")
     return tuple(found)
+
+
+def _refused_lane(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
+    """Return a sentence where a lane is asked for that no gang could have."""
+    if values.get("gangLane") != "enabled" or admission == CLUSTER_GANG:
+        return ()
+    return (f"gangLane: it needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; no lane",)
 
 
 def _names(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from shared.messages.constraints import Constraints
 from shared.messages.interface import AllocationAsk
 
 Labels = tuple[tuple[str, str], ...]
-ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels]
+ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels, int]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -22,6 +22,7 @@ class Shape:
     resource: dict[str, int]
     constraints: Constraints
     labels: Labels = ()  # those that constraints of any pod ask about
+    run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or nobody asks
     # What the room ``nodes`` remembers of it: only that reads and writes these.
     view: Any = None  # what its constraints make of the nodes, and when
     candidates: Any = None  # the first nodes in order that take it
@@ -74,21 +75,21 @@ class ShapeTable:
         self._uses: dict[Shape, int] = {}
         self._made = 0
 
-    def shape_of(self, ask: AllocationAsk, labels: Labels = ()) -> Shape:
+    def shape_of(self, ask: AllocationAsk, labels: Labels = (), run_ns: int = 0) -> Shape:
         """Return the shape of an ask, the same object for every ask like it, and count its use."""
-        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels)
+        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels, run_ns)
         shape = self._shapes.get(key)
         if shape is None:
             self._made += 1
             name = f"shape-{self._made}"
-            shape = Shape(name, dict(ask.resource_per_alloc), ask.constraints, labels)
+            shape = Shape(name, dict(ask.resource_per_alloc), ask.constraints, labels, run_ns)
             self._shapes[key] = shape
         self.use(shape, 1)
         return shape
 
     def as_if_used(self, ask: AllocationAsk, labels: Labels = ()) -> Shape:
         """Return the shape that an ask would have; of one that no ask has, nothing is kept."""
-        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels)
+        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels, 0)
         known = self._shapes.get(key)
         if known is not None:
             return known
@@ -105,12 +106,14 @@ class ShapeTable:
             self._uses[shape] = left
             return False
         del self._uses[shape]
-        del self._shapes[_shape_key(shape.resource, shape.constraints, shape.labels)]
+        del self._shapes[_shape_key(shape.resource, shape.constraints, shape.labels, shape.run_ns)]
         return True
 
     def __len__(self) -> int:
         return len(self._shapes)
 
 
-def _shape_key(resource: Mapping[str, int], constraints: Constraints, labels: Labels) -> ShapeKey:
-    return (tuple(sorted(resource.items())), constraints, labels)
+def _shape_key(
+    resource: Mapping[str, int], constraints: Constraints, labels: Labels, run_ns: int
+) -> ShapeKey:
+    return (tuple(sorted(resource.items())), constraints, labels, run_ns)

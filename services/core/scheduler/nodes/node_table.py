@@ -101,6 +101,9 @@ class NodeTable:
         self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
         self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self._held: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)  # for the lane's gang
+        self.holds = 0  # how many
+        self.backfill_ns = 0  # who runs no longer than this ends before that gang needs them
         self.pods = PodIndex()
         self.pods.watch(self.rows)
         self.hooks: NodeHooks | None = None  # of plugins
@@ -148,6 +151,8 @@ class NodeTable:
 
     def remove(self, node: Node) -> None:
         """Forget a node; the last row takes its place."""
+        if node.is_held:
+            self.hold_for_lane(node, None)
         self.pods.count_node(node, -1)
         last = self.rows.pop()
         self._facts += 1
@@ -230,7 +235,7 @@ class NodeTable:
 
         What is used of it grows, so that the fullest stays the first; None: it may not be.
         """
-        if self.policy != BINPACKING or node.reservations or not self._has_own_order(shape):
+        if self.policy != BINPACKING or node.is_closed or not self._has_own_order(shape):
             return None
         if any(weight < 0 for weight in self.weights.values()):
             return None
@@ -269,6 +274,8 @@ class NodeTable:
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
         """Take an amount from what a node has available, so many times."""
         available, columns, row = node.available, self._columns, node.row
+        if node.is_held and times > 0:
+            subtract_into(node.spare, multiply(amount, times))  # till it is worked out anew
         for name, value in amount.items():
             left = available.get(name, 0) - times * value
             if left:
@@ -299,6 +306,7 @@ class NodeTable:
             self._schedulable[row] = node.schedulable
             self._facts += 1
         self._reserved[row] = bool(node.reservations)
+        self._held[row] = node.is_held
         self._note(node)
 
     def _note(self, node: Node) -> None:
@@ -309,6 +317,11 @@ class NodeTable:
     def touch(self, node: Node) -> None:
         """Have the indexes look at a node anew: of what it holds something is being released."""
         self._index.changed(node)
+
+    @property
+    def facts(self) -> int:
+        """Return what is another number when a node has come, gone, or is another, room aside."""
+        return self._facts
 
     @property
     def changes(self) -> int:
@@ -360,12 +373,51 @@ class NodeTable:
         Reserved nodes are left out; with ``backfill`` one is taken where the reservation does not
         lack what the shape takes, if no other node will do.
         """
+        if self.holds and self.may_backfill(shape):
+            node = self.best_held(shape)
+            if node is not None:
+                return node
         if not self._has_own_order(shape):
             return self._first_open(shape) or self._scan(shape, backfill=backfill)
         node = self._index.first(shape)
-        if node is None and backfill and self._reserved[: len(self.rows)].any():
+        if node is None and backfill and (self.holds or self._reserved[: len(self.rows)].any()):
             return self._scan(shape, backfill=True)
         return node
+
+    def held(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some rows are held for the lane's gang."""
+        return self._held[rows]
+
+    def let_backfill(self, longest_ns: int) -> None:
+        """Let those use nodes that are held who run for so long at most; 0: nobody."""
+        self.backfill_ns = longest_ns
+
+    def may_backfill(self, shape: Shape) -> bool:
+        """Return whether a shape may go to nodes that are held: it has ended when they are needed.
+
+        There it goes first: what it leaves of the others is for those that run for longer.
+        """
+        return 0 < shape.run_ns <= self.backfill_ns
+
+    def best_held(self, shape: Shape) -> Node | None:
+        """Return the first of the nodes that are held, in order, that takes a shape, or None."""
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._held[:count] & ~self._reserved[:count]
+        mask &= self._view(shape).feasible
+        if not self._keep_room(mask, shape):
+            return None
+        self._ask_hooks(mask, shape)
+        rows = np.flatnonzero(mask)
+        return self._first(rows, shape) if rows.size else None
+
+    def hold_for_lane(self, node: Node, spare: Resource | None) -> None:
+        """Hold a node for the lane's gang, which leaves so much of it; None: hold it no more."""
+        is_held = spare is not None
+        self.holds += is_held - node.is_held
+        node.spare = spare or {}
+        if node.is_held is not is_held:
+            node.is_held = self._held[node.row] = is_held
+            self._index.changed(node)
 
     def _has_own_order(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
@@ -400,7 +452,7 @@ class NodeTable:
         if not self._keep_room(mask, shape):
             return None
         self._ask_hooks(mask, shape)
-        rows = np.flatnonzero(mask & ~self._reserved[:count])
+        rows = np.flatnonzero(mask & ~self._closed(slice(count), shape))
         if not rows.size and backfill:
             rows = np.array([r for r in np.flatnonzero(mask) if leaves_enough(self.rows[r], shape)])
         return self._first(rows, shape) if rows.size else None
@@ -414,7 +466,7 @@ class NodeTable:
 
     def is_free(self, node: Node, shape: Shape) -> bool:
         """Return whether a node takes a shape now, pods aside, and is not reserved."""
-        if not node.schedulable or node.reservations or not self.has_room(node, shape):
+        if not node.schedulable or node.is_closed or not self.has_room(node, shape):
             return False
         return bool(self._view(shape).feasible[node.row])
 
@@ -438,7 +490,7 @@ class NodeTable:
         """
         at = slice(len(self.rows)) if among is None else among
         mask = self._schedulable[at] & self._view(shape).feasible[at]
-        mask &= ~self._reserved[at]
+        mask &= ~(self._reserved[at] | self._held[at])
         for name, value in shape.resource.items():
             column = self._columns.get(name)
             if value > 0:
@@ -454,6 +506,12 @@ class NodeTable:
         if ties.size > missing:
             ties = ties[np.argpartition(self._ranks.of(ties), missing - 1)[:missing]]
         return np.concatenate((before, ties))
+
+    def _closed(self, at: slice, shape: Shape) -> NDArray[np.bool_]:
+        """Return which rows are reserved, or held, so that a shape may not go there."""
+        if not self.holds or self.may_backfill(shape):
+            return self._reserved[at]
+        return self._reserved[at] | self._held[at]
 
     def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
         """Narrow rows to those with the room, and that pods leave open; return whether any is."""
@@ -679,6 +737,8 @@ class NodeTable:
         """
         found = self._multiples(self._capacity if when_empty else self._available, shape)
         found[~self._usable(shape, reserved_too=backfill or when_empty)] = 0
+        if self.holds and not when_empty and not self.may_backfill(shape):
+            found[self._held[: found.size]] = 0
         return found
 
     def _usable(self, shape: Shape, *, reserved_too: bool) -> NDArray[np.bool_]:
@@ -757,7 +817,8 @@ class NodeTable:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""
         count = len(self.rows)
         mask = self._schedulable[:count] & self._view(shape).feasible
-        mask &= ~self._reserved[:count] & self._fitting(self._capacity, shape)
+        mask &= ~(self._reserved[:count] | self._held[:count])
+        mask &= self._fitting(self._capacity, shape)
         self._ask_hooks(mask, shape)
         rows = np.flatnonzero(mask)
         if not rows.size:
@@ -872,7 +933,7 @@ class NodeTable:
         if open_rows is not None:
             found.append((OTHER_PODS, room & ~open_rows))
             room = room & open_rows
-        reserved = self._reserved[: len(self.rows)]
+        reserved = self._closed(slice(len(self.rows)), shape)
         found.append((TAKEN, room & reserved))
         if not is_short and self.hooks is not None:
             found.append((PLUGIN, room & ~reserved))
@@ -936,7 +997,7 @@ class NodeTable:
                     "pods leave none of them open"
                 ),
             )
-        unreserved = room & ~self._reserved[: len(self.rows)]
+        unreserved = room & ~self._closed(slice(len(self.rows)), shape)
         if self.hooks is not None and unreserved.any():
             return Reason.PLUGIN, self._why_closed(unreserved, shape)
         return (
@@ -995,6 +1056,7 @@ class NodeTable:
         self._expected = np.pad(self._expected, ((0, more), (0, 0)))
         self._score = np.pad(self._score, (0, more))
         self._reserved = np.pad(self._reserved, (0, more))
+        self._held = np.pad(self._held, (0, more))
         self._schedulable = np.pad(self._schedulable, (0, more))
 
     def _add_column(self, name: str) -> int:

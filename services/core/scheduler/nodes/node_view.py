@@ -16,6 +16,7 @@ from shared.messages.selectors import (
     term_matches,
     tolerates,
 )
+from shared.model.resources import fits_room
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
@@ -202,8 +203,11 @@ def normalised(scores: NDArray[np.int64], *, is_less_better: bool) -> NDArray[np
 def leaves_enough(node: "Node", shape: "Shape") -> bool:
     """Return whether a shape on a reserved node takes nothing that its reservations lack.
 
-    Of every type that it takes there must be left at least what is reserved, now.
+    Of every type that it takes there must be left at least what is reserved, now. On a node that is
+    held for the lane's gang it takes no more than that gang leaves.
     """
+    if node.is_held and not fits_room(node.spare, shape.resource):
+        return False
     return all(
         taken <= 0 or node.available.get(name, 0) - taken >= wanted
         for reservation in node.reservations.values()

@@ -84,6 +84,8 @@ class WaitingGangs:
         if not self._by_shape or (node.reservations and not backfill):
             return
         shapes = [s for s in self._needs.fitting(node.available) if nodes.fits(node, s)]
+        if node.is_held and not backfill:
+            shapes = [s for s in shapes if nodes.may_backfill(s)]
         self._requeue(nodes, shapes, backfill=backfill)
 
     def requeue_for_pods(self, nodes: NodeTable, *, backfill: bool) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.hooks import Hooks
+from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
@@ -25,6 +26,7 @@ from services.core.scheduler.model.rows import (
     Reservation,
     Successor,
 )
+from services.core.scheduler.model.run_times import RunTimes, stated_ns
 from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
@@ -105,6 +107,8 @@ class Partition:
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
+    lane: Lane | None = None
+    run_times: RunTimes = field(default_factory=RunTimes)
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
     late_gangs: dict[Application, None] = field(default_factory=dict)  # let start, and have not
@@ -191,7 +195,7 @@ class Partition:
         """Let an ask wait in its application, at its old place where ``sequence`` says it."""
         self.learn(request.constraints)
         labels = self.nodes.pods.labels_of(request.allocation_tags)
-        shape = self.shapes.shape_of(request, labels)
+        shape = self.shapes.shape_of(request, labels, self._run_ns(application, request))
         created_ns = request.create_time_ns or self.now_ns
         ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
         application_ledger.add_ask(application, ask)
@@ -203,6 +207,14 @@ class Partition:
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
+
+    def _run_ns(self, application: Application, request: AllocationAsk) -> int:
+        """Return for how long an ask will run, where backfill has to know; 0: not known."""
+        if not (self.settings.gang_lane and self.settings.backfill):
+            return 0
+        timeout_ms = request.exec_timeout_milli_seconds
+        stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
+        return stated or self.run_times.predicted_ns(application, request.resource_per_alloc)
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
@@ -234,7 +246,8 @@ class Partition:
             application_ledger.remove_ask(application, ask.key)
             self._release_shape(ask.shape)
             labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
-            shape = self.shapes.shape_of(ask.request, labels)
+            run_ns = self._run_ns(application, ask.request)
+            shape = self.shapes.shape_of(ask.request, labels, run_ns)
             application_ledger.add_ask(application, replace(ask, shape=shape))
         queueing.enter(application)
         for ask in asks:
@@ -268,7 +281,7 @@ class Partition:
         labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
         if labels == ask.shape.labels:
             return ask.shape
-        return Shape(ask.shape.name, ask.shape.resource, ask.shape.constraints, labels)
+        return replace(ask.shape, labels=labels, view=None, candidates=None, plan=None)
 
     def dequeue(self, application: Application, ask: Ask) -> None:
         """Take an ask that is placed out of its queue; what comes after it takes its turn."""
@@ -391,6 +404,9 @@ class Partition:
         self, application: Application, allocation: Allocation, *, is_preempted: bool
     ) -> None:
         """Count what an allocation that goes has used into its application's history."""
+        run_ns = self.now_ns - application.placed_ns.get(allocation.allocation_key, self.now_ns)
+        if self.settings.gang_lane and not (is_preempted or allocation.placeholder):
+            self.run_times.ended(application, allocation.resource_per_alloc, run_ns)
         node = self.nodes.nodes.get(allocation.node_id)
         attributes = node.attributes if node is not None else {}
         resource_history.count(
@@ -474,7 +490,8 @@ class Partition:
             reservation.retry()
         if not node.reservations or self.settings.backfill:
             for shape in self.blocked_shapes.fitting(node.available):
-                if self.nodes.fits(node, shape):
+                is_open = not node.is_held or self.settings.backfill
+                if is_open and self.nodes.fits(node, shape):
                     self.requeue_shape(shape)
         self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()
@@ -667,6 +684,13 @@ class Partition:
         for reservation in list(node.reservations.values()):
             if reservation.is_ordinary or not only_ordinary:
                 self.unreserve(reservation)
+
+    def give_lane(self, lane: Lane | None) -> None:
+        """Let another gang have the lane, or nobody; both are told anew."""
+        for one in (self.lane, lane):
+            if one is not None:
+                self.journal.record(RowSet(one.application, {}))
+        self.lane = lane
 
     # --- pods that are moved --------------------------------------------------------------------
 

@@ -1,0 +1,349 @@
+"""The lane: the oldest waiting gang that needs more than one node has nodes held for it.
+
+Rule 1: with ``gangLane`` one gang has the lane: of those that lack places on the nodes, need more
+        than one node and could be held by empty ones, the highest priority, then the oldest. It
+        keeps it until it starts or goes. Its is the only reservation: nobody else gets a node for
+        age, and nobody waits behind it in its queue for want of places (``patience.py``).
+Rule 2: held are the nodes that will be free soonest, worked out anew whenever one of them changes,
+        another one will be free sooner, or a pod outlives what was expected of it. When a pod ends
+        is in ``model/run_times.py``; a pod of which nothing is known ends after all the others.
+Rule 3: it is tried, on all nodes, as soon as they have the room.
+Rule 4: others never use a node that is held; with ``backfill`` those may that come before the gang,
+        whose run time is stated or predicted and over before the start that is expected, or that
+        take no more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that
+        are free in time the last are held then: what runs for long may have the others.
+Rule 5: so the expected start is never later than it was but where a pod runs for longer than was
+        stated or predicted, or a node goes.
+Not for a gang whose members ask about other pods, or need one node by name: where those may go no
+sum of room can say.
+Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
+Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+import numpy as np
+
+from services.core.scheduler.actions.gang_places import amount, could_be_held
+from services.core.scheduler.model.lane import Lane, Moments
+from services.core.scheduler.model.reservations import rank_of
+from services.core.scheduler.model.rows import Application, Node, Rank
+from services.core.scheduler.model.run_times import NEVER_NS, end_ns
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.ordering import queueing
+from services.core.scheduler.statement.partition import Partition
+from shared.model.reasons import Reason
+from shared.model.resources import Resource, add_into, multiply, subtract_into
+
+MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
+
+
+# --- who has it ---------------------------------------------------------------------------------
+
+
+def offer(partition: Partition, application: Application, lacking: Mapping[Shape, int]) -> None:
+    """Give the lane to a gang that has just been refused for want of places, if it is its turn."""
+    if not partition.settings.gang_lane or not lacking:
+        return
+    lane = partition.lane
+    is_taken = lane is not None and (
+        lane.application is application
+        or lane.since_ns < partition.now_ns
+        or lane.rank < _rank(application)
+    )
+    if not is_taken and _may_have_it(partition, application):
+        _give(partition, application)
+
+
+def _give(partition: Partition, application: Application) -> None:
+    """Give the lane to a gang; what was held for the last one is, until the nodes are chosen."""
+    held = dict(partition.lane.nodes) if partition.lane is not None else {}
+    needs = application.placeholder_needs()
+    lane = Lane(application, partition.now_ns, needs, _rank(application), nodes=held)
+    partition.give_lane(lane)
+    _look(partition, lane)
+
+
+def _may_have_it(partition: Partition, application: Application) -> bool:
+    """Return whether a gang needs more than one node, and empty nodes could hold it."""
+    needs, nodes = application.placeholder_needs(), partition.nodes
+    if not application.needs_places or any(
+        shape.constraints.asks_about_pods or shape.constraints.required_node for shape in needs
+    ):
+        return False
+    whole = amount(application)
+    fits_one = any(nodes.could_hold(Shape("", whole, shape.constraints)) for shape in needs)
+    return not fits_one and could_be_held(nodes, application)
+
+
+def _rank(application: Application) -> Rank:
+    return min(rank_of(application.queue, ask) for ask in application.asks())
+
+
+def _choose(partition: Partition) -> None:
+    """Give the lane to the first of those that wait, or to nobody."""
+    waiting = [
+        application
+        for application in partition.waiting_gangs.all()
+        if application.is_refused_for(Reason.GANG_PLACES)
+        and application.waits_in is not None
+        and _may_have_it(partition, application)
+    ]
+    if waiting:
+        _give(partition, min(waiting, key=_rank))
+    elif partition.lane is not None:
+        lane = partition.lane
+        partition.give_lane(None)
+        partition.nodes.let_backfill(0)
+        _hold(partition, lane, {})
+
+
+# --- when it is its turn ------------------------------------------------------------------------
+
+
+def look(partition: Partition) -> None:
+    """Take in what has changed; have the gang tried when the nodes have the room for it."""
+    lane = partition.lane
+    while lane is not None and not _still_waits(partition, lane):
+        _choose(partition)
+        lane = partition.lane
+    if lane is None:
+        return
+    _look(partition, lane)
+    is_due = 0 < lane.start_ns <= partition.now_ns and lane.tried != partition.nodes.changes
+    if is_due and lane.application.refusal is not None:
+        queueing.activate(lane.application)
+
+
+def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
+    """Return whether the lane's gang comes after an ask, which then backfills nothing (EASY)."""
+    lane = partition.lane
+    return (
+        lane is not None
+        and partition.settings.backfill
+        and rank_of(application.queue, ask) < lane.rank
+    )
+
+
+def let_go(partition: Partition, application: Application) -> None:
+    """Hold no node where it is the lane's gang that is about to be tried."""
+    lane = partition.lane
+    if lane is not None and lane.application is application:
+        for node in lane.nodes:
+            partition.nodes.hold_for_lane(node, None)
+
+
+def was_tried(partition: Partition, application: Application) -> None:
+    """Hold the nodes again, for the same gang or the next one."""
+    lane = partition.lane
+    if lane is None or lane.application is not application:
+        return
+    for node in lane.nodes:
+        partition.nodes.hold_for_lane(node, {})
+    if _still_waits(partition, lane):
+        _look(partition, lane)
+        lane.was_tried(partition.nodes.changes)
+    else:
+        _choose(partition)
+
+
+def _still_waits(partition: Partition, lane: Lane) -> bool:
+    application = lane.application
+    return (
+        partition.applications.get(application.id) is application
+        and application.needs_places
+        and (application.refusal is None or application.is_refused_for(Reason.GANG_PLACES))
+        and application.placeholder_needs() == lane.needs
+    )
+
+
+# --- which nodes --------------------------------------------------------------------------------
+
+
+def _look(partition: Partition, lane: Lane) -> None:
+    """Take in what has changed on the nodes; choose anew where that may make a difference."""
+    nodes, now_ns = partition.nodes, partition.now_ns
+    changed = nodes.changed_since(lane.seen) if lane.facts == nodes.facts else None
+    if changed is None:
+        _count_all(partition, lane)
+        is_other = True
+    else:
+        late = np.flatnonzero(lane.next_end_ns <= now_ns).tolist()
+        found = dict.fromkeys([*changed, *(nodes.rows[row] for row in late)])
+        is_other = False
+        for node in found:
+            is_other |= _count(partition, lane, node) or node.is_held
+    lane.seen = nodes.changes
+    if is_other:
+        _plan(partition, lane)
+        lane.seen = nodes.changes
+    is_promised = lane.start_ns and not _is_somebody_before(partition, lane)
+    lane.told_ns = lane.start_ns if is_promised else 0
+    may_pass = partition.settings.backfill and is_promised
+    nodes.let_backfill(max(0, lane.start_ns - now_ns) if may_pass else 0)
+
+
+def _is_somebody_before(partition: Partition, lane: Lane) -> bool:
+    """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
+    if not partition.settings.backfill:
+        return False
+    by_nodes = chain.from_iterable(partition.root.blocked_buckets.values())
+    buckets = chain(by_nodes, partition.root.gate.buckets)  # the root's max is the nodes' sum
+    firsts = (bucket.first() for bucket in buckets)
+    heads = ((entry[1].bucket.leaf, entry[1].head()) for entry in firsts if entry is not None)
+    return any(head is not None and rank_of(leaf, head) < lane.rank for leaf, head in heads)
+
+
+def _count_all(partition: Partition, lane: Lane) -> None:
+    """Work out of every node when it has the room for how many members."""
+    rows = partition.nodes.rows
+    lane.facts = partition.nodes.facts
+    lane.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
+    for shape, count in lane.needs.items():
+        width = max(1, min(count, MAX_A_NODE, _most(partition, shape)))
+        lane.rooms[shape] = np.full((len(rows), width), NEVER_NS + 1, dtype=np.int64)
+    for node in rows:
+        _count(partition, lane, node)
+
+
+def _most(partition: Partition, shape: Shape) -> int:
+    return int(partition.nodes.places(shape, when_empty=True).max(initial=1))
+
+
+def _count(partition: Partition, lane: Lane, node: Node) -> bool:
+    """Work out when a node has the room for members; return whether for one sooner than before.
+
+    0: it has it now; NEVER_NS: when that is, is not known; above: it never will.
+    """
+    ends = sorted(_ends(partition, node), key=lambda end: end[0])
+    lane.next_end_ns[node.row] = ends[0][0] if ends else NEVER_NS
+    is_sooner = False
+    for shape, rooms in lane.rooms.items():
+        moments = np.full(rooms.shape[1], NEVER_NS + 1, dtype=np.int64)
+        if node.schedulable and not node.reservations and partition.nodes.may_use(node, shape):
+            room, had = dict(node.available), 0
+            for at_ns, more in [(0, {}), *ends]:
+                add_into(room, more)
+                has = min(_times(room, shape), rooms.shape[1])
+                if has > had:
+                    moments[had:has] = at_ns
+                    had = has
+        is_sooner |= bool((moments < rooms[node.row]).any())
+        rooms[node.row] = moments
+    return is_sooner
+
+
+def _ends(partition: Partition, node: Node) -> Iterator[tuple[int, Mapping[str, int]]]:
+    """Yield when the pods of a node are expected to end, and what they hold."""
+    for key, allocation in node.allocations.items():
+        application = partition.applications.get(allocation.application_id)
+        if application is None:
+            continue
+        is_going = key in application.released and key not in application.replacing
+        at_ns = partition.now_ns + 1
+        if not is_going or key in application.covering or application.moves(key):
+            at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
+        yield at_ns, allocation.resource_per_alloc
+
+
+def _times(room: Mapping[str, int], shape: Shape) -> int:
+    """Return how often a shape goes into a room."""
+    wanted = [(name, value) for name, value in shape.resource.items() if value > 0]
+    return max(0, min((room.get(name, 0) // value for name, value in wanted), default=0))
+
+
+def _plan(partition: Partition, lane: Lane) -> None:
+    """Choose the nodes, and hold them; say when they are expected to be free.
+
+    Those that were chosen last stay where others would be free later.
+    """
+    rows = partition.nodes.rows
+    chosen: dict[Node, tuple[Shape, int]] = {}
+    start_ns = 0
+    for shape, count in lane.needs.items():
+        rooms = lane.rooms[shape]
+        if chosen:  # on nodes that another group of the gang needs nothing is counted
+            rooms = rooms.copy()
+            rooms[[node.row for node in chosen]] = NEVER_NS + 1
+        at_ns, found = _first(partition, rooms, count)
+        start_ns = max(start_ns, at_ns)
+        chosen |= {rows[row]: (shape, times) for row, times in found.items()}
+    before_ns = _start_of(partition, lane, lane.nodes)
+    if before_ns < start_ns:
+        start_ns, chosen = before_ns, lane.nodes
+    lane.start_ns = 0 if start_ns >= NEVER_NS else max(start_ns, partition.now_ns)
+    _hold(partition, lane, chosen)
+
+
+def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, tuple[Shape, int]]) -> int:
+    """Return when the nodes of a choice have the room for what it counts on them."""
+    needs = dict.fromkeys(lane.needs, 0)
+    start_ns = 0
+    for node, (shape, times) in chosen.items():
+        rooms = lane.rooms.get(shape)
+        if rooms is None or partition.nodes.nodes.get(node.node_id) is not node:
+            return NEVER_NS + 1
+        if times > rooms.shape[1]:
+            return NEVER_NS + 1
+        needs[shape] += times
+        start_ns = max(start_ns, int(rooms[node.row, times - 1]))
+    return start_ns if needs == lane.needs else NEVER_NS + 1
+
+
+def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[int, int]]:
+    """Return when so many members have the room, and on which rows how many."""
+    moments = rooms.ravel()
+    if moments.size < count:
+        return NEVER_NS + 1, {}
+    at_ns = int(np.partition(moments, count - 1)[count - 1])
+    if at_ns > NEVER_NS:
+        return at_ns, {}
+    in_time = np.count_nonzero(rooms <= at_ns, axis=1)
+    rows = np.flatnonzero(in_time)
+    held = partition.nodes.held(rows)
+    ranks = partition.nodes.places_of_ids(rows)
+    last = rooms[rows, np.maximum(in_time[rows] - 1, 0)]
+    if partition.settings.backfill and at_ns < NEVER_NS:
+        order = np.lexsort((ranks, ~held, -last))
+    else:
+        order = np.lexsort((ranks, ~held, last))
+    chosen: dict[int, int] = {}
+    for row in rows[order].tolist():
+        chosen[row] = min(count, int(in_time[row]))
+        count -= chosen[row]
+        if not count:
+            break
+    return at_ns, chosen
+
+
+def _hold(partition: Partition, lane: Lane, chosen: dict[Node, tuple[Shape, int]]) -> None:
+    """Hold some nodes and no others; who may use one that is held no more is looked at again."""
+    nodes = partition.nodes
+    left = [node for node in lane.nodes if node not in chosen and nodes.nodes.get(node.node_id)]
+    before_ns = nodes.backfill_ns
+    if partition.settings.backfill and lane.start_ns:
+        nodes.let_backfill(lane.start_ns - partition.now_ns)
+    for node, members in chosen.items():
+        nodes.hold_for_lane(node, _spare(partition, lane, node, members))
+    lane.hold(chosen)
+    for node in left:
+        nodes.hold_for_lane(node, None)
+    for node in left:
+        partition.node_improved(node)
+    if nodes.backfill_ns > before_ns:
+        for node in chosen:
+            partition.node_improved(node)
+
+
+def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, int]) -> Resource:
+    """Return what a gang will leave of a node, as far as it is free now."""
+    if not partition.settings.backfill:
+        return {}
+    room: Resource = dict(node.available)
+    for at_ns, amounts in _ends(partition, node):
+        if at_ns <= lane.start_ns:
+            add_into(room, amounts)
+    shape, times = members
+    subtract_into(room, multiply(shape.resource, times))
+    return {name: min(value, node.available.get(name, 0)) for name, value in room.items()}

@@ -1,0 +1,85 @@
+"""For how long pods run: what they state, and what is predicted of those that state nothing.
+
+Rule 1: a pod ends when its time is up, counted from when it was placed: what it states itself
+        (``muster.io/run-seconds``, ``activeDeadlineSeconds``), or its own or its application's
+        execution timeout, the first of these.
+Rule 2: what states nothing is predicted to run for the mean of the last two of the same queue, user
+        and size: of a gang the size is all of it (Tsafrir, Etsion, Feitelson 2007). Predictions are
+        rounded up to a quarter of a power of two, so that there are few of them.
+Rule 3: what has outlived what was stated or predicted ends at now + max(60 s, its age).
+Limit: MAX_KEYS kinds are remembered; of more, the one that ended longest ago is forgotten.
+"""
+
+from collections.abc import Mapping
+
+from services.core.scheduler.model.rows import Application
+from shared.messages.interface import Allocation
+from shared.model.names import RUN_SECONDS
+from shared.model.numbers import parse_uint64
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND, milliseconds, seconds
+
+MAX_KEYS = 10_000  # kinds of pods of which run times are remembered; the oldest is forgotten
+LEAST_NS = seconds(60)
+NEVER_NS = 2**62  # an end of which nothing is known
+Key = tuple[object, ...]
+
+
+def stated_ns(
+    application: Application, tags: Mapping[str, str], exec_timeout_ms: int, since_ns: int
+) -> int:
+    """Return for how long a pod that was, or would be, placed at a moment runs; 0: not said."""
+    said = parse_uint64(tags.get(RUN_SECONDS, ""))
+    own_ms = application.execution_timeout_ms
+    own_since_ns = application.execution_start_ns or since_ns
+    ends = (
+        seconds(said) if said else 0,
+        milliseconds(exec_timeout_ms) if exec_timeout_ms > 0 else 0,
+        own_since_ns + milliseconds(own_ms) - since_ns if own_ms else 0,
+    )
+    return min((end for end in ends if end > 0), default=0)
+
+
+class RunTimes:
+    """How long the last two of every kind ran."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, tuple[tuple[str, int], ...]] = {}
+
+    def ended(self, application: Application, pod: Mapping[str, int], run_ns: int) -> None:
+        """Take in that a pod has run to its end; of one application its longest counts."""
+        key = _key(application, pod)
+        last = self._last.pop(key, ())
+        if last and last[-1][0] == application.id:
+            last, run_ns = last[:-1], max(run_ns, last[-1][1])
+        elif len(self._last) >= MAX_KEYS:
+            del self._last[next(iter(self._last))]
+        self._last[key] = (*last[-1:], (application.id, run_ns))
+
+    def predicted_ns(self, application: Application, pod: Mapping[str, int]) -> int:
+        """Return for how long a pod would run, by what is known of others; 0: nothing is."""
+        last = self._last.get(_key(application, pod), ())
+        return _rounded_up(sum(run for _, run in last) // len(last)) if last else 0
+
+
+def _key(application: Application, pod: Mapping[str, int]) -> Key:
+    size = application.request.placeholder_ask or pod
+    return application.queue.path, application.request.ugi.user, tuple(sorted(size.items()))
+
+
+def _rounded_up(run_ns: int) -> int:
+    whole = max(1, -(-min(run_ns, MAX_DURATION_NS) // NANOS_PER_SECOND))
+    step = max(1, (1 << (whole.bit_length() - 1)) // 4)
+    return seconds(-(-whole // step) * step)
+
+
+def end_ns(times: RunTimes, application: Application, allocation: Allocation, now_ns: int) -> int:
+    """Return when an allocation is expected to end, after now; NEVER_NS: nothing is known."""
+    since_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
+    run_ns = stated_ns(
+        application, allocation.allocation_tags, allocation.exec_timeout_milli_seconds, since_ns
+    ) or times.predicted_ns(application, allocation.resource_per_alloc)
+    if not run_ns:
+        return NEVER_NS
+    if since_ns + run_ns <= now_ns:
+        return now_ns + max(LEAST_NS, now_ns - since_ns)
+    return since_ns + run_ns

@@ -1,0 +1,201 @@
+"""The lane against a textbook, and what is promised of it, on logs of rigid gangs drawn by seed.
+
+The textbook is EASY as Lifka (1995) has it: first come, first served; the head has a reservation,
+and others pass it if they end before, by their wall times, or use processors that it leaves.
+"""
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from random import Random
+
+import pytest
+
+from services.cli.replay.jobs import Job, Trace, in_order
+from services.cli.replay.run import START_NS, Replay
+from services.cli.replay.setup import setup_of
+from services.core.scheduler.invariants import violations
+from shared.model.units import NANOS_PER_SECOND
+
+S = NANOS_PER_SECOND
+WALLS = (300, 900, 1800, 3600, 7200, 14400)
+SIZES = (1, 1, 2, 2, 3, 4, 4, 5, 8, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a log, in seconds and processors."""
+
+    submit: int
+    run: int
+    size: int
+    wall: int
+
+
+def drawn(seed: int, jobs: int, processors: int, load: float) -> list[Line]:
+    """Return a log that asks for a share of the processors, with wall times that are not exact."""
+    random = Random(seed)
+    made = []
+    for _ in range(jobs):
+        wall = random.choice(WALLS)
+        run = max(1, int(wall * random.choice([1.0, random.random(), random.random() ** 2])))
+        made.append((run, min(processors, random.choice(SIZES)), wall))
+    gap = sum(run * size for run, size, _ in made) / jobs / processors / load
+    at, log = 0.0, []
+    for run, size, wall in made:
+        log.append(Line(int(at), run, size, wall))
+        at += random.expovariate(1 / gap)
+    return log
+
+
+# --- the textbook -------------------------------------------------------------------------------
+
+
+@dataclass
+class Easy:
+    """EASY over processors that are all alike; ``starts`` is what comes of it."""
+
+    log: list[Line]
+    free: int
+    running: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    starts: dict[int, int] = field(default_factory=dict)
+
+    def run(self) -> list[int]:
+        coming = list(range(len(self.log)))
+        while coming or self.ends:
+            now = min([self.log[at].submit for at in coming[:1]] + [at for at, _ in self.ends[:1]])
+            while self.ends and self.ends[0][0] <= now:
+                _, at = heappop(self.ends)
+                self.free += self.log[at].size
+                self.running.remove(at)
+            while coming and self.log[coming[0]].submit <= now:
+                self.waiting.append(coming.pop(0))
+            while self.waiting and self.log[self.waiting[0]].size <= self.free:
+                self.start(self.waiting[0], now)
+            if self.waiting:
+                self.backfill(now)
+        return [self.starts[at] for at in range(len(self.log))]
+
+    def start(self, at: int, now: int) -> None:
+        self.waiting.remove(at)
+        self.running.append(at)
+        self.free -= self.log[at].size
+        self.starts[at] = now
+        heappush(self.ends, (now + self.log[at].run, at))
+
+    def backfill(self, now: int) -> None:
+        head, shadow, extra = self.log[self.waiting[0]], now, self.free
+        expected = sorted((self.starts[at] + self.log[at].wall, at) for at in self.running)
+        for end, at in expected:
+            if extra >= head.size and end > shadow:
+                break
+            extra, shadow = extra + self.log[at].size, end
+        extra -= head.size
+        for at in list(self.waiting[1:]):
+            job = self.log[at]
+            is_over = now + job.wall <= shadow
+            if job.size <= self.free and (is_over or job.size <= extra):
+                extra -= 0 if is_over else job.size
+                self.start(at, now)
+
+
+# --- against it ---------------------------------------------------------------------------------
+
+
+def trace_of(log: list[Line], nodes: int, a_node: int = 1, *, is_stated: bool = True) -> Trace:
+    jobs = [
+        Job(
+            f"job-{at}",
+            line.submit * S,
+            line.run * S,
+            "all",
+            "user",
+            _pods(line.size, a_node),
+            line.wall * S if is_stated else 0,
+        )
+        for at, line in enumerate(log)
+    ]
+    return Trace("drawn", in_order(jobs), "vcore", nodes, {"vcore": 1000 * a_node, "pods": 110})
+
+
+def _pods(size: int, a_node: int):
+    whole, rest = divmod(size, a_node)
+    groups = ((whole, a_node),) * bool(whole) + ((1, rest),) * bool(rest)
+    return tuple((count, {"vcore": 1000 * cpus, "pods": 1}) for count, cpus in groups)
+
+
+def replay_of(trace: Trace, **settings: str) -> Replay:
+    return Replay(trace, setup_of(trace, "easy", scheduler={"preset": "muster", **settings}))
+
+
+def bounded_slowdown(log: list[Line], starts: list[int]) -> float:
+    each = [
+        max(1.0, (start - line.submit + line.run) / max(line.run, 10))
+        for line, start in zip(log, starts, strict=True)
+    ]
+    return sum(each) / len(each)
+
+
+@pytest.mark.parametrize(("seed", "load"), [(0, 0.9), (1, 0.9), (2, 1.1)])
+def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(seed, load):
+    log = drawn(seed, 400, 32, load)
+    outcome = replay_of(trace_of(log, 32), backfill="enabled").run()
+    starts = {run.job.name: run.started_ns // S for run in outcome.runs}
+    ours = [starts[f"job-{at}"] for at in range(len(log))]
+    theirs = Easy(log, 32).run()
+    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
+    assert same >= 0.99 * len(log)
+    expected = bounded_slowdown(log, theirs)
+    assert abs(bounded_slowdown(log, ours) - expected) <= 0.01 * expected
+    assert expected > 10, "a log in which nobody waits says nothing"
+
+
+# --- what is promised ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backfill", ["enabled", "disabled"])
+@pytest.mark.parametrize(("seed", "a_node"), [(0, 1), (1, 4), (2, 8), (3, 4)])
+def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
+    seed, a_node, backfill, monkeypatch
+):
+    """Nor is a reservation ever pushed back by a job whose end was stated truly."""
+    log = drawn(seed, 300, 64, 1.0)
+    replay = replay_of(trace_of(log, 64 // a_node, a_node), backfill=backfill)
+    told: dict[str, list[int]] = {}
+    note = replay._note
+
+    def watched():
+        note()
+        lane = replay.scheduler.partition.lane
+        if lane is not None and lane.told_ns:
+            told.setdefault(lane.application.id, []).append(lane.told_ns - START_NS)
+
+    monkeypatch.setattr(replay, "_note", watched)
+    outcome = replay.run()
+    assert len(told) > 20
+    for run in outcome.runs:
+        expected = told.get(run.job.name)
+        if expected:
+            assert expected == sorted(expected, reverse=True), run.job.name
+            assert run.started_ns <= expected[0], run.job.name
+
+
+@pytest.mark.parametrize("is_stated", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_ledgers_hold_at_every_event_and_every_job_starts(seed, is_stated, monkeypatch):
+    log = drawn(seed, 120, 32, 1.2)
+    replay = replay_of(trace_of(log, 8, 4, is_stated=is_stated), backfill="enabled")
+    note = replay._note
+
+    def watched():
+        note()
+        partition = replay.scheduler.partition
+        assert violations(partition) == []
+        held = {name for name, node in partition.nodes.nodes.items() if node.is_held}
+        lane = partition.lane
+        assert held == {node.node_id for node in (lane.nodes if lane is not None else ())}
+        assert partition.nodes.holds == len(held)
+
+    monkeypatch.setattr(replay, "_note", watched)
+    assert all(run.ended_ns >= 0 for run in replay.run().runs)
