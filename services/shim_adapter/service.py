@@ -57,8 +57,10 @@ class ShimService:
             ClusterStore(options.state_dir / STATE_FILE) if options.state_dir is not None else None
         )
         if self._store is not None:
-            self._world = self._store.load()
+            if self._world is not None:
+                self._world.let_go()  # the machine of before still has it
             self._cluster = None
+            self._world = self._store.load()
         world = self._world = self._world or World()
         if not world.epoch:
             world.set_config(options.config)

@@ -58,6 +58,10 @@ class World:
         self._on_node: dict[str, dict[str, PodRecord]] = {}
         self._used: dict[str, Resource] = {}
 
+    def let_go(self) -> None:
+        """Hold nothing any more: it is read again, by another one."""
+        vars(self).update(vars(World()))
+
     # --- reading --------------------------------------------------------------------------------
 
     def pods_of(self, application_id: str) -> list[PodRecord]:

@@ -1,6 +1,8 @@
 """Many pods handed in at once are made in slices: all of them or, after a crash, none; then once."""
 
+import gc
 import json
+import tracemalloc
 
 from services.shim_adapter.backends.simulated.store import ClusterStore
 from services.shim_adapter.machine import SLICE_PODS
@@ -75,3 +77,21 @@ def test_few_pods_are_one_piece(tmp_path):
     said = []
     assert list(machine.slices(envelope, 1, said)) == []
     assert len(results(said)) == 1
+
+
+def test_one_that_starts_over_reads_a_row_at_a_time_and_holds_no_world_of_before(tmp_path):
+    service = ShimService(ShimOptions(state_dir=tmp_path))
+    before = service.make_machine()
+    before.handle(submission(), 1)
+    before.flush(1)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        machine = service.make_machine()
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(machine.world.pods) == DOCUMENTS * SLICE_PODS
+    assert most < held * 1.25
+    assert not before.world.pods
+    service.close()

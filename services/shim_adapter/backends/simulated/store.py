@@ -182,9 +182,11 @@ class ClusterStore:
         """Close the file."""
         self._db.close()
 
-    def _rows(self, table: str) -> list[tuple[str, Any]]:
-        rows = self._db.execute(f"SELECT id, record FROM {table} ORDER BY rowid").fetchall()  # noqa: S608
-        return [(name, _unpacked(blob)) for name, blob in rows]
+    def _rows(self, table: str) -> Iterator[tuple[str, Any]]:
+        """Yield a table's rows: one at a time, for all of them take more room than the records."""
+        rows = self._db.execute(f"SELECT id, record FROM {table} ORDER BY rowid")  # noqa: S608
+        for name, blob in rows:
+            yield name, _unpacked(blob)
 
     def _records(self, table: str, cls: type[T]) -> Iterator[tuple[str, T]]:
         for key, value in self._rows(table):
