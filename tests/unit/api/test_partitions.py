@@ -341,8 +341,10 @@ def test_beside_the_ring_of_all_each_partition_holds_its_latest_alone(monkeypatc
     before = system.model.events.read(system.model.events.lowest, 100)
     tell(system.machine, "default", "gpu")
     System(TWO, machine=system.machine, name="gpu")
-    system.node("last", vcore=1)
     own, whole = system.model.events, system.machine.partitions.events
+    own.hold(40)  # as a configuration says it, that all be held: in the whole
+    for name in ("first", "second", "last"):
+        system.node(name, vcore=1)
     assert own.next_id - own.lowest == 5
     assert whole.next_id - whole.lowest == 40
     assert before[-1] in whole.read(whole.lowest, 100)
