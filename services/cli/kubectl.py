@@ -28,7 +28,7 @@ from typing import Any
 import typer
 
 from services.cli import main as program
-from services.cli.client import ApiError
+from services.cli.client import ApiError, RefusedError
 
 DEFAULT_NAMESPACE = "muster"  # where deploy/ installs it
 _SERVICE, _PORT = "service/api", 9080
@@ -195,7 +195,10 @@ def _argument_of(command: Any, words: list[str]) -> str:
 
 
 def _meant_by(kubectl: Kubectl, name: str) -> str:
-    """Return the key of a pod, or the application of a Job; else the name, which is one itself."""
+    """Return the key of a pod, or the application of a Job; else the name, which is one itself.
+
+    Raises RefusedError for a pod of another scheduler, about which Muster can say nothing.
+    """
     namespace = kubectl.namespace
     kinds = (f"pods/{name}", f"jobs.batch/{name}")
     said = kubectl.said(
@@ -206,10 +209,19 @@ def _meant_by(kubectl: Kubectl, name: str) -> str:
         items = value.get("items", [value] if value else [])
         by_kind = {item["kind"]: item for item in items}
         if pod := by_kind.get("Pod"):
-            return str(pod["metadata"]["uid"])
+            return _key_of(pod, f"{namespace}/{name}")
         return _application_of(by_kind["Job"], namespace)
     except (ValueError, LookupError, AttributeError, TypeError):
         return name
+
+
+def _key_of(pod: dict[str, Any], name: str) -> str:
+    from services.shim_adapter.translation.pods import SCHEDULER_NAMES
+
+    scheduler = pod["spec"]["schedulerName"]
+    if scheduler not in SCHEDULER_NAMES:
+        raise RefusedError(f"pod {name} is not Muster's: its schedulerName is {scheduler}")
+    return str(pod["metadata"]["uid"])
 
 
 def _application_of(job: dict[str, Any], namespace: str) -> str:

@@ -160,6 +160,18 @@ def job(labels):
     return {"kind": "Job", "spec": {"template": {"metadata": {"labels": labels}}}}
 
 
+def pod(scheduler):
+    return {"kind": "Pod", "metadata": {"uid": "u-1"}, "spec": {"schedulerName": scheduler}}
+
+
+def test_of_a_pod_of_another_scheduler_muster_says_that_it_is_none_of_its_own(api, cluster, typed):
+    cluster.says["objects"] = {"pods/train": pod("default-scheduler")}
+    status, _, err = typed("why", "train")
+    assert status == 1
+    assert "pod team/train is not Muster's: its schedulerName is default-scheduler" in err
+    assert api.asked == []
+
+
 @pytest.mark.parametrize(
     ("objects", "meant"),
     [
@@ -167,7 +179,7 @@ def job(labels):
         ({"jobs.batch/train": job({"applicationId": "app-7"})}, "app-7"),
         ({"jobs.batch/train": job(None)}, "yunikorn-team-autogen"),
         ({"jobs.batch/train": {"kind": "Job", "spec": []}}, "train"),
-        ({"pods/train": {"kind": "Pod", "metadata": {"uid": "u-1"}},
+        ({"pods/train": pod("yunikorn"),
           "jobs.batch/train": job({"applicationId": "app-7"})}, "u-1"),
     ],
 )  # fmt: skip
