@@ -382,6 +382,9 @@ def test_only_heads_get_a_node_and_none_for_whom_others_of_the_shape_wait_ahead(
     core = crowd_of_heads("{name: a}", "{name: b}")
     grow_old(core)
     assert reserved_for(core) == ["one-0", "three-0"]
+    core.partition.look_for_reservations()
+    core.update()
+    assert reserved_for(core) == ["one-0", "three-0"]
 
 
 def test_on_up_to_four_nodes_each_old_ask_has_its_own_as_in_yunikorn():

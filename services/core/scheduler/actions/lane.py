@@ -21,7 +21,9 @@ Cost: a look reads the nodes that have changed; choosing anew is one partition o
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain, islice
 
 import numpy as np
 
@@ -32,10 +34,15 @@ from services.core.scheduler.model.rows import Application, Node, Rank
 from services.core.scheduler.model.run_times import NEVER_NS, end_ns
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from shared.model.reasons import Reason
 from shared.model.resources import Resource, add_into, multiply, subtract_into
+from shared.model.units import NANOS_PER_SECOND
 
+MAX_TOLD = 3  # nodes that are named to people; of the others it is said how many they are
+_HAS_LANE = "; it has the lane since"
+_UNKNOWN = "when it starts is not known"
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
 
@@ -111,9 +118,31 @@ def look(partition: Partition) -> None:
     if lane is None:
         return
     _look(partition, lane)
+    _tell(partition, lane)
     is_due = 0 < lane.start_ns <= partition.now_ns and lane.tried != partition.nodes.changes
     if is_due and lane.application.refusal is not None:
         queueing.activate(lane.application)
+
+
+def _tell(partition: Partition, lane: Lane) -> None:
+    """Say in what the gang waits for that it has the lane: since when, which nodes, until when."""
+    refusal = lane.application.refusal
+    if refusal is None:
+        return
+    names = [node.node_id for node in islice(lane.nodes, MAX_TOLD)]
+    more = f" and {len(lane.nodes) - MAX_TOLD} more" if len(lane.nodes) > MAX_TOLD else ""
+    until = f"it is expected to start by {_moment(lane.told_ns)}" if lane.told_ns else _UNKNOWN
+    text = (
+        f"{_HAS_LANE} {_moment(lane.since_ns)}: held for it are {', '.join(names)}{more}; {until}"
+    )
+    message = f"{refusal.message.partition(_HAS_LANE)[0]}{text}"
+    if message != refusal.message:
+        partition.set(lane.application, refusal=replace(refusal, message=message))
+        partition.journal.record(ApplicationChanged(lane.application))
+
+
+def _moment(at_ns: int) -> str:
+    return f"{datetime.fromtimestamp(at_ns // NANOS_PER_SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:

@@ -1,0 +1,218 @@
+"""The lane: who has it, which nodes are held, who may use them, and what is said of it."""
+
+import pytest
+
+from services.core.scheduler.model.settings import settings_from
+from shared.messages.interface import AllocationAskRelease, AllocationRelease, TerminationType
+from shared.model.names import RUN_SECONDS
+from shared.model.units import seconds
+from tests.builders import START_NS, Core, config_of
+
+WHOLE = {"gpu": 8}
+NODE = {"gpu": 8}
+LANE = (("gangAdmission", "cluster"), ("gangLane", "enabled"))
+EASY = (*LANE, ("backfill", "enabled"))
+
+
+def tags(run: int) -> dict[str, str]:
+    return {RUN_SECONDS: str(run)} if run else {}
+
+
+def cluster(nodes: int = 4, settings: tuple = LANE, runs: tuple = (100, 200, 300, 400)) -> Core:
+    """Return a cluster full of jobs of one node each, which state how long they run."""
+    core = Core(config_of("{name: a}", "{name: b}"), settings=settings)
+    for at in range(nodes):
+        core.node(f"n{at}", **NODE)
+    core.application("full", "root.a")
+    for at in range(nodes):
+        core.asks("full", [f"full-{at}"], WHOLE, allocation_tags=tags(runs[at]))
+    assert len(core.partition.applications["full"].allocations) == nodes
+    return core
+
+
+def gang(core: Core, name: str, members: int, queue: str = "root.a", amount: int = 8) -> None:
+    core.gang(name, members, {"gpu": amount}, queue=queue)
+    core.check()
+
+
+def pod(core: Core, name: str, amount: int = 8, run: int = 0, queue: str = "root.b") -> None:
+    core.application(name, queue)
+    core.asks(name, [f"{name}-0"], {"gpu": amount}, allocation_tags=tags(run))
+    core.check()
+
+
+def end(core: Core, key: str, after: int) -> None:
+    core.now_ns = START_NS + seconds(after)
+    application = key.rpartition("-")[0]
+    core.update(releases=(AllocationRelease(application, key, TerminationType.STOPPED_BY_RM),))
+    core.check()
+
+
+def held(core: Core) -> list[str]:
+    return sorted(name for name, node in core.partition.nodes.nodes.items() if node.is_held)
+
+
+def runs(core: Core, name: str) -> int:
+    return len(core.partition.applications[name].allocations)
+
+
+def lane_of(core: Core) -> str:
+    lane = core.partition.lane
+    return lane.application.id if lane is not None else ""
+
+
+def test_the_nodes_that_will_be_free_soonest_are_held_and_the_gang_starts_when_they_are():
+    core = cluster()
+    gang(core, "wide", 2)
+    assert (lane_of(core), held(core)) == ("wide", ["n0", "n1"])
+    assert core.partition.lane.start_ns == START_NS + seconds(200)
+    end(core, "full-0", 100)
+    pod(core, "other")
+    assert (runs(core, "other"), held(core)) == (0, ["n0", "n1"])
+    end(core, "full-1", 200)
+    assert (runs(core, "wide"), runs(core, "other"), held(core)) == (2, 0, [])
+
+
+def test_another_node_that_is_free_sooner_is_held_instead_and_the_first_is_everybody_s_again():
+    core = cluster()
+    gang(core, "wide", 2)
+    end(core, "full-3", 50)
+    assert held(core) == ["n0", "n3"]
+    end(core, "full-2", 60)
+    assert (runs(core, "wide"), held(core)) == (2, [])
+
+
+def test_the_oldest_gang_has_the_lane_and_the_next_one_after_it():
+    core = cluster()
+    gang(core, "first", 2)
+    core.now_ns += seconds(1)
+    gang(core, "second", 2, "root.b")
+    assert lane_of(core) == "first"
+    gone = AllocationAskRelease("first", "", TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    core.check()
+    assert lane_of(core) == "second"
+
+
+@pytest.mark.parametrize("members", [1, 5])
+def test_a_gang_of_one_node_or_of_more_than_there_are_has_no_lane(members):
+    core = cluster()
+    gang(core, "narrow", members)
+    assert (lane_of(core), held(core)) == ("", [])
+
+
+def test_a_gang_whose_members_fit_one_node_has_no_lane():
+    core = cluster()
+    gang(core, "narrow", 4, amount=2)
+    assert lane_of(core) == ""
+
+
+def test_a_gang_that_its_queue_s_max_keeps_has_no_lane():
+    core = Core(config_of("{name: a, resources: {max: {gpu: 8}}}", "{name: b}"), settings=LANE)
+    for at in range(2):
+        core.node(f"n{at}", **NODE)
+    pod(core, "used", amount=8, queue="root.b")
+    pod(core, "own", amount=4, queue="root.a")
+    gang(core, "wide", 2, amount=4)
+    assert lane_of(core) == ""
+
+
+def test_without_backfill_nobody_uses_what_is_held_however_short():
+    core = cluster()
+    gang(core, "wide", 2)
+    end(core, "full-0", 10)
+    pod(core, "short", run=1)
+    assert runs(core, "short") == 0
+
+
+@pytest.mark.parametrize(("run", "starts"), [(189, True), (190, True), (191, False), (0, False)])
+def test_with_backfill_who_has_ended_in_time_may(run, starts):
+    core = cluster(settings=EASY)
+    gang(core, "wide", 2)
+    end(core, "full-0", 10)
+    pod(core, "other", run=run)
+    assert runs(core, "other") == starts
+    assert core.partition.lane.start_ns == START_NS + seconds(200)
+
+
+def test_with_backfill_what_the_gang_leaves_of_a_node_is_for_whoever_runs_for_long():
+    core = cluster(settings=EASY)
+    gang(core, "wide", 4, amount=6)
+    end(core, "full-0", 10)
+    pod(core, "two", amount=2)
+    pod(core, "three", amount=3)
+    assert (runs(core, "two"), runs(core, "three")) == (1, 0)
+
+
+def test_what_states_nothing_is_predicted_by_the_last_two_of_its_queue_and_size():
+    """Of the two that end of ``full`` the longer counts, 80 s; then 40 s: the mean is 60, so 64."""
+    core = cluster(settings=EASY)
+    for at, ran in ((0, 40), (1, 80)):
+        end(core, f"full-{at}", ran)
+        pod(core, f"again-{at}", queue="root.a")
+        assert runs(core, f"again-{at}") == 1
+    end(core, "again-0-0", 80)
+    pod(core, "last", queue="root.a")
+    gang(core, "wide", 2, "root.b")
+    assert held(core) == ["n0", "n1"]
+    assert core.partition.lane.start_ns == START_NS + seconds(80 + 64)
+
+
+def test_what_outlives_its_time_is_expected_to_run_as_long_again_and_a_minute_at_least():
+    core = cluster(2, runs=(100, 300))
+    gang(core, "wide", 2)
+    core.now_ns = START_NS + seconds(310)
+    core.update()
+    assert core.partition.lane.start_ns == START_NS + seconds(620)
+
+
+def test_pods_of_which_nothing_is_known_end_last_and_no_start_is_told():
+    core = cluster(3, runs=(0, 100, 0))
+    gang(core, "wide", 2)
+    assert "n1" in held(core)
+    assert (len(held(core)), core.partition.lane.start_ns) == (2, 0)
+    assert "when it starts is not known" in core.partition.applications["wide"].refusal.message
+
+
+def test_a_node_that_goes_is_held_no_more_and_another_is():
+    from shared.messages.interface import NodeAction, NodeInfo
+
+    core = cluster()
+    gang(core, "wide", 2)
+    core.update(nodes=(NodeInfo("n0", NodeAction.DRAIN_NODE),))
+    core.check()
+    assert held(core) == ["n1", "n2"]
+    core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
+    core.check()
+    assert held(core) == ["n2", "n3"]
+    assert core.partition.nodes.holds == 2
+
+
+def test_it_is_said_since_when_which_nodes_and_until_when():
+    core = cluster()
+    gang(core, "wide", 2)
+    said = core.partition.applications["wide"].refusal.message
+    assert said.endswith(
+        "; it has the lane since 2026-01-01 00:00:00 UTC: held for it are n0, n1; "
+        "it is expected to start by 2026-01-01 00:03:20 UTC"
+    )
+
+
+def test_nobody_gets_a_node_for_its_age_while_there_is_a_lane():
+    core = cluster(8, runs=(0,) * 8)
+    pod(core, "old")
+    core.now_ns += seconds(60)
+    core.update()
+    assert not core.partition.reservations_due_ns or not core.partition.reserved_nodes.by_age
+
+
+def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
+    muster = settings_from([("preset", "muster")])
+    assert (muster.gang_lane, muster.gang_admission, muster.backfill) == (True, "cluster", False)
+    assert settings_from([("preset", "muster"), ("gangLane", "disabled")]).gang_lane is False
+    yunikorn = settings_from([("preset", "yunikorn")])
+    assert (yunikorn.gang_lane, yunikorn.reservations_for) == (False, "asks")
+    assert yunikorn.max_reserved_nodes(50) == 50
+    alone = settings_from([("gangLane", "enabled")])
+    assert (alone.gang_lane, "gangAdmission" in alone.refused[0]) == (False, True)
+    assert "preset: one of" in settings_from([("preset", "none")]).refused[0]
