@@ -174,7 +174,6 @@ class ApplicationRecord:
     message: str = ""
     placeholders_made: int = 0
     placeholders_lost: int = 0  # while its gang reserved
-    lacks_placeholders: bool = False  # more of them are to be made
 
     @property
     def is_live(self) -> bool:

@@ -21,6 +21,7 @@ FOUND = {
     10405: "the oracle took what came of a pod's end for the decision that was read beside it",
     20495: "a decision about a node that went and came again was carried out on the new one",
     32026: "an application whose asks were taken back, and nobody heard of it, stayed for ever",
+    38: "placeholders that were on their way when the shim adapter died were made by nobody",
 }
 
 SEED_86 = [  # its first two faults, since it was found

@@ -65,14 +65,15 @@ class BoundPlaceholders:
 class PlaceholdersToMake:
     """The gangs whose placeholders are being made, MAX_MADE_AT_ONCE at a time, in turn.
 
-    A gang of which some are missing says so in its record, so that one who starts over goes on.
+    Who starts over makes what is missing of every gang that reserves: what was on its way to the
+    resource manager may never have come there.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._left: dict[str, tuple[int, Iterator[CreatePod]]] = {}  # with the submission
         for application in world.applications.values():
-            if application.lacks_placeholders:
+            if application.phase is ApplicationPhase.RESERVING:
                 self.add(application)
 
     def __bool__(self) -> bool:
@@ -80,8 +81,6 @@ class PlaceholdersToMake:
 
     def add(self, application: ApplicationRecord) -> None:
         """Have a gang's placeholders made from now on."""
-        application.lacks_placeholders = True
-        self._world.touch_application(application)
         left = missing_placeholders(self._world, application)
         self._left[application.application_id] = (application.submission, left)
 
@@ -96,8 +95,7 @@ class PlaceholdersToMake:
                 continue
             if application.phase is ApplicationPhase.RESERVING:
                 calls += islice(left, MAX_MADE_AT_ONCE - len(calls))
-            application.lacks_placeholders = len(calls) == MAX_MADE_AT_ONCE
-            if application.lacks_placeholders:
+            if len(calls) == MAX_MADE_AT_ONCE:
                 self._left[name] = (submission, left)  # behind those that wait
             self._world.touch_application(application)
         return calls

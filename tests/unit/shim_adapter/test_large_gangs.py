@@ -92,3 +92,16 @@ def test_one_that_starts_over_goes_on_where_it_was(tmp_path):
     shim.send(SyncRequest("c"))
     assert shim.turns() == [MAX_MADE_AT_ONCE, 10]
     assert len(shim.machine.world.pods) == MEMBERS
+
+
+def test_one_that_starts_over_makes_what_never_came_to_the_resource_manager(tmp_path, monkeypatch):
+    """Seed 38: the creates were on their way when who had sent them died."""
+    shim = Shim(tmp_path)
+    shim.submit(3)
+    with monkeypatch.context() as lost:
+        lost.setattr(type(shim.machine.cluster), "carry_out", lambda *_: [])
+        assert shim.accept() == 0
+    shim.start()
+    shim.send(SyncRequest("c"))
+    assert sum(shim.turns()) == 3
+    assert len(shim.machine.world.pods) == 3
