@@ -76,6 +76,7 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ApplicationState
 
 MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
+_CARRIES_ON = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 _WHY_FAILED = {
     "ResourceReservationTimeout": "Scheduling has timed out due to insufficient resources",
     "ExecutionTimeout": "its application has run for as long as it may",
@@ -430,7 +431,31 @@ class ClusterMirror(Moves):
             self._send(self._decided_in, ask_releases=(release,))
         else:
             self._asked.pop(pod.uid, None)
+            self._carry_on(pod, release)
             self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
+
+    def _carry_on(self, pod: PodRecord, release: AllocationRelease | AllocationAskRelease) -> None:
+        """Go on without a gang that the core took for whole, when it waits for it no more.
+
+        A bind failed since, or a node went: the core lets its placeholders go for want of time and
+        carries on (contract section 3.3, step 8), and what is left of the gang is never whole.
+        """
+        application = self.world.applications.get(pod.spec.application_id)
+        if (
+            application is None
+            or not pod.spec.placeholder
+            or application.phase is not ApplicationPhase.RESERVING
+            or application.core_state not in _CARRIES_ON
+            or release.termination_type is not TerminationType.TIMEOUT
+        ):
+            return
+        application.is_gang_over = True
+        application.phase = ApplicationPhase.RUNNING
+        self._cancel_creates(application)
+        self.world.touch_application(application)
+        text = f"Application {application.application_id} goes on as non-gang application"
+        self._tell(application, "GangSchedulingFailed", text, is_warning=True)
+        self._ask_for_pods(application)
 
     def _on_released(self, release: AllocationRelease) -> None:
         """Delete a pod because the core decided so; what we stopped ourselves is only echoed.
@@ -445,7 +470,9 @@ class ClusterMirror(Moves):
             return
         if pod is None:
             self._send(self._decided_in, releases=(release,))
-        elif not pod.node:
+            return
+        self._carry_on(pod, release)
+        if not pod.node:
             self._release(pod, release.termination_type, "pod was not bound")
             self._calls.append(DeletePod(pod.uid, "", release.message))
         else:

@@ -37,6 +37,7 @@ from shared.messages.interface import (
     AcceptedApplication,
     AcceptedNode,
     Allocation,
+    AllocationAskRelease,
     AllocationRelease,
     ContainerSchedulingState,
     NodeAction,
@@ -416,6 +417,34 @@ def test_an_application_whose_pods_went_unheard_is_said_as_accepted_at_a_recover
     said = [m for m in shim.send(SyncRequest("core")) if isinstance(m, UpdateRequest)]
     states = {a.application_id: a.state for m in said for a in m.new_applications}
     assert states == {"app": "Accepted", "waits": "", "announced": ""}
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+@pytest.mark.parametrize("state", ["Running", "Accepted"])
+def test_a_gang_that_the_core_took_for_whole_goes_on_when_its_placeholders_time_out(
+    is_bound, state
+):
+    """Its last bind was refused (seed 33145): what is left of it would wait for ever."""
+    shim = Shim()
+    group = TaskGroupSpec("tg", 2, {"vcore": 1000})
+    shim.send(SubmitApplication("app", "root.default", task_groups=(group,)))
+    first, last = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(SubmitPods((pod("real", task_group_name="tg"),)))
+    if is_bound:
+        shim.send(UpdateResponse(new_allocations=(Allocation(first, "app", "node-0000", ONE),)))
+    shim.send(UpdateResponse(updated_applications=(UpdatedApplication("app", state, 1),)))
+    why = TerminationType.TIMEOUT
+    released = UpdateResponse(
+        released_asks=(AllocationAskRelease("app", last, why),),
+        released_allocations=(AllocationRelease("app", first, why),),
+    )
+    (real,) = [p.uid for p in shim.world.all_pods() if not p.spec.placeholder]
+    said = shim.send(released)
+    assert (real in shim.asks(said)) == (state == "Running")
+    placeholders = [p for p in shim.world.all_pods() if p.spec.placeholder]
+    assert state == "Accepted" or placeholders == []
 
 
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
