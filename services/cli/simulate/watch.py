@@ -5,7 +5,7 @@ released, no timer has an effect early, and news of an epoch that is over has no
 adapter: a decision of an epoch that is over does nothing to a pod.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from services.cli.simulate.resource_manager import Disk, FaultyCluster, Report
@@ -18,7 +18,7 @@ from shared.messages.trace import TraceRecords
 
 
 class Watched:
-    """A machine, with everything but what is watched handed through."""
+    """A machine, with everything handed through but what is watched, and other ways in."""
 
     def __init__(self, inner: Any, report: Report) -> None:
         self.inner = inner
@@ -26,16 +26,22 @@ class Watched:
         self._heard: dict[str, None] = {}
 
     def __getattr__(self, name: str) -> Any:
+        if name == "slices":
+            raise AttributeError("a message is handled where it is watched")
         return getattr(self.inner, name)
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Handle a message, once; the records of the trace may be told again."""
+        """Handle a message, once."""
+        self._hear(envelope)
+        outgoing: list[Outgoing] = self.inner.handle(envelope, now_ns)
+        return outgoing
+
+    def _hear(self, envelope: Envelope) -> None:
+        """See that a message comes once; the records of the trace may be told again."""
         if not isinstance(envelope.message, TraceRecords):
             if envelope.message_id in self._heard:
                 self._report(f"{envelope.kind} {envelope.message_id} was handled again")
             self._heard[envelope.message_id] = None
-        outgoing: list[Outgoing] = self.inner.handle(envelope, now_ns)
-        return outgoing
 
 
 class WatchedCore(Watched):
@@ -127,13 +133,20 @@ class WatchedShim(Watched):
         self._disk = disk
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Handle a message."""
+        """Handle a message, in one piece."""
+        said: list[Outgoing] = []
+        for _ in self.slices(envelope, now_ns, said):
+            pass
+        return said
+
+    def slices(self, envelope: Envelope, now_ns: int, said: list[Outgoing]) -> Iterator[None]:
+        """Handle a message as the host has it handled."""
         if self.inner is None:
             self.inner = self._make()
             self.inner._handlers[UpdateResponse] = self._on_response
-        outgoing = super().handle(envelope, now_ns)
+        self._hear(envelope)
+        yield from self.inner.slices(envelope, now_ns, said)
         self._disk.check_gangs(self.inner.world)
-        return outgoing
 
     def _on_response(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Have a decision carried out, apart from what the cluster does meanwhile by itself."""
