@@ -35,7 +35,7 @@ class Projections:
         self.stories = Stories()
         self._of = {DEFAULT_PARTITION: Projection(instance)}
         self._whole: EventRing | None = None  # once there was a second partition
-        self._has_asked = False  # which partitions there are
+        self._is_told = False  # which partitions there are, or has asked
 
     def __iter__(self) -> Iterator[Projection]:
         return iter(self._of.values())
@@ -101,16 +101,17 @@ class Projections:
                 return []
             case Partitions(names):
                 self.name(names)
+                self._is_told = True
             case _:
                 pass
         outgoing = [item for one in self._of.values() for item in one.handle(envelope, now_ns)]
         return outgoing + self._asked_once()
 
     def _asked_once(self) -> list[Outgoing]:
-        """Ask which partitions there are, the first time."""
-        if self._has_asked:
+        """Ask which partitions there are, the first time, unless somebody has told."""
+        if self._is_told:
             return []
-        self._has_asked = True
+        self._is_told = True
         request = PartitionsRequest(self.instance)
         return [Outgoing(SHIM_ADAPTER, request, asked_by=self.instance)]
 

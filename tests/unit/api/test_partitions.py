@@ -9,6 +9,7 @@ import pytest
 
 from services.api.answers import AnswerError
 from services.api.live import LivePages
+from services.api.machine import ApiMachine
 from services.api.projection import events
 from services.api.projection.history import EVERY_NS
 from services.api.replica import Replica
@@ -22,7 +23,7 @@ from shared.messages.interface import (
     TerminationType,
     UserGroupInformation,
 )
-from shared.messages.protocol import Heartbeat, Partitions
+from shared.messages.protocol import Heartbeat, Partitions, PartitionsRequest
 from shared.messages.state import SnapshotRequest, StateDelta
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.messages.what_if import Forecast, WhatIf
@@ -103,6 +104,17 @@ def test_each_partition_is_asked_for_its_own_snapshot_and_follows_its_own_core()
     assert list(machine.partitions.get("gpu").model.nodes) == ["g"]
     assert not machine.partitions.default.model.nodes
     assert not machine.partitions.waiting
+
+
+def test_a_new_replica_asks_which_partitions_there_are_once_and_not_when_it_was_told():
+    beat = Envelope("h", "Heartbeat", Heartbeat("x"), API_ALL, "api")
+    machine = ApiMachine("one")
+    asked = [item.message for item in machine.handle(beat, 1)]
+    assert PartitionsRequest("one") in asked
+    assert not [m for m in machine.handle(beat, 2) if isinstance(m.message, PartitionsRequest)]
+    told = ApiMachine("two")
+    assert [item.message for item in tell(told, "default")] == [SnapshotRequest("two")]
+    assert told.handle(beat, 2) == []
 
 
 def test_what_a_core_of_no_known_partition_tells_is_left_alone():
