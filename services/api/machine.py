@@ -81,7 +81,7 @@ class ApiMachine:
     def figures(self) -> dict[str, int]:
         """Return what is measured of a replica."""
         return {
-            "epoch": self.partitions.default.epoch,
+            "epoch": max(projection.epoch for projection in self.partitions),
             "is_synced": int(self.is_ready),
             "requests_waiting": len(self._waiting),
             "event_streams": len(self.streams.open),

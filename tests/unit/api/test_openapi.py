@@ -17,6 +17,7 @@ from services.api.routes import make_app
 from services.api.server import listen, serve
 from tests.broker import free_port
 from tests.patience import until
+from tests.unit.api.test_partitions_running import two  # noqa: F401 - the fixture
 from tests.unit.api.test_routes import system as running  # noqa: F401 - the fixture
 
 ROOT = Path(__file__).parents[3]
@@ -35,9 +36,9 @@ async def _until_up(url):
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["asks nobody", "asks who it is"])
-async def test_schemathesis_finds_nothing(running, asks, tmp_path):  # noqa: F811
-    """Where it asks, a route that answers without a token, or with a wrong one, is found."""
-    cluster, port = running.cluster, free_port()
+async def test_schemathesis_finds_nothing(two, asks, tmp_path):  # noqa: F811
+    """There are two partitions. Where it asks, a route that answers without a token, or with a wrong one, is found."""
+    cluster, port = two.cluster, free_port()
     (tmp_path / "tokens").write_text(f"all operate {sha256(b'secret').hexdigest()}")
     access = Access([TokensFile(tmp_path / "tokens")] if asks else [])
     replica = Replica(lambda: cluster.running["api"].host, lambda: cluster.api)
