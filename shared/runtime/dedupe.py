@@ -1,6 +1,6 @@
 """Which messages have been handled: a window over their identities, the oldest are forgotten."""
 
-MAX_REMEMBERED = 50_000
+MAX_REMEMBERED = 20_000
 
 
 class HandledMessages:

@@ -35,7 +35,7 @@ from shared.messages.what_if import WhatIf
 from shared.model.ids import derived_id
 from shared.model.texts import is_writable
 
-MAX_KNOWN = 50_000
+MAX_KNOWN = 20_000
 MAX_CAUSES = 16
 UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest, WhatIf)
 DECISION = "decision"

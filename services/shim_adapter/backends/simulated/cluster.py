@@ -37,7 +37,7 @@ from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
 
 MAX_ENDED_PODS = 20_000
-MAX_REMEMBERED = 20_000
+MAX_REMEMBERED = 10_000
 MAX_PODS = 200_000
 _NODE_ACTIONS = ("add", "update", "drain", "undrain", "remove")
 
