@@ -91,7 +91,7 @@ async def run(make_bus: Callable[[], Bus], members: int, nodes: int) -> dict:
     await cluster.start()
     try:
         async with asyncio.timeout(300):
-            while not cluster.api.projection.is_ready:
+            while not cluster.api.is_ready:
                 await asyncio.sleep(0.01)
         group = TaskGroupSpec("workers", members, {"vcore": 1000, "memory": 2**30})
         pods = tuple(

@@ -71,7 +71,7 @@ async def running(make_bus, wrap=lambda _, machine: machine, **options):
 
 
 def config_error(cluster):
-    partition = cluster.api.projection.model.partition
+    partition = cluster.api.partitions.default.model.partition
     return partition.config_error if partition is not None else "no partition yet"
 
 
@@ -142,7 +142,7 @@ GANG = tuple(
 
 
 def summary(cluster):
-    view = cluster.api.projection.model.application("gang")
+    view = cluster.api.partitions.default.model.application("gang")
     return view.summary if view is not None else None
 
 
