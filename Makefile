@@ -92,6 +92,9 @@ bench-api: setup ## Long lists of the API, four clients at once, while schedulin
 bench-actions: setup ## Time to decide of reclaim, consolidation and the rest, as clusters grow
 	@$(PYTHON) -m tests.benchmarks.actions $(ARGS)
 
+bench-schedule: setup ## The schedule itself: traces in virtual time, the rows of docs/schedule.md
+	@$(PYTHON) -m tests.benchmarks.schedule $(ARGS)
+
 bench-what-if: setup ## How long a what-if takes on 5,000 nodes, and who comes behind it
 	@$(PYTHON) -m tests.benchmarks.what_if $(ARGS)
 

@@ -15,6 +15,7 @@ from services.cli.replay.run import START_NS, Replay
 from services.cli.replay.setup import setup_of
 from services.core.scheduler.invariants import violations
 from shared.model.units import NANOS_PER_SECOND
+from tests.property.wide import micro_row
 
 S = NANOS_PER_SECOND
 WALLS = (300, 900, 1800, 3600, 7200, 14400)
@@ -199,3 +200,12 @@ def test_ledgers_hold_at_every_event_and_every_job_starts(seed, is_stated, monke
 
     monkeypatch.setattr(replay, "_note", watched)
     assert all(run.ended_ns >= 0 for run in replay.run().runs)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_wide_gangs_start_within_ten_minutes_among_jobs_of_a_node_and_cost_them_little(seed):
+    """75 nodes at 110 %: without a lane both gangs wait for as long as jobs come, some 7 hours."""
+    waits, lost = micro_row(seed, {"preset": "muster"})
+    assert max(waits) <= 600
+    assert lost <= 5
+    assert max(micro_row(seed, {"gangAdmission": "cluster"})[0]) > 20_000
