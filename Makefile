@@ -66,7 +66,7 @@ pin-images: ## Pin the images that deploy/ begins from by digest (docker, a netw
 site: setup ## The documentation as a site, into build/site
 	@$(PYTHON) scripts/build_site.py
 
-bench: bench-gang bench-core bench-actions bench-what-if bench-bus bench-api ## Every figure of docs/performance.md (a quarter of an hour)
+bench: bench-gang bench-core bench-actions bench-what-if bench-bus bench-api bench-partitions ## Every figure of docs/performance.md (a quarter of an hour)
 
 bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
@@ -78,6 +78,10 @@ bench-core: setup ## What the core costs by itself, beside a floor that only cou
 bench-bus: setup ## What the whole costs over RabbitMQ, five processes, beside a floor that hands on
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.bus $(ARGS)
+
+bench-partitions: setup ## Decisions a second with 1, 2, 4 partitions in as many processes; what the broker carries
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m tests.benchmarks.partitions $(ARGS)
 
 bench-burst: setup ## 100,000 asks handed in at once: memory, CPU, places lost of each service
 	@$(PYTHON) -m tests.benchmarks.burst $(ARGS)

@@ -334,6 +334,7 @@ class RabbitBus:
         if item is not None:
             queue = await _declare_queue(self._connections[0], item.name, item.arguments)
             await queue.bind(item.exchange, routing_key=item.key)
+            await queue.channel.close()  # a connection has some 2,000
             self._declared[inbox] = None
 
     async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[_Source]:

@@ -17,6 +17,8 @@ from services.timers.service import make_machine as wheel
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.commands import PodSpec, SubmitApplication, SubmitPods
+from shared.messages.envelope import API_ALL, Envelope, core_of
+from shared.messages.protocol import Partitions
 from shared.model.names import NODE_PARTITION
 from shared.model.units import milliseconds
 from shared.runtime.clock import SystemClock
@@ -109,6 +111,24 @@ async def test_the_partitions_are_shared_and_come_back_to_who_comes_back(make_bu
         if isinstance(bus, RabbitBus):
             await bus.delete_topology(PARTITIONS)
             await bus.close()
+
+
+@pytest.mark.broker
+async def test_a_place_costs_one_channel_and_a_declared_inbox_none(broker_url):
+    bus = RabbitBus(broker_url, prefix=f"partitions-{uuid.uuid4().hex[:8]}")
+    await bus.connect()
+    publishing, consuming = (item.transport.connection for item in bus._connections)
+    before = len(publishing.channels)
+    names = ("default", *(f"p{at}" for at in range(10)))
+    told = Envelope("m", "Partitions", Partitions(names), API_ALL, "shim_adapter")
+    await bus.publish([told])
+    assert len(publishing.channels) == before
+    places = [await bus.subscribe(core_of(name)) for name in names]
+    assert len(consuming.channels) == len(names)
+    for place in places:
+        await place.close()
+    await bus.delete_topology(names)
+    await bus.close()
 
 
 async def submit(cluster, name):

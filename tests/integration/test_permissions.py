@@ -14,8 +14,8 @@ from shared.bus import topology
 from shared.bus.errors import BusUnavailableError
 from shared.bus.permissions import definitions, permissions, rabbitmqctl_lines, user_of
 from shared.bus.rabbitmq import RabbitBus
-from shared.messages.envelope import CORE, PARTITIONED, Envelope
-from shared.messages.protocol import SyncBegin
+from shared.messages.envelope import CORE, PARTITIONED, Envelope, core_of, members_of, timers_of
+from shared.messages.protocol import Partitions, SyncBegin, TimerOrders
 from shared.messages.registry import KINDS
 from shared.messages.routes import SENDERS, SERVICES, may_send
 from tests.broker import own_broker
@@ -169,6 +169,42 @@ async def test_a_forged_sync_begin_is_refused_whatever_it_calls_itself(secured):
         "it was published as core.default.SnapshotRequest and says that it is SyncBegin"
     ]
     for bus in (api, core):
+        await bus.close()
+
+
+async def test_who_knows_which_partitions_there_are_makes_their_inboxes_and_nobody_else(
+    secured, connected
+):
+    buses = {
+        service: RabbitBus(url_of(secured, service), prefix=PREFIX, is_given=True)
+        for service in ("shim_adapter", "core", "timers")
+    }
+    told = Partitions(("default", "gpu", "an odd name"))
+    members = await buses["core"].subscribe(members_of("core", "one"))
+    await buses["shim_adapter"].publish(
+        [Envelope("p", "Partitions", told, members_of("core", "all"), "shim_adapter")]
+    )
+    assert [item.envelope.message for item in await members.receive(10)] == [told]
+    for name in told.names[1:]:
+        core = await buses["core"].subscribe(core_of(name))
+        wheel = await buses["timers"].subscribe(timers_of(name))
+        begin = Envelope(
+            "b", "SyncBegin", SyncBegin("x"), core_of(name), "shim_adapter", partition=name
+        )
+        await buses["shim_adapter"].publish([begin])
+        (heard,) = await core.receive(10)
+        assert (heard.envelope.message, heard.envelope.partition) == (SyncBegin("x"), name)
+        orders = Envelope("o", "TimerOrders", TimerOrders(), timers_of(name), "core")
+        await buses["core"].publish([orders])
+        assert len(await wheel.receive(10)) == 1
+        queue = topology.inbox_name(PREFIX, core_of(name))
+        for service in ("core", "timers", "api"):
+            await refused((await connected(service)).queue_delete(queue))
+        await refused((await connected("core")).declare_queue(f"{PREFIX}.core.spare", durable=True))
+        await refused((await connected("shim_adapter")).queue_delete(f"{PREFIX}.core.default"))
+        inbox = await (await connected("shim_adapter")).get_queue(queue, ensure=False)
+        await refused(inbox.consume(ignore))
+    for bus in buses.values():
         await bus.close()
 
 

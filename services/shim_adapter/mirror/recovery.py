@@ -4,8 +4,9 @@ Source: architecture section 4. The order is nodes and applications, then what i
 what waits, so that every item finds what it refers to.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from services.shim_adapter.mirror.asks import (
     allocation_of,
@@ -17,7 +18,7 @@ from services.shim_adapter.mirror.asks import (
 )
 from services.shim_adapter.mirror.notes import all_notes
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
+from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, NodeRecord, PodRecord
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -29,10 +30,13 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ApplicationState
 
 FORCE_TAG = "application.create.force"
 _CREATED = {False: NodeAction.CREATE, True: NodeAction.CREATE_DRAIN}  # by whether it is cordoned
+
+_Item = TypeVar("_Item", NodeRecord, ApplicationRecord)
 
 
 class Existing:
@@ -44,15 +48,11 @@ class Existing:
     def __init__(self, world: World, partition: str) -> None:
         self._world = world
         self._partition = partition
-        self.nodes = [
-            node
-            for node in world.nodes.values()
-            if world.partition_for(node.partition) == partition
-        ]
+        self.nodes = self._of(world.nodes.values())
         self.applications = [
             application
-            for application in world.applications.values()
-            if application.is_live and world.partition_for(application.partition) == partition
+            for application in self._of(world.applications.values())
+            if application.is_live
         ]
         self.waiting = [
             pod
@@ -60,6 +60,13 @@ class Existing:
             for pod in world.pods_of(application.application_id)
             if is_to_be_asked(application, pod)
         ]
+
+    def _of(self, items: Iterable[_Item]) -> list[_Item]:
+        """Return the partition's; what names none that there is, is the default's."""
+        partition, resolved = self._partition, self._world.partition_for
+        if partition != DEFAULT_PARTITION:
+            return [item for item in items if item.partition == partition]
+        return [item for item in items if resolved(item.partition) == partition]
 
     def said(
         self,
