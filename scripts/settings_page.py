@@ -16,8 +16,8 @@ import yaml
 
 from services.core.scheduler.model import queue_settings
 from services.core.scheduler.model.queue_settings import settings_of
+from services.core.scheduler.model.settings import RESERVED_FOR_HEADS_PERCENT, settings_from
 from services.core.scheduler.model.settings import Settings as SchedulerSettings
-from services.core.scheduler.model.settings import settings_from
 from services.shim_adapter.admission import filters
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.translation import namespaces, pods, task_groups
@@ -32,6 +32,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "reservations_for": _PLAIN.reservations_for,
     "gang_patience": go_duration(_PLAIN.gang_patience_ns),
     "reservation_delay": go_duration(_PLAIN.reservation_delay_ns),
+    "heads_percent": RESERVED_FOR_HEADS_PERCENT,
     "reserved_nodes_least": _PLAIN.reserved_nodes_least,
     "reserved_nodes_percent": _PLAIN.reserved_nodes_percent,
     "policy": _PLAIN.policy,

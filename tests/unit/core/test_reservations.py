@@ -81,7 +81,10 @@ def test_no_more_nodes_are_reserved_than_the_bound(nodes, setting, most):
 
 
 def test_the_bound_follows_the_schedulable_nodes():
-    assert [settings_from(()).max_reserved_nodes(n) for n in (0, 1, 79, 80, 120, 10_000)] == [
+    assert [settings_from(()).max_reserved_nodes(n) for n in (4, 5, 99, 100, 10_000)] == [
+        4, 1, 1, 2, 200,
+    ]  # fmt: skip
+    assert [settings_from(EACH).max_reserved_nodes(n) for n in (0, 1, 79, 80, 120, 10_000)] == [
         4, 4, 4, 4, 6, 500,
     ]  # fmt: skip
     core = full_of_fillers(100)
@@ -367,9 +370,12 @@ def test_a_reservation_whose_queue_has_had_no_room_for_long_is_given_up():
 OTHER = {"vcore": 9_000, "pods": 1}
 
 
-def crowd_of_heads(*leaves: str, nodes: int = 20, **more) -> Core:
+FOUR = (("maxReservedNodes", "4"),)
+
+
+def crowd_of_heads(*leaves: str, nodes: int = 20, settings: tuple = FOUR) -> Core:
     """Return a cluster with three applications: two of one shape in two queues, one of another."""
-    core = full_of_fillers(nodes, *leaves, rule=(), **more)
+    core = full_of_fillers(nodes, *leaves, rule=(), settings=settings)
     for name, queue, shape in (("one", "root.a", LARGE), ("two", "root.b", LARGE),
                                ("three", "root.b", OTHER)):  # fmt: skip
         core.application(name, queue)

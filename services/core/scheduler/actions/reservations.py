@@ -29,7 +29,6 @@ from itertools import chain
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.reservations import rank_of
 from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Rank, Reservation
-from services.core.scheduler.model.settings import HEADS, RESERVED_NODES_LEAST
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.ordering import queueing
@@ -82,7 +81,7 @@ def reserve_for_the_old(partition: Partition) -> None:
         last is None or partition.root.highest <= -last.rank[0]
     ):
         return  # nobody who waits is above the lowest that has a node
-    is_for_heads = _is_for_heads(partition)
+    is_for_heads = partition.settings.is_for_heads(partition.nodes.schedulable_count())
     without_node: dict[Shape, None] = {}
     for rank, group, ask in _in_rank_order(partition, wanted, most, without_node):
         if is_for_heads:
@@ -95,12 +94,6 @@ def reserve_for_the_old(partition: Partition) -> None:
                 continue
         if not _serve(partition, (rank, group, ask), most, without_node):
             return  # what waits has changed: the rest in the next look, which is due now
-
-
-def _is_for_heads(partition: Partition) -> bool:
-    """Return whether only heads get a node: on a few nodes each ask may, as in YuniKorn."""
-    is_small = partition.nodes.schedulable_count() <= RESERVED_NODES_LEAST
-    return partition.settings.reservations_for == HEADS and not is_small
 
 
 def _serve(

@@ -26,6 +26,7 @@ MAY_BE_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, CONSOLIDATION, PREEMPT, STALE
 UNLESS_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, PREEMPT)}
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
+RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 HEADS, ASKS = "heads", "asks"
 STALENESS_GRACE_NS = seconds(60)
@@ -84,7 +85,8 @@ class Settings:
     in its queue; 0 is never.
     ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
     has the room for gets a node of its own. ``reserved_nodes_least`` and
-    ``reserved_nodes_percent``: of how many nodes, the larger of the two. ``reservations_for``: one
+    ``reserved_nodes_percent``: of how many nodes, the larger of the two, where that is stated; else
+    for heads ``RESERVED_FOR_HEADS_PERCENT``, one at least. ``reservations_for``: one
     for the head of each queue and shape, or (``asks``, YuniKorn's rule, and everybody's on up to
     ``RESERVED_NODES_LEAST`` nodes) for each ask. ``backfill``: small asks may use a reserved node
     where that takes nothing the reservation lacks, and short ones those that the lane holds.
@@ -106,6 +108,7 @@ class Settings:
     reservation_delay_ns: int = RESERVATION_DELAY_NS
     reserved_nodes_least: int = RESERVED_NODES_LEAST
     reserved_nodes_percent: int = RESERVED_NODES_PERCENT
+    is_bound_stated: bool = False
     reservations_for: str = HEADS
     backfill: bool = False
     gang_lane: bool = False
@@ -118,7 +121,13 @@ class Settings:
 
     def max_reserved_nodes(self, schedulable: int) -> int:
         """Return how many nodes may be reserved, of so many that are schedulable."""
+        if self.is_for_heads(schedulable) and not self.is_bound_stated:
+            return max(1, schedulable * RESERVED_FOR_HEADS_PERCENT // 100)
         return max(self.reserved_nodes_least, schedulable * self.reserved_nodes_percent // 100)
+
+    def is_for_heads(self, schedulable: int) -> bool:
+        """Return whether only heads get a node: on a few nodes each ask may, as in YuniKorn."""
+        return self.reservations_for == HEADS and schedulable > RESERVED_NODES_LEAST
 
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
@@ -139,6 +148,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
         reserved_nodes_least=least,
         reserved_nodes_percent=percent,
+        is_bound_stated=_count_or_share(values.get("maxReservedNodes", "")) is not None,
         reservations_for=ASKS if values.get("reservationsFor") == ASKS else HEADS,
         backfill=values.get("backfill") == "enabled",
         gang_lane=values.get("gangLane") == "enabled" and admission == CLUSTER_GANG,
