@@ -79,7 +79,7 @@ class Deployment:
                 world.nodes[node.name] = NodeRecord(node.name, node.capacity)
                 world.touch_node(node.name)
         cluster = FaultyCluster(
-            world, self.armed, self.loop, self.report, self.work.confirm_delay_ns
+            world, self.armed, self.disk, self.report, self.work.confirm_delay_ns
         )
         return ShimMachine(world, cluster, playground=cluster, save=self.disk.save)
 

@@ -51,7 +51,7 @@ BOUND = {
 }
 CREATED = {
     "create-refused": 0,  # a placeholder may not be made
-    "create-late": 3_000,  # nor for now: 403 after a restart of the API server, 409 of a quota
+    "create-late": 3_000,  # it is made only later, whoever asked for it
 }
 DELETED = {"slow-confirm": 8_000}  # a pod takes its time to go
 BY_PEOPLE = {

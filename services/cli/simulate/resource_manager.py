@@ -43,8 +43,9 @@ class Disk(ClusterStore):
     ) -> None:
         super().__init__(Path(":memory:"))
         self._stall = stall
+        self.late: dict[str, tuple[int, CreatePod]] = {}  # what the API server has yet to make
         self._armed = armed
-        self._loop = loop
+        self.loop = loop
         self._report = report
         self._full_until_ns = 0
         self._kept: dict[str, tuple[str, int]] = {}  # of each pod, gone ones too: node, progress
@@ -54,10 +55,10 @@ class Disk(ClusterStore):
     def save(self, world: World) -> None:
         """Keep what has changed, or fail as a disk does. Raises NotNowError, PowerLostError."""
         changed = list(world.changed_pods)
-        fault = self._armed.take(SAVED, "shim_adapter", self._loop.now_ns)
+        fault = self._armed.take(SAVED, "shim_adapter", self.loop.now_ns)
         if fault is not None and fault.kind == "disk-full":
-            self._full_until_ns = self._loop.now_ns + fault.amount_ns
-        if self._armed.is_on and self._full_until_ns > self._loop.now_ns:
+            self._full_until_ns = self.loop.now_ns + fault.amount_ns
+        if self._armed.is_on and self._full_until_ns > self.loop.now_ns:
             raise NotNowError("the state cannot be saved: database or disk is full")
         if fault is not None and fault.kind == "crash-torn":
             self._tear(world)
@@ -120,14 +121,16 @@ class FaultyCluster(SimulatedCluster):
     """The cluster. ``armed`` says what goes wrong; what it reports is judged where it is kept."""
 
     def __init__(
-        self, world: World, armed: Armed, loop: VirtualLoop, report: Report, confirm_delay_ns: int
+        self, world: World, armed: Armed, disk: Disk, report: Report, confirm_delay_ns: int
     ) -> None:
-        self._loop = loop
+        self._loop = disk.loop
         super().__init__(world, confirm_delay_ns=confirm_delay_ns)
         self._armed = armed
         self._report = report
         self._confirm_ns = confirm_delay_ns
-        self._late: dict[str, CreatePod] = {}  # that are tried again
+        self._late = disk.late
+        for uid, (due_ns, _) in disk.late.items():
+            self._schedule(due_ns, "create", uid)
         self.done = 0  # calls that were carried out
         self._ahead_ns = 0  # by how much the clock of the shim adapter is ahead of the cluster's
 
@@ -162,11 +165,11 @@ class FaultyCluster(SimulatedCluster):
         return super().carry_out(call, self._own_time(now_ns))
 
     def _not_created(self, call: CreatePod, fault: Fault, now_ns: int) -> list[News]:
-        """Refuse a placeholder for good, or make it later: what is on its way dies with us."""
+        """Refuse a placeholder for good, or have it made later, whoever lives then."""
         if fault.kind == "create-refused":
             refused = "403 Forbidden: exceeded quota"
             return [PlaceholderFailed(call.spec.application_id, refused)]
-        self._late[call.uid] = call
+        self._late[call.uid] = (now_ns + fault.amount_ns, call)
         self._schedule(now_ns + fault.amount_ns, "create", call.uid)
         return []
 
@@ -205,6 +208,7 @@ class FaultyCluster(SimulatedCluster):
             self._due = sorted(item for item in self._due if item not in late)  # a heap as well
         pods = [self.world.pods.get(uid) for _, _, what, uid in late if what == "bound"]
         news: list[News] = [PodBound(p) for p in pods if p is not None and not p.has_ended]
-        for call in [self._late.pop(uid) for _, _, what, uid in late if what == "create"]:
+        made = [self._late.pop(uid, None) for _, _, what, uid in late if what == "create"]
+        for _, call in filter(None, made):
             news += super().carry_out(call, now_ns)
         return news + super().advance(now_ns)
