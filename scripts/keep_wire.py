@@ -17,19 +17,19 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from shared.messages.routes import ANY_REPLICA, SENDERS  # noqa: E402
+from shared.messages.routes import SENDERS  # noqa: E402
 
 KEPT = ROOT / "tests" / "wire" / "previous.json"
-REPLICA = "api.replica-1"
+NAMES = {"<instance>": "replica-1", "<partition>": "default"}
 
 
 def inboxes() -> dict[str, str]:
     """Return for every kind an inbox that it goes to."""
-    return {
-        kind: REPLICA if inbox == ANY_REPLICA else inbox
-        for inbox, kinds in reversed(SENDERS.items())
-        for kind in kinds
-    }
+    found: dict[str, str] = {}
+    for inbox, kinds in reversed(SENDERS.items()):
+        service, _, name = inbox.partition(".")
+        found.update(dict.fromkeys(kinds, f"{service}.{NAMES.get(name, name)}"))
+    return found
 
 
 def git(*words: str) -> str:

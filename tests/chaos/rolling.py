@@ -48,10 +48,19 @@ def rolled(broker_url: str, folder: Path, seed: int, before: Path | None = None)
         load.finish()
         submitted = sum(item.is_accepted for item in load.applications)
         print(f"{submitted} applications; clients were told {dict(sorted(load.answers.items()))}")
-        return oracle.at_rest(cluster, load, folder / "state")
+        wrong = oracle.at_rest(cluster, load, folder / "state")
+        return wrong if before is None else [*filter(_is_wrong, wrong)]
     finally:
         load.finish()
         cluster.stop()
+
+
+def _is_wrong(found: str) -> bool:
+    """Return whether something is wrong, and not a new kind that an older service put aside."""
+    if not found.startswith("dead letter: ") or "unknown kind" not in found:
+        return True
+    print(f"put aside by an older service, as it should be: {found[:200]}")
+    return False
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 import base64
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -21,8 +24,10 @@ from shared.bus.errors import PoisonError
 from shared.messages.envelope import CORE, SCHEMA_VERSION, Address, Envelope
 from shared.messages.interface import AllocationAsk, UpdateRequest
 from shared.messages.protocol import Heartbeat
+from shared.messages.registry import KINDS
 
-KEPT = Path(__file__).parents[2] / "wire" / "previous.json"
+ROOT = Path(__file__).parents[3]
+KEPT = ROOT / "tests" / "wire" / "previous.json"
 EXAMPLES = json.loads(KEPT.read_text())["examples"]
 
 
@@ -72,6 +77,16 @@ def test_each_kind_of_the_previous_version_is_kept_whole_and_with_what_it_must_h
     kinds = [item["envelope"]["kind"] for item in EXAMPLES]
     assert len(kinds) >= 56
     assert all(kinds.count(kind) == 2 for kind in kinds)
+
+
+def test_the_examples_of_the_next_release_can_be_made_of_every_kind():
+    script = ROOT / "scripts" / "wire_examples.py"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    made = subprocess.run(
+        (sys.executable, script), env=environment, input=b"{}", capture_output=True, check=True
+    )
+    kinds = [item["envelope"]["kind"] for item in json.loads(made.stdout)]
+    assert sorted(kinds) == sorted([*KINDS, *KINDS])
 
 
 def test_a_field_that_was_kept_otherwise_is_seen():
