@@ -1,9 +1,9 @@
 """Which tests run which line of the pure parts: ``python -m tests.mutation.covering``.
 
-Kept in ``build/covering.json``, by function, and made by one run of TESTS under coverage: MOST of
-those that enter it, those that enter little else before others, and of every file of tests some. It
-goes stale without harm: a test that is no more is left out, a function that is new has the tests of
-its file.
+Kept in ``build/covering.json``, by function, and made by one run of TESTS under coverage: of those
+that enter it MOST, or as many as take MOST_S; those that enter little else before others, and of
+every file of tests some. It goes stale without harm: a test that is no more is left out, a function
+that is new has the tests of its file.
 """
 
 import ast
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, islice, zip_longest
+from itertools import accumulate, chain, islice, zip_longest
 from pathlib import Path
 
 import coverage
@@ -32,7 +32,9 @@ PURE = (
 )
 TESTS = ("tests/unit/core", "tests/unit/timers", "tests/unit/shim_adapter", "tests/unit/api")
 TESTS += ("tests/conformance", "-k", "not rabbitmq and not schemathesis")
-MOST = 40
+MOST = 200
+MOST_S = 10  # of the processor, under coverage
+OWN = 20
 PLACE = ROOT / "build" / "covering.json"
 Functions = dict[str, list[str]]  # the tests of each, by "file::Class.function"
 
@@ -99,18 +101,20 @@ def _measure() -> int:
 def chosen(found: Functions, seconds: dict[str, float]) -> Functions:
     """Return the tests that are kept of each function, in the order in which they are run.
 
-    Half are those that enter the fewest functions in all: they are about this one. The others come
-    from all files of tests in turn, the quickest first.
+    The first OWN are those that enter the fewest functions in all: they are about this one. The
+    others come from all files of tests in turn, the quickest first.
     """
     entered = Counter(test for tests in found.values() for test in tests)
     found_of: Functions = {}
     for name, tests in found.items():
-        own = sorted(tests, key=lambda test: (entered[test], seconds[test], test))[: MOST // 2]
+        own = sorted(tests, key=lambda test: (entered[test], seconds[test], test))[:OWN]
         of_file: dict[str, list[str]] = {}
         for test in sorted(tests, key=lambda test: (seconds[test], test)):
             of_file.setdefault(test.partition("::")[0], []).append(test)
         in_turn = (test for turn in zip_longest(*of_file.values()) for test in turn if test)
-        found_of[name] = list(islice(dict.fromkeys(chain(own, in_turn)), MOST))
+        some = list(islice(dict.fromkeys(chain(own, in_turn)), MOST))
+        taken = accumulate(seconds[test] for test in some)
+        found_of[name] = [test for test, sum_s in zip(some, taken, strict=True) if sum_s <= MOST_S]
     return found_of
 
 
@@ -135,9 +139,20 @@ def kept() -> Functions:
 
 
 def covering() -> Functions:
-    """Return what is kept, of the tests that are still there."""
+    """Return what is kept, of the tests that are still there; nothing if nothing is kept."""
+    if not PLACE.exists():
+        return {}
     there = _collected()
     return {name: [test for test in tests if test in there] for name, tests in kept().items()}
+
+
+def tests_of(function: str, known: Functions) -> tuple[str, ...]:
+    """Return the tests of a function, of its file where it has none."""
+    if known.get(function):
+        return tuple(known[function])
+    path = function.partition("::")[0]
+    of_file = [test for name in known if name.startswith(path) for test in known[name]]
+    return tuple(dict.fromkeys(of_file))[:MOST] or ("tests/unit/core",)
 
 
 def _collected() -> set[str]:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from tests.mutation.trials import ROOT, Outcome, Trial, Verdict, outcomes
+from tests.mutation.trials import ALL_LIMIT_S, ROOT, Outcome, Trial, Verdict, fix_hashes, outcomes
 
 TABLE = Path(__file__).with_name("guards.yaml")
 LIMIT_S = 60
-ALL_LIMIT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +74,5 @@ def _told(outcome: Outcome) -> str:
 
 
 if __name__ == "__main__":
+    fix_hashes()
     sys.exit(main(sys.argv[1:]))

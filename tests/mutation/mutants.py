@@ -1,45 +1,31 @@
-"""Mutants of the pure parts: Cosmic Ray's operators, one mutant a line, and who notices (ADR 51).
+"""Mutants of the pure parts: Cosmic Ray's operators, one mutant a line (ADR 51).
 
-``python -m tests.mutation.mutants`` tries the fixed sample (a minute or two). It is a table,
-``sample.yaml``: of each mutant the test that notices it, why no test could, or why it may live. With ``--all`` every
-line of the pure parts is tried (hours), with ``--lines 600 --seed x`` so many; ``--renew`` chooses
-the sample anew, and asks for reasons. All but the first read ``build/covering.json``.
+``sample`` tries a fixed few of them, ``every`` all.
 
 Rule 1: a line is known by its function, its text, and which of that text it is there: so what is
         chosen does not change with what is written elsewhere. Of what the operators could do in a
         line one thing is chosen, by the seed.
 Rule 2: left out is what says nothing about tests: annotations, assertions; operators that make
         another type of a value, which any test would notice.
-Rule 3: a mutant is tried with the tests of its function (``covering``), in the sample with its own.
-Rule 4: it fails if a mutant lives that has no reason to, or less than LEAST of those are noticed
-        that could be: of what is ``equal``, whatever is decided and told is the same.
-        A row of a line that is written otherwise by now is left out; ROWS_LEAST of them must be
-        there.
 """
 
-import argparse
 import ast
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 
-import yaml
 from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 
-from tests.mutation.covering import Functions, covering, functions_of, pure_files
-from tests.mutation.trials import ROOT, Outcome, Trial, Verdict, outcomes
+from tests.mutation.covering import functions_of, pure_files
+from tests.mutation.trials import ROOT
 
-LINES = 100
-ROWS_LEAST = 40
 SEED = "muster"
 LEAST = 0.9
-LIMIT_S = 20
-SAMPLE = Path(__file__).with_name("sample.yaml")
 OPERATORS = [
     f"core/{name}"
     for name in (
@@ -78,6 +64,14 @@ OPERATORS = [
 ]
 
 
+class Fate(Enum):
+    """What came of a mutant: of what is EQUAL, whatever is decided and told is the same."""
+
+    NOTICED = "noticed"
+    EQUAL = "equal"
+    LIVES = "live"
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of a function; ``copy`` counts those of the same text."""
@@ -86,6 +80,11 @@ class Line:
     text: str
     copy: int
     number: int
+
+    @property
+    def path(self) -> str:
+        """Return the file."""
+        return self.function.partition("::")[0]
 
     def order(self, seed: str) -> str:
         """Return where the line comes in the order of a seed."""
@@ -104,7 +103,7 @@ class Mutant:
     @property
     def path(self) -> str:
         """Return the file."""
-        return self.line.function.partition("::")[0]
+        return self.line.path
 
     @property
     def name(self) -> str:
@@ -158,11 +157,13 @@ class _File:
             for occurrence, ((number, _), _) in enumerate(positions):
                 self._positions.setdefault(number, []).append((name, occurrence))
 
+    def can_change(self, line: Line) -> bool:
+        """Tell whether an operator changes anything there."""
+        return line.number in self._positions
+
     def mutant(self, line: Line, seed: str) -> Mutant | None:
-        """Return what becomes of a line by a seed, None where nothing can."""
-        could = self._positions.get(line.number, [])
-        if not could:
-            return None
+        """Return what becomes of a line by a seed, None where its file has other lines then."""
+        could = self._positions[line.number]
         at = int(line.order(f"{seed}/which"), 16) % len(could)
         name, occurrence = could[at]
         text = mutate_code(self._source, plugins.get_operator(name)(), occurrence)
@@ -172,169 +173,54 @@ class _File:
         return Mutant(line, name, after[line.number - 1].strip(), text)
 
 
-def mutants(count: int | None, seed: str) -> Iterator[Mutant]:
-    """Yield the mutants of so many lines, None for all, in the order of a seed."""
-    lines = sorted(
-        (line for path in pure_files() for line in lines_of(path)), key=lambda one: one.order(seed)
-    )
-    files: dict[str, _File] = {}
-    found = 0
-    for line in lines:
-        if found == count:
-            return
-        path = line.function.partition("::")[0]
-        if path not in files:
-            files[path] = _File(ROOT / path)
-        mutant = files[path].mutant(line, seed)
-        if mutant is not None and mutant.now != line.text:
-            found += 1
-            yield mutant
+class Mutants:
+    """The lines of some files on which something can be changed, in the order of a seed."""
+
+    def __init__(self, seed: str = SEED, paths: Iterable[Path] | None = None) -> None:
+        self._seed = seed
+        self._files: dict[str, _File] = {}
+        self.lines: list[Line] = []
+        for path in pure_files() if paths is None else paths:
+            file = self._files[path.relative_to(ROOT).as_posix()] = _File(path)
+            self.lines += [line for line in lines_of(path) if file.can_change(line)]
+        self.lines.sort(key=lambda line: line.order(seed))
+
+    def of(self, line: Line) -> Mutant | None:
+        """Return what becomes of a line, None where it reads the same."""
+        mutant = self._files[line.path].mutant(line, self._seed)
+        return mutant if mutant is not None and mutant.now != line.text else None
 
 
-def _tests_of(mutant: Mutant, known: Functions) -> tuple[str, ...]:
-    """Return the tests of a mutant's function, of its file where it has none."""
-    own = known.get(mutant.line.function)
-    if own:
-        return tuple(own)
-    of_file = [test for name in known if name.startswith(mutant.path) for test in known[name]]
-    return tuple(dict.fromkeys(of_file)) or ("tests/unit/core",)
-
-
-def room_of(mutant: Mutant) -> str:
-    """Return the room of a mutant: a folder of the scheduler, or another pure part."""
-    parts = mutant.path.split("/")
+def room_of(path: str) -> str:
+    """Return the room of a file: a folder of the scheduler, or another pure part."""
+    parts = path.split("/")
     if parts[:3] == ["services", "core", "scheduler"]:
         return parts[3].removesuffix(".py")
     return "/".join(parts[1:3]).removesuffix(".py")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A mutant of the sample: the ``test`` that notices it, why it is ``equal``, or ``lives``."""
+def table(fates: Iterable[tuple[str, Fate]]) -> str:
+    """Return a table by room of what came of mutants; all of them are the last line.
 
-    function: str
-    line: str
-    copy: int
-    now: str
-    test: str = ""
-    equal: str = ""
-    lives: str = ""
-
-
-def sample() -> list[Row]:
-    """Return the fixed sample."""
-    return [Row(**row) for row in yaml.safe_load(SAMPLE.read_text(encoding="utf-8"))]
-
-
-def mutants_of(rows: Sequence[Row], seed: str = SEED) -> dict[str, tuple[Mutant, Row]]:
-    """Return the mutants of the rows whose lines are there still, by name."""
-    of_line = {(row.function, row.line, row.copy): row for row in rows}
-    found: dict[str, tuple[Mutant, Row]] = {}
-    for path in sorted({row.function.partition("::")[0] for row in rows}):
-        if not (ROOT / path).exists():
-            continue
-        file = _File(ROOT / path)
-        for line in lines_of(ROOT / path):
-            row = of_line.get((line.function, line.text, line.copy))
-            mutant = file.mutant(line, seed) if row is not None else None
-            if row is not None and mutant is not None and mutant.now == row.now:
-                found[mutant.name] = (mutant, row)
-    return found
+    What is equal counts for neither side: ``rate`` is what was noticed of what could be.
+    """
+    by_room: dict[str, Counter[Fate]] = {}
+    whole = by_room.setdefault("all", Counter())
+    for room, fate in fates:
+        by_room.setdefault(room, Counter())[fate] += 1
+        whole[fate] += 1
+    lines = [f"{'room':20} {'mutants':>7} " + " ".join(f"{fate.value:>7}" for fate in Fate)]
+    lines[0] += f" {'rate':>6}"
+    for room in [*sorted(by_room.keys() - {"all"}), "all"]:
+        counts = by_room[room]
+        could = counts.total() - counts[Fate.EQUAL]
+        rate = f"{100 * counts[Fate.NOTICED] // could} %" if could else "-"
+        numbers = " ".join(f"{counts[fate]:7}" for fate in Fate)
+        lines.append(f"{room:20} {counts.total():7} {numbers} {rate:>6}")
+    return "\n".join(lines)
 
 
-# --- the ways to run ------------------------------------------------------------------------------
-
-
-def try_sample() -> int:
-    """Try the sample, each with its test; return 1 where Rule 4 does not hold."""
-    there = mutants_of(sample())
-    trials = [
-        Trial(name, mutant.path, mutant.text, (row.test,), LIMIT_S)
-        for name, (mutant, row) in there.items()
-        if row.test
-    ]
-    missed = [found.trial for found in outcomes(trials) if _lives(found)]
-    for trial in missed:
-        print(f"lives, and its test should notice it: {trial.name} ({trial.tests[0]})")
-    killed = len(trials) - len(missed)
-    could = len(trials) + sum(bool(row.lives) for _, row in there.values())
-    print(
-        f"{killed} of {could} mutants noticed; {len(there) - could} are equal to what they were of"
-    )
-    is_stale = len(there) < ROWS_LEAST
-    if is_stale:
-        print(f"{len(there)} rows of the sample are there still: choose it anew with --renew")
-    return 1 if missed or is_stale or killed < LEAST * could else 0
-
-
-def try_lines(count: int | None, seed: str) -> tuple[list[Mutant], list[Outcome]]:
-    """Try so many lines, None for all, and print what came of them by room."""
-    known = covering()
-    made = {one.name: one for one in mutants(count, seed)}
-    trials = [
-        Trial(one.name, one.path, one.text, _tests_of(one, known), LIMIT_S) for one in made.values()
-    ]
-    found = []
-    for outcome in outcomes(trials):
-        _lives(outcome)
-        found.append(outcome)
-    all_of = Counter(room_of(one) for one in made.values())
-    killed = Counter(
-        room_of(made[one.trial.name]) for one in found if one.verdict is not Verdict.UNNOTICED
-    )
-    for room in sorted(all_of):
-        print(f"{room:24} {killed[room]:4} of {all_of[room]:4} noticed")
-    print(f"{killed.total()} of {len(made)} mutants noticed")
-    return list(made.values()), found
-
-
-def renew(count: int, seed: str) -> None:
-    """Choose the sample anew; the reasons that are known are kept."""
-    known = {(row.function, row.line, row.now): row for row in sample()}
-    made, found = try_lines(count, seed)
-    by_name = {one.trial.name: one for one in found}
-    rows: list[dict[str, object]] = []
-    for mutant in made:
-        line, outcome = mutant.line, by_name[mutant.name]
-        row: dict[str, object] = {
-            "function": line.function, "line": line.text, "copy": line.copy, "now": mutant.now,
-        }  # fmt: skip
-        if outcome.verdict is Verdict.UNNOTICED:
-            before = known.get((line.function, line.text, mutant.now))
-            is_equal = before is not None and bool(before.equal)
-            why = (before.equal or before.lives) if before is not None else ""
-            row["equal" if is_equal else "lives"] = why
-        else:
-            row["test"] = outcome.test or outcome.trial.tests[0]
-        rows.append(row)
-    SAMPLE.write_text(yaml.safe_dump(rows, sort_keys=False, width=100), encoding="utf-8")
-
-
-def main(words: Sequence[str]) -> int:
-    """Try the sample, or what is asked for."""
-    parser = argparse.ArgumentParser(prog="mutants")
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--renew", action="store_true")
-    parser.add_argument("--lines", type=int)
-    parser.add_argument("--seed", default=SEED)
-    asked = parser.parse_args(words)
-    if asked.renew:
-        renew(asked.lines or LINES, asked.seed)
-        return 0
-    if not asked.all and asked.lines is None:
-        return try_sample()
-    made, found = try_lines(None if asked.all else asked.lines, asked.seed)
-    lives = sum(one.verdict is Verdict.UNNOTICED for one in found)
-    return 1 if lives > (1 - LEAST) * len(made) else 0
-
-
-def _lives(outcome: Outcome) -> bool:
-    """Print what came of a mutant; return whether it lives."""
-    lives = outcome.verdict is Verdict.UNNOTICED
-    said = "lives" if lives else outcome.verdict.value
-    print(f"{said:9} {outcome.seconds:5.1f} s  {outcome.trial.name}", flush=True)
-    return lives
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def is_enough(fates: Iterable[Fate]) -> bool:
+    """Tell whether at least LEAST of what could be noticed was."""
+    counts = Counter(fates)
+    return counts[Fate.NOTICED] >= LEAST * (counts[Fate.NOTICED] + counts[Fate.LIVES])

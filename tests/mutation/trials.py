@@ -1,12 +1,13 @@
-"""Trials: one file of the tree is changed, and some tests say whether they notice.
+"""Trials of guards: one file of the tree is changed, and some tests say whether they notice.
 
 Rule 1: a trial is made in a copy of the tree; the tree itself is never changed.
 Rule 2: each has a process of its own, forked from one that has loaded the libraries and nothing of
         the project: so it costs the import of the project and the tests, and no more.
 Rule 3: what is random in a test is fixed (the hypothesis profile ``trial``): a verdict can be had
         again.
+Rule 4: so are the hashes of strings (``fix_hashes``).
 Limit: a trial has a limit in seconds of the processor, and PATIENCE times that by the clock; then it
-is killed, and is Verdict.SLOW.
+is killed, and is Verdict.SLOW. What takes more than MEMORY fails.
 """
 
 import os
@@ -31,8 +32,11 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = ("services", "shared", "tests", "scripts")
 NOT_COPIED = (".git", ".venv", "build", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
-LIBRARIES = ("fastapi", "httpx", "hypothesis.stateful", "numpy", "tenacity", "uvicorn")
+LIBRARIES = ("aio_pika", "aiohttp", "fastapi", "httpx", "hypothesis.stateful", "msgpack", "numpy")
+LIBRARIES += ("prometheus_client", "pydantic_settings", "structlog", "tenacity", "uvicorn", "yaml")
+ALL_LIMIT_S = 600
 PATIENCE = 30  # a machine may be busy with others
+MEMORY = 4 << 30  # bytes
 ASKED_S = 0.02  # how often it is asked whether a trial has ended
 
 
@@ -87,6 +91,13 @@ class _First:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self._path.exists():
             self._path.write_text(report.nodeid, encoding="utf-8")
+
+
+def fix_hashes() -> None:
+    """Start this process again with hashes that are the same each time, where they are not."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
 def outcomes(trials: Iterable[Trial], at_once: int = 2) -> Iterator[Outcome]:
@@ -166,6 +177,7 @@ def _run_tests(trial: Trial, tree: Path) -> int:
     """Run in the forked process: the tests of a trial, on the tree as it is now."""
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_CPU, (trial.limit_s, trial.limit_s + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     said = os.open(tree.parent / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)

@@ -105,6 +105,36 @@ def test_a_node_that_is_another_now_is_judged_anew():
     assert placed(core) == {"one": "n"}
 
 
+@pytest.mark.parametrize("change", ["comes", "goes", "is another"])
+def test_who_was_refused_for_the_nodes_there_are_is_tried_again_when_they_change(change):
+    @reads(Reads.NODES)
+    def capacity(_application, _amount):
+        nodes = core.partition.nodes.nodes
+        match change:
+            case "comes":
+                may = len(nodes) == 3
+            case "goes":
+                may = len(nodes) == 1
+            case _:
+                may = "open" in nodes["b"].labels
+        return "" if may else "not on these nodes"
+
+    core = core_with(nodes=lambda policy: policy.capacity.append(capacity))
+    node(core, "a", vcore=4)
+    node(core, "b", vcore=4)
+    core.application("app")
+    core.asks("app", ["one"], ONE)
+    assert (placed(core), why(core).reason) == ({}, Reason.PLUGIN)
+    match change:
+        case "comes":
+            node(core, "c", vcore=4)
+        case "goes":
+            node(core, "a", NodeAction.DECOMISSION)
+        case _:
+            node(core, "b", NodeAction.UPDATE, labels={"open": "yes"})
+    assert list(placed(core)) == ["one"]
+
+
 def one_pod_a_node(policy):
     policy.feasible.append(lambda node, shape: not node.allocations)
 

@@ -71,6 +71,12 @@ def test_a_leaf_is_state_aware_only_where_that_is_asked_for(text, filters):
     assert settings_from([("stateAware", text)]).filters_state_aware is filters
 
 
+def test_a_queue_without_a_max_has_the_room_that_those_above_it_leave():
+    core = Core(config_of("{name: p, resources: {max: {memory: 4}}, queues: [{name: a}]}"))
+    core.node("n", vcore=100, memory=100)
+    assert core.partition.queues["root.p.a"].room_for({"vcore": 1, "memory": 2}) == 2
+
+
 DELAY_NS = 10
 SHAPE = Shape("s", {"vcore": 1}, Constraints(), ())
 

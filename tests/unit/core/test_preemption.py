@@ -768,6 +768,7 @@ def test_an_ask_that_was_tried_is_not_tried_within_fifteen_seconds():
     (first,) = core.partition.applications["child2"].asks()
     tried_ns = first.preemption_checked_ns
     assert tried_ns == core.now_ns
+    assert core.partition.preemption_due_ns == tried_ns + 15_000_000_000
     for seconds_later, is_tried in ((14, False), (15, True)):
         core.now_ns = tried_ns + seconds_later * 1_000_000_000
         core.send(Heartbeat("t"))

@@ -539,3 +539,19 @@ def test_asks_that_come_at_once_are_placed_in_the_order_of_their_leaf(policy, pl
     told = core.update(asks=tuple(asks))
     core.check()
     assert [item.allocation_key for item in section(told, "new_allocations")] == placed
+
+
+@pytest.mark.parametrize(("policy", "first"), [("fair", "b"), ("fifo", "a")])
+def test_room_that_comes_goes_to_who_uses_least_by_now(policy, first):
+    core = Core(config_of("{name: a, properties: {application.sort.policy: %s}}" % policy))
+    core.node("n", vcore=3)
+    for name, vcore in (("a", 1), ("b", 2)):
+        core.application(name, "root.a")
+        core.asks(name, [f"{name}0"], {"vcore": vcore})
+    for name in "ab":
+        core.asks(name, [f"{name}-waits"], {"vcore": 2})
+    stopped = AllocationRelease("b", "b0", TerminationType.STOPPED_BY_RM)
+    told = core.update(releases=(stopped,))
+    core.check()
+    placed = [item.allocation_key for item in section(told, "new_allocations")]
+    assert placed == [f"{first}-waits"]

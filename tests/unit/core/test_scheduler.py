@@ -153,6 +153,8 @@ def test_a_queue_that_a_reload_drops_drains_and_goes_when_it_is_empty():
     assert core.partition.queues["root.a"].status == "Draining"
     (rejected,) = section(core.application("late", "root.a"), "rejected_applications")
     assert "no placement rule matched" in rejected.reason
+    core.fire_own("cleaner")
+    assert "root.a" in core.partition.queues, "somebody is in it still"
     core.update(releases=(AllocationRelease("app", "x", TerminationType.STOPPED_BY_RM),))
     core.fire("app", "completing")
     core.fire_own("cleaner")

@@ -1,27 +1,62 @@
-"""What mutants are made of, and the list of those that may live: it is of lines that are there."""
+"""What mutants are made of, which are in the sample, what is kept of a long run, and what is told."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from tests.mutation import forks
 from tests.mutation.covering import pure_files
-from tests.mutation.mutants import LEAST, ROWS_LEAST, SEED, lines_of, mutants, sample
+from tests.mutation.every import Progress, reasons, report
+from tests.mutation.mutants import LEAST, SEED, Fate, Mutants, lines_of, room_of, table
+from tests.mutation.sample import LINES, ROWS_LEAST, Row, chosen, sample, shares
 from tests.mutation.trials import ROOT
 
 
 def test_who_may_live_has_a_reason_and_all_others_a_test():
-    rows = sample()
-    for row in rows:
+    for row in [*sample(), *reasons().values()]:
         said = [text for text in (row.test, row.equal, row.lives) if text]
         assert len(said) == 1, row
         assert len(said[0]) > 20, row
-    noticed, live = sum(bool(row.test) for row in rows), sum(bool(row.lives) for row in rows)
-    assert noticed >= LEAST * (noticed + live)
+    fates = Counter(row.fate for row in sample())
+    assert fates[Fate.NOTICED] >= LEAST * (fates[Fate.NOTICED] + fates[Fate.LIVES])
 
 
 def test_most_of_the_sample_is_of_lines_that_are_there():
     there = {
         (line.function, line.text, line.copy) for path in pure_files() for line in lines_of(path)
     }
-    assert sum((row.function, row.line, row.copy) in there for row in sample()) >= ROWS_LEAST
+    assert sum(row.key[:3] in there for row in sample()) >= ROWS_LEAST
+
+
+def test_every_room_has_its_share_of_the_sample():
+    lines = Mutants().lines
+    due = shares(Counter(room_of(line.path) for line in lines), LINES)
+    rows = Counter(room_of(row.function.partition("::")[0]) for row in sample())
+    assert all(rows[room] >= due[room] // 2 for room in due), rows  # what is new is not in it yet
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count", "shared"),
+    [
+        ({"a": 1, "b": 1}, 4, {"a": 2, "b": 2}),
+        ({"a": 5, "b": 3, "c": 2}, 4, {"a": 2, "b": 1, "c": 1}),
+        ({"a": 97, "b": 2, "c": 1}, 10, {"a": 9, "b": 1, "c": 1}),  # at least one each
+    ],
+)
+def test_a_count_is_shared_by_size(sizes, count, shared):
+    assert shares(sizes, count) == shared
+
+
+def test_of_each_room_those_are_chosen_that_come_first():
+    lines = Mutants().lines
+    found = chosen(lines, 40)
+    for room in {room_of(line.path) for line in lines}:
+        of_room = [line for line in lines if room_of(line.path) == room]
+        some = [line for line in found if room_of(line.path) == room]
+        assert some == of_room[: len(some)] != []
 
 
 def test_the_lines_of_a_sample_do_not_change_with_what_stands_above_them(tmp_path, monkeypatch):
@@ -39,9 +74,137 @@ def test_the_lines_of_a_sample_do_not_change_with_what_stands_above_them(tmp_pat
 
 @pytest.mark.parametrize("seed", [SEED, "another"])
 def test_a_mutant_is_one_line_of_a_file_that_reads_otherwise(seed):
-    for mutant in mutants(3, seed):
+    mutants = Mutants(seed, sorted(ROOT.glob("services/core/scheduler/queues/*.py")))
+    for line in mutants.lines[:5]:
+        mutant = mutants.of(line)
         before = (ROOT / mutant.path).read_text().splitlines()
         after = mutant.text.splitlines()
-        (changed,) = [at for at, line in enumerate(before) if line != after[at]]
+        (changed,) = [at for at, text in enumerate(before) if text != after[at]]
         assert changed + 1 == mutant.line.number
         assert after[changed].strip() == mutant.now
+
+
+NOTICED, EQUAL, LIVES = Fate.NOTICED, Fate.EQUAL, Fate.LIVES
+
+
+def test_the_table_has_a_line_for_each_room_and_one_for_all():
+    fates = [("nodes", NOTICED), ("nodes", EQUAL), ("nodes", LIVES), ("actions", EQUAL)]
+    assert [line.split() for line in table(fates).splitlines()] == [
+        ["room", "mutants", "noticed", "equal", "live", "rate"],
+        ["actions", "1", "0", "1", "0", "-"],
+        ["nodes", "3", "1", "1", "1", "50", "%"],
+        ["all", "4", "1", "2", "1", "50", "%"],
+    ]
+
+
+ONE = Row("services/timers/wheel.py::one", "return a > 3", 1, "return a >= 3", test="tests::one")
+OTHER = Row("services/timers/wheel.py::one", "return 1", 1, "return 2")
+
+
+def test_what_was_tried_is_known_when_it_goes_on_even_if_it_was_killed_while_it_wrote(tmp_path):
+    path, head = tmp_path / "build" / "mutants.jsonl", {"tree": "1", "seed": "x"}
+    before = Progress(path, head)
+    before.note(ONE)
+    before.note(OTHER)
+    path.write_text(path.read_text()[:-3])
+    after = Progress(path, head)
+    assert after.rows() == [ONE]
+    after.note(OTHER)
+    assert Progress(path, head).rows() == [ONE, OTHER]
+
+
+@pytest.mark.parametrize("head", [{"tree": "2", "seed": "x"}, {"tree": "1", "seed": "y"}])
+def test_of_another_tree_or_another_seed_nothing_is_known(head, tmp_path):
+    path = tmp_path / "mutants.jsonl"
+    Progress(path, {"tree": "1", "seed": "x"}).note(ONE)
+    assert Progress(path, head).rows() == []
+
+
+def test_what_lives_is_listed_and_more_than_one_in_ten_is_too_many(capsys):
+    assert report([ONE] * 9 + [OTHER]) == 0
+    assert report([ONE] * 8 + [OTHER]) == 1
+    said = capsys.readouterr().out
+    assert "return 1  ->  return 2\n    live: nobody has looked at it\n" in said
+    assert "timers/wheel               9       8       0       1   88 %" in said
+
+
+# --- trials -----------------------------------------------------------------------------------------
+
+NESTED = """\
+class A:
+    def one(self):
+        def inner():
+            return 1
+        return inner()
+
+def two():
+    return 2
+"""
+
+
+def test_the_function_around_a_line_is_the_outermost_one():
+    code = compile(NESTED, "nested.py", "exec")
+    names = [forks._around(code, line).co_qualname for line in (3, 4, 5, 8)]
+    assert names == ["A.one", "A.one", "A.one", "two"]
+    with pytest.raises(LookupError, match="line 1"):
+        forks._around(code, 1)
+
+
+def answer():
+    return 40 + 1
+
+
+def test_a_function_that_is_loaded_has_the_code_of_the_changed_file():
+    path, before = Path(__file__), answer.__code__
+    text = path.read_text()
+    change = forks.Change(
+        "one", path.relative_to(ROOT).as_posix(), before.co_firstlineno + 1,
+        text.replace("return 40 + 1", "return 40 + 2", 1), (), 1,
+    )  # fmt: skip
+    try:
+        forks._replace(change, forks._functions())
+        assert answer() == 42
+    finally:
+        answer.__code__ = before
+    with pytest.raises(LookupError, match="answer"):
+        forks._replace(change, {})
+
+
+def test_a_trial_says_what_came_of_it():
+    """In a process of its own: it runs pytest."""
+    said = subprocess.run(
+        [sys.executable, "-c", TRIALS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    found = [line.split()[1:] for line in said.stdout.splitlines() if line.startswith("found")]
+    assert sorted(found) == [
+        ["as-it-is", "unnoticed", IN_ORDER],
+        ["late", "noticed", IN_ORDER],
+        ["no-function", "broken"],
+        ["round-for-ever", "slow", IN_ORDER],
+    ], said.stdout + said.stderr
+
+
+IN_ORDER = (
+    "tests/unit/timers/test_wheel.py::test_timers_fire_in_order_when_they_are_due_and_never_earlier"
+)
+TRIALS = f"""
+from pathlib import Path
+from tests.mutation.forks import Change, as_it_is, try_all
+
+PATH = "services/timers/wheel.py"
+TEXT = Path(PATH).read_text()
+ORDER = ("{IN_ORDER}",)
+
+def change(name, before, after):
+    at = TEXT.index(before)
+    line = TEXT[:at].count(chr(10)) + 1
+    return Change(name, PATH, line, TEXT[:at] + after + TEXT[at + len(before):], ORDER, 1)
+
+CHANGES = [
+    Change("as-it-is", PATH, 0, None, ORDER, 60),
+    change("late", "due_ns <= now_ns:", "due_ns < now_ns:"),
+    change("no-function", "MAX_TIMERS =", "MAX_TIMERS = 0 +"),
+    change("round-for-ever", "            heappop(self._due)", "            pass"),
+]
+try_all(CHANGES, ORDER, lambda found: print("found", found.change.name, found.verdict.value, found.test))
+"""

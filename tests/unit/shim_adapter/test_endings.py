@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from services.shim_adapter.mirror.calls import DeletePod, PlaceholderFailed
 from services.shim_adapter.records import ApplicationPhase
 from shared.messages.commands import (
     DeleteApplication,
@@ -251,3 +252,18 @@ def test_an_ask_that_was_taken_back_is_said_at_every_recovery_until_it_is_confir
         assert sent(shim.send(SyncRequest("core")), "ask_releases") == [release]
     assert sent(ask_released(shim, key, TerminationType.STOPPED_BY_RM), "ask_releases") == []
     assert sent(shim.send(SyncRequest("core")), "ask_releases") == []
+
+
+def test_a_gang_whose_placeholders_cannot_be_made_takes_back_those_that_wait_and_deletes_all():
+    shim = Shim()
+    shim.send(SubmitPods((gang_pod("a"), gang_pod("b"))))
+    accepted(shim)
+    waits, runs = (one for one in shim.world.pods_of("app") if one.spec.placeholder)
+    runs.node = "n1"
+    calls, outgoing = shim.machine.mirror.on_news(PlaceholderFailed("app", "forbidden"))
+    said = [item.message for item in outgoing]
+    assert {call.uid for call in calls if isinstance(call, DeletePod)} == {waits.uid, runs.uid}
+    taken_back = [item.allocation_key for item in sent(said, "ask_releases")]
+    assert taken_back == [waits.uid]
+    assert [item.message for item in sent(said, "gangs_given_up")] == ["forbidden"]
+    assert phase(shim) is ApplicationPhase.RUNNING
