@@ -125,7 +125,7 @@ chaos: setup ## Real services, a real broker, and everything that breaks; ARGS="
 mutants: setup build/covering.json ## Every mutant of the pure parts (hours; stopped, it goes on; ARGS='--lines 600 --seed x' for some)
 	@$(PYTHON) -m tests.mutation.every $(ARGS)
 
-mutants-sample: setup ## A fixed sample of them, each with its test, as CI does (a minute)
+mutants-sample: setup ## A fixed sample of them, each with its test (some 50 s of CPU)
 	@$(PYTHON) -m tests.mutation.sample $(ARGS)
 
 build/covering.json:
