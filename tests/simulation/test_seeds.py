@@ -22,6 +22,7 @@ FOUND = {
     20495: "a decision about a node that went and came again was carried out on the new one",
     32026: "an application whose asks were taken back, and nobody heard of it, stayed for ever",
     38: "placeholders that were on their way when the shim adapter died were made by nobody",
+    40208: "a core on a machine whose clock was behind let an application complete minutes late",
     33145: "a gang that the core took for whole, and the shim adapter did not, waited for ever",
 }
 

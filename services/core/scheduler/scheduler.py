@@ -599,5 +599,5 @@ def _resume_state(partition: Partition, application: Application) -> None:
             endings.after_real_removed(partition, application)
         since_ns = application.request.state_since_ns
         if application.state is ApplicationState.COMPLETING and since_ns:
-            due_ns = since_ns + milliseconds(COMPLETING_TIMEOUT_MS)
+            due_ns = partition.since(since_ns) + milliseconds(COMPLETING_TIMEOUT_MS)
             partition.arm_timer_at(application, TimerKind.COMPLETING, due_ns)

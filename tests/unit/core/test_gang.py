@@ -266,16 +266,21 @@ def test_an_execution_timeout_releases_the_allocation_when_it_is_due():
     core.check()
 
 
-def test_timers_keep_their_start_through_a_recovery():
+@pytest.mark.parametrize("ago_s", [10, -500], ids=["before", "by a clock that was ahead"])
+def test_timers_keep_their_start_through_a_recovery(ago_s):
+    """Seed 40208: what began by a clock that was ahead of the core's begins now at the latest."""
     core = Core(epoch=2)
     now = core.now_ns
     core.send(SyncBegin(""))
-    ago = now - 10 * 10**9
+    ago = now - ago_s * 10**9
     core.update(
         nodes=(NodeInfo("n1", NodeAction.CREATE, NODE),),
         new_applications=(
             AddApplicationRequest("done", "root.default", state="Completing", state_since_ns=ago),
             AddApplicationRequest("busy", "root.default", state="Running", state_since_ns=ago),
+            AddApplicationRequest(
+                "gang", "root.default", placeholder_ask=ONE, reservation_start_ns=ago
+            ),
         ),
     )
     core.update(
@@ -283,10 +288,15 @@ def test_timers_keep_their_start_through_a_recovery():
             Allocation("k", "busy", "n1", ONE, exec_timeout_milli_seconds=60_000, allocated_ns=ago),
         )
     )
-    core.send(SyncEnd(1, 1, 0))
+    core.update(
+        allocations=(Allocation("p", "gang", "n1", ONE, placeholder=True, task_group_name="tg-1"),)
+    )
+    core.send(SyncEnd(1, 2, 0))
     apps = core.partition.applications
-    assert [due for _, due in apps["done"].timers.values()] == [ago + 30 * 10**9]
-    assert [due for _, due in apps["busy"].timers.values()] == [ago + 60 * 10**9]
+    began = min(ago, now)
+    assert [due for _, due in apps["done"].timers.values()] == [began + 30 * 10**9]
+    assert [due for _, due in apps["busy"].timers.values()] == [began + 60 * 10**9]
+    assert [due for _, due in apps["gang"].timers.values()] == [began + 900 * 10**9]
 
 
 def test_an_application_whose_asks_were_taken_back_unheard_comes_to_its_end_after_a_recovery():

@@ -51,7 +51,7 @@ def count_as_starting(application: Application) -> None:
 
 def start_reservation_clock(partition: Partition, application: Application) -> None:
     """Let the placeholder timeout run from now on, or from where it ran before."""
-    since_ns = application.reservation_start_ns or partition.now_ns
+    since_ns = partition.since(application.reservation_start_ns)
     application.reservation_start_ns = since_ns
     partition.arm_placeholder_timer(application, since_ns)
 

@@ -943,11 +943,13 @@ class Partition:
         if application.state is ApplicationState.COMPLETING:
             self.arm_timer(application, TimerKind.COMPLETING, COMPLETING_TIMEOUT_MS)
         elif application.state is ApplicationState.RUNNING and application.execution_timeout_ms:
-            start_ns = application.execution_start_ns = (
-                application.execution_start_ns or self.now_ns
-            )
+            start_ns = application.execution_start_ns = self.since(application.execution_start_ns)
             due_ns = start_ns + milliseconds(application.execution_timeout_ms)
             self.arm_timer_at(application, TimerKind.EXECUTION, due_ns)
+
+    def since(self, began_ns: int) -> int:
+        """Return from when on a time runs: 0 is now, and so is what a clock that was ahead said."""
+        return min(began_ns or self.now_ns, self.now_ns)
 
     def arm_timer(
         self, application: Application, kind: TimerKind, timeout_ms: int, detail: str | None = None
@@ -967,6 +969,7 @@ class Partition:
 
     def arm_placeholder_timer(self, application: Application, since_ns: int) -> None:
         """Arm an application's placeholder timeout, as it runs since a moment."""
+        since_ns = self.since(since_ns)
         due_ns = since_ns + milliseconds(application.placeholder_timeout_ms(since_ns))
         self.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
 
@@ -993,7 +996,7 @@ class Partition:
         """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
         timeout_ms = allocation.exec_timeout_milli_seconds
         if timeout_ms > 0:
-            due_ns = (allocation.allocated_ns or self.now_ns) + milliseconds(timeout_ms)
+            due_ns = self.since(allocation.allocated_ns) + milliseconds(timeout_ms)
             key = allocation.allocation_key
             self.arm_timer_at(application, TimerKind.EXECUTION, due_ns, key)
 
