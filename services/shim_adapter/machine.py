@@ -286,8 +286,6 @@ class ShimMachine:
         """
         world = self.world
         was_known = bool(world.partitions)
-        if not names:
-            return []
         if tuple(world.partitions) == names:
             return self._tell_if_changed()
         world.set_partitions(names)
@@ -349,7 +347,8 @@ class ShimMachine:
         if not is_of_default or envelope.epoch < self.world.epoch_of(DEFAULT_PARTITION):
             return []
         proposal = self.proposals.judge(result)
-        outgoing = self._on_partitions(result.partitions)
+        names = result.partitions or (DEFAULT_PARTITION,)
+        outgoing = self._on_partitions(names) if result.accepted else []
         if proposal is None:
             return outgoing
         if result.accepted:

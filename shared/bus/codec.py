@@ -6,9 +6,10 @@
                                "resourcePerAlloc": {"t": [{...}, {...}], "i": [0, 0, 1]}}}}
 
 A column is a list; or ``{"c": value}`` where all are equal; or a table of distinct values with an
-index list, used for maps and nested records. A column that is absent takes the field's default, and
-one that is all default is not sent. A section of what is said by the pod stays columns on both
-sides (``shared.messages.columns``): no item is made on the way.
+index list, used for maps and nested records. A field or a column that is absent takes the default,
+and what is all default is not sent: a reader from before it was added has nothing to read. A
+section of what is said by the pod stays columns on both sides (``shared.messages.columns``): no
+item is made on the way.
 Values are validated by pydantic, a column at a time, strictly: no text for a number, no float for
 an integer, no integer beyond 64 bits, no empty identity; texts, numbers and maps of them that are
 seen to hold at once are not put to it. How many there are is judged before what they are.
@@ -98,12 +99,17 @@ def _packed(message: object) -> bytes:
         value = getattr(message, name)
         if name in _IDENTITIES:
             _check_identities(name, [value])
-        body[wire_name(name)] = _plain(value)
+        if not _is_same(value, default_of(cls, name)):
+            body[wire_name(name)] = _plain(value)
     for name, item_class in sections_of(cls):
         items = getattr(message, name)
         if items:
             body[wire_name(name)] = _encode_section(item_class, items)
     return cast(bytes, msgpack.packb(body, use_bin_type=True))
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
 
 
 def _plain(value: Any) -> Any:
@@ -179,9 +185,7 @@ def _encode_column(column: Column, default: Any) -> Any:
     values = [column.value] if isinstance(column, Same) else column
     first = values[0]
     if values[-1] == first and values.count(first) == len(values):
-        if first == default and type(first) is type(default):
-            return None
-        return {"c": _plain(first)}
+        return None if _is_same(first, default) else {"c": _plain(first)}
     if isinstance(first, str | int | float) or first is None:
         return _plain_list(values)
     return _encode_table(*_table_of(values))

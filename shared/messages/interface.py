@@ -366,8 +366,8 @@ class UpdateConfiguration:
 class ConfigurationResult:
     """Whether a queue configuration holds now; a refused one has changed nothing.
 
-    ``checksum`` is that of the text that was judged, whatever holds; ``partitions`` are the names
-    of those that the configuration that holds has, in its order ((): unsaid).
+    ``checksum`` is that of the text that was judged; ``partitions`` are the names of those that an
+    accepted one has, in its order ((): the default alone, as before there were several).
     """
 
     accepted: bool

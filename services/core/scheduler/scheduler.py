@@ -393,18 +393,22 @@ class Scheduler:
     def _configure_anew(self, begin: SyncBegin) -> None:
         """Apply the configuration that a recovery brings, or the last good one where it is bad.
 
-        The verdict is said as for a reload, so that the resource manager knows which one holds.
+        The verdicts are said as for a reload, so that the resource manager knows which one holds.
         """
         error = self._configure(begin.config)
-        if error and begin.last_good and not self._configure(begin.last_good):
+        falls_back = error and begin.last_good and not self._configure(begin.last_good)
+        if falls_back:
             error = f"{error} (the last good configuration holds in its place)"
             self._refuse_configuration(error)
         self._judged(begin.config, error)
+        if falls_back:
+            self._judged(begin.last_good, "")
 
     def _judged(self, text: str, error: str) -> None:
         """Say whether a configuration holds now, by the checksum of its text."""
         held = self.partition.config_partitions
-        result = ConfigurationResult(not error, checksum_of(text), error, held)
+        said = held if not error and len(held) > 1 else ()
+        result = ConfigurationResult(not error, checksum_of(text), error, said)
         self._answers.append(Outgoing(SHIM_ADAPTER, result, epoch=self._epoch))
 
     def _configure(self, text: str) -> str:

@@ -66,6 +66,18 @@ def test_n_11_a_partition_has_its_own_root_queues_and_switches():
         assert core.verdicts()[-1].partitions == ("default", "gpu")
 
 
+def test_partitions_are_said_where_there_are_several_and_hold():
+    core = Of("default", ONE)
+    for text in (TWO, "partitions: [{name: x}]", ONE):
+        core.send(UpdateConfiguration(text))
+    said = [(item.accepted, item.partitions) for item in core.verdicts()[-4:]]
+    assert said == [(True, ()), (True, ("default", "gpu")), (False, ()), (True, ())]
+    core.epoch += 1
+    core.send(SyncBegin("partitions: [{name: x}]", (), TWO))
+    said = [(item.accepted, item.partitions) for item in core.verdicts()[-2:]]
+    assert said == [(False, ()), (True, ("default", "gpu"))]
+
+
 def test_what_a_partition_says_goes_to_its_own_timers():
     gpu = Of("gpu")
     assert core_of("gpu") == Address("core", "gpu")

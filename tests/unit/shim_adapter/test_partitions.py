@@ -183,6 +183,19 @@ def test_a_dropped_partition_is_told_of_until_its_last_application_has_ended(run
     assert "gpu" not in running.machine.world.epochs
 
 
+def test_an_accepted_file_that_names_none_has_the_default_alone(running):
+    refused = ConfigurationResult(False, checksum_of("x"), "no")
+    running.send(refused)
+    assert list(running.machine.world.partitions) == ["default", "gpu"]
+    running.judged(text="x")
+    assert list(running.machine.world.partitions) == ["default"]
+    fresh = Shim()
+    fresh.send(refused)
+    assert list(fresh.machine.world.partitions) == []
+    names = [item.message.names for item in fresh.judged() if isinstance(item.message, Partitions)]
+    assert names == [("default",)] * 3
+
+
 def test_the_others_are_told_what_the_default_partition_s_core_took(running):
     running.send(UpdateConfiguration("y"))
     out = running.judged("default", "gpu", text="y")

@@ -157,9 +157,11 @@ def test_a_recovery_with_a_bad_configuration_falls_back_to_the_last_good_one_and
     core.send(SyncBegin(BAD, (), GOOD))
     assert "root.a" in core.partition.queues
     assert "the last good configuration holds in its place" in core.partition.config_error
-    last = verdicts(core)[-1]
-    assert (last.accepted, last.checksum) == (False, checksum_of(BAD))
-    assert "invalid queue name" in last.error
+    refused, holds = verdicts(core)[-2:]
+    assert (refused.accepted, refused.checksum) == (False, checksum_of(BAD))
+    assert "invalid queue name" in refused.error
+    assert holds == verdict(GOOD)
+    assert "the last good configuration holds in its place" in core.partition.config_error
 
 
 def test_a_stored_text_that_is_refused_stays_beside_the_good_one_until_a_better_one_comes():
