@@ -28,13 +28,21 @@ class BoundPlaceholders:
             if pod.spec.placeholder and pod.node and not pod.has_ended:
                 self.note(pod)
 
-    def count_anew(self, application: ApplicationRecord) -> None:
-        """Look anew at which placeholders of an application are bound."""
+    def take_up(self, application: ApplicationRecord) -> None:
+        """Look anew at which placeholders of an application are bound, and take its gang up there.
+
+        The last bind may have been done, and whoever did it died before it heard so: the gang is
+        whole, and reserves no more.
+        """
         for group in application.task_groups:
             self._bound.pop((application.application_id, group.name), None)
         for pod in self._world.pods_of(application.application_id):
             if pod.spec.placeholder and pod.node and not pod.has_ended:
                 self.note(pod)
+        is_reserving = application.phase is ApplicationPhase.RESERVING
+        if is_reserving and self.is_whole(application):
+            application.phase = ApplicationPhase.RUNNING
+            self._world.touch_application(application)
 
     def note(self, pod: PodRecord) -> None:
         """Take in that a placeholder was bound; again changes nothing."""

@@ -183,7 +183,7 @@ class ClusterMirror(Moves):
         world.next_epoch(known_epoch, partition)
         there = Existing(world, partition)
         for application in there.applications:
-            self._bound.count_anew(application)
+            self._bound.take_up(application)
             for pod in world.pods_of(application.application_id):
                 self._asked.pop(pod.uid, None)
         self._asked.update(dict.fromkeys(pod.uid for pod in there.waiting))

@@ -6,6 +6,7 @@ what waits, so that every item finds what it refers to.
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import TypeVar
 
 from services.shim_adapter.mirror.asks import (
@@ -54,10 +55,14 @@ class Existing:
             for application in self._of(world.applications.values())
             if application.is_live
         ]
-        self.waiting = [
+
+    @cached_property
+    def waiting(self) -> list[PodRecord]:
+        """Return the pods that wait, once every gang is where its pods show it to be."""
+        return [
             pod
             for application in self.applications
-            for pod in world.pods_of(application.application_id)
+            for pod in self._world.pods_of(application.application_id)
             if is_to_be_asked(application, pod)
         ]
 

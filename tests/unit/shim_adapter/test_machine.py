@@ -447,6 +447,25 @@ def test_a_gang_that_the_core_took_for_whole_goes_on_when_its_placeholders_time_
     assert state == "Accepted" or placeholders == []
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_gang_whose_last_bind_was_done_and_never_heard_of_is_whole_for_who_starts_over(is_last):
+    """Its shim adapter died in between (seed 41254): nobody would say it again."""
+    shim = Shim()
+    group = TaskGroupSpec("tg", 2 if is_last else 3, {"vcore": 1000})
+    shim.send(SubmitApplication("app", "root.default", task_groups=(group,)))
+    first, last, *_ = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(SubmitPods((pod("real", task_group_name="tg"),)))
+    shim.send(UpdateResponse(new_allocations=(Allocation(first, "app", "node-0000", ONE),)))
+    shim.world.assign(shim.world.pods[last], "node-0000")
+    shim.machine = shim.service.make_machine()
+    said = shim.send(Heartbeat("h"))
+    updates = [message for message in said if isinstance(message, UpdateRequest)]
+    asked = [shim.world.pods[key].spec.placeholder for key in shim.asks(updates)]
+    assert asked == [not is_last]  # the real pod, or the placeholder that is not bound
+
+
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
     shim = Shim()
     news = shim.machine.cluster.create_pods((pod("p"),), "c", 1)
