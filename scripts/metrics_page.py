@@ -31,7 +31,8 @@ at each stands in [operations](operations.md#alerts). In a name, QUEUE is a queu
 for what is no letter or digit, RESOURCE a resource's.
 """
 FIGURES = {
-    "epoch": "The epoch that the service follows: alike everywhere, but while a core recovers",
+    "epoch": "The epoch of a partition that the service follows: alike everywhere, but while its "
+    "core recovers",
     "is_synced": "1 while it knows everything; of the core: it schedules",
     "decisions_total": "Allocations, releases and preemptions that were decided",
     "pairs_held": "Pairs of applications that are held, for they evicted each other by turns",
@@ -85,7 +86,8 @@ def metrics_page() -> tuple[str, list[str]]:
 
 def _figure(name: str) -> tuple[str, str, str, str]:
     kind = "counter" if name.endswith("_total") else "gauge"
-    return f"muster_{name}", kind, "`service`", FIGURES[name]
+    labels = "`service`, `partition`" if name == "epoch" else "`service`"
+    return f"muster_{name}", kind, labels, FIGURES[name]
 
 
 def _figures() -> set[str]:
@@ -98,7 +100,8 @@ def _figures() -> set[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.name == "figures":
                 maps = (part for part in ast.walk(node) if isinstance(part, ast.Dict))
-                found |= {key.value for each in maps for key in each.keys}
+                keys = (key for each in maps for key in each.keys)
+                found |= {key.value for key in keys if isinstance(key, ast.Constant)}
     return found
 
 

@@ -78,10 +78,10 @@ class ApiMachine:
         """Return whether the read model of every partition follows its core."""
         return not self.partitions.waiting
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int | dict[str, int]]:
         """Return what is measured of a replica."""
         return {
-            "epoch": max(projection.epoch for projection in self.partitions),
+            "epoch": {item.partition: item.epoch for item in self.partitions},
             "is_synced": int(self.is_ready),
             "requests_waiting": len(self._waiting),
             "event_streams": len(self.streams.open),

@@ -211,9 +211,10 @@ class ShimMachine:
         epoch, partition = self.world.epoch_of(envelope.partition), envelope.partition
         return self._react(self.mirror.on_response(response, epoch, partition), now_ns)
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int | dict[str, int]]:
         """Return what is measured of a shim adapter."""
-        return {"epoch": self.world.epoch, "binds_refused_total": self.mirror.refused_binds}
+        refused = self.mirror.refused_binds
+        return {"epoch": dict(self.world.epochs), "binds_refused_total": refused}
 
     def next_due_ns(self) -> int | None:
         """Return when there is something to do by itself, or None; 0 goes on with what was cut."""

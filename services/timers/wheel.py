@@ -79,10 +79,10 @@ class TimerWheel:
         """Return how many timers are armed."""
         return len(self._timers)
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int | dict[str, int]]:
         """Return what is measured of a wheel."""
         return {
-            "epoch": self._epoch,
+            "epoch": {self._core.name: self._epoch},
             "timers_armed": len(self._timers),
             "timers_left_out": self.left_out,
             "timers_fired_total": self._fired,

@@ -29,7 +29,7 @@ Rule 10: a place may be given up, or not taken when its turn comes (``shared/run
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -55,7 +55,7 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.clock import Clock
 from shared.runtime.dedupe import HandledMessages
-from shared.runtime.figures import tell_figures_of
+from shared.runtime.figures import Figures, tell_figures_of
 from shared.runtime.metrics import HostMetrics
 from shared.runtime.telemetry import Tap
 
@@ -165,11 +165,15 @@ class Host:
         self._has_read = False
         tell_figures_of(self)
 
-    def figures(self) -> dict[tuple[str, str], int]:
+    def figures(self) -> dict[tuple[str, str, str], int]:
         """Return the figures of the machine while it is the active one."""
         figures = getattr(self.machine, "figures", None)
-        values: dict[str, int] = figures() if figures is not None and self.is_active else {}
-        return {(self.inbox.service, name): value for name, value in values.items()}
+        values: Figures = figures() if figures is not None and self.is_active else {}
+        return {
+            (name, self.inbox.service, "" if partition == DEFAULT_PARTITION else partition): number
+            for name, value in values.items()
+            for partition, number in (value if isinstance(value, Mapping) else {"": value}).items()
+        }
 
     async def run(self) -> None:
         """Run until cancelled, starting over whenever the connection is lost."""

@@ -168,7 +168,7 @@ class WatchedShim(Watched):
         """Return when there is something to do by itself."""
         return self.inner.next_due_ns() if self.inner is not None else None
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int | dict[str, int]]:
         """Return what is measured."""
         return self.inner.figures() if self.inner is not None else {}
 

@@ -250,11 +250,11 @@ class Scheduler:
             outgoing.append(self._forecast(asked) if may_ask else _refused(asked, BUSY))
         return outgoing
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int | dict[str, int]]:
         """Return what is measured of a core."""
         partition = self.partition
         return {
-            "epoch": self._epoch,
+            "epoch": {self.name: self._epoch},
             "decisions_total": self.decisions,
             "pairs_held": partition.evictions.held(partition.now_ns),
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())

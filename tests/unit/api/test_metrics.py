@@ -3,14 +3,21 @@
 import asyncio
 import json
 import re
+from functools import partial
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.bus.memory import MemoryBroker
+from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.messages.envelope import Address
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from shared.runtime import figures
+from shared.runtime.clock import SystemClock
+from shared.runtime.host import Host
 from tests import patience
 from tests.builders import config_of
 from tests.unit.api.following import System
@@ -216,6 +223,59 @@ async def _watch(running):  # noqa: F811
     from services.shim_adapter.config_watch import watch
 
     await watch(lambda: running.cluster.host_of("shim_adapter"), None)
+
+
+class Follows:
+    """A machine that says which epochs it follows."""
+
+    def __init__(self, **epochs):
+        self.figures = lambda: {"epoch": epochs}
+
+
+def hosts_of(**epochs_of):
+    """Return a process that works for each service, by what it follows."""
+    hosts = []
+    for service, epochs in epochs_of.items():
+        bus, make_machine = MemoryBus(MemoryBroker()), partial(Follows, **epochs)
+        address = Address(service.rstrip("_"), "default")
+        hosts.append(Host(address, make_machine, bus, SystemClock(), instance=service))
+        hosts[-1].is_active = True
+    return hosts
+
+
+def differing():
+    """Return what the rule on epochs finds in what this process says now, by partition."""
+    values, _ = samples(generate_latest().decode())
+    epochs = [(dict(labels), v) for (name, labels), v in values.items() if name == "muster_epoch"]
+    (rule,) = (text for where, text in expressions() if where == "alert: MusterEpochsDiffer")
+    side = r'(max|min) by \((\w+)\) \(muster_epoch(?:\{service=~"([^"]+)"\})?\)'
+    found = re.fullmatch(rf"{side} - {side} > 0", rule)
+    assert found, rule
+
+    def aggregated(how, label, services):
+        groups = {}
+        for labels, value in epochs:
+            if not services or re.fullmatch(services, labels["service"]):
+                groups.setdefault(labels.get(label, ""), []).append(value)
+        return {name: {"max": max, "min": min}[how](group) for name, group in groups.items()}
+
+    most, least = aggregated(*found.groups()[:3]), aggregated(*found.groups()[3:])
+    both = most.keys() & least.keys()
+    return {name: most[name] - least[name] for name in both if most[name] > least[name]}
+
+
+def test_epochs_are_told_and_compared_by_partition(monkeypatch):
+    monkeypatch.setattr(figures._FIGURES, "sources", WeakSet())  # no other test's
+    both = {"default": 5, "gpu": 9}
+    alike = hosts_of(core={"default": 5}, core_={"gpu": 9}, api=both, shim_adapter=both)
+    assert differing() == {}
+    values, _ = samples(generate_latest().decode())
+    assert values["muster_epoch", (("service", "core"),)] == 5
+    assert values["muster_epoch", (("partition", "gpu"), ("service", "core"))] == 9
+    alike[3].machine = Follows(default=5, gpu=11)
+    assert differing() == {"gpu": 2}
+    alike[3].machine = Follows(default=6)
+    assert differing() == {"": 1}
 
 
 async def test_what_the_broker_holds_of_dead_letters_is_told(running):  # noqa: F811

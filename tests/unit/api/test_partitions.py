@@ -99,7 +99,8 @@ def test_each_partition_is_asked_for_its_own_snapshot_and_follows_its_own_core()
     assert asked.partition == "gpu"
     gpu = System(TWO, machine=machine, name="gpu", epoch=9)
     assert machine.partitions.default.epoch == 1
-    assert machine.partitions.get("gpu").epoch == machine.figures()["epoch"] == 9
+    assert machine.partitions.get("gpu").epoch == 9
+    assert machine.figures()["epoch"] == {"default": 1, "gpu": 9}
     gpu.node("g", vcore=1)
     assert list(machine.partitions.get("gpu").model.nodes) == ["g"]
     assert not machine.partitions.default.model.nodes

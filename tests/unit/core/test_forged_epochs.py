@@ -65,7 +65,7 @@ def test_an_epoch_above_which_there_is_none_is_nobody_s(epoch):
     for message in (SyncBegin(""), UpdateRequest("x"), SyncEnd(0, 0, 0)):
         assert asked(said(core, message, epoch)) == []
     assert core.scheduler.is_synced
-    assert core.scheduler.figures()["epoch"] == 1
+    assert core.scheduler.figures()["epoch"] == {"default": 1}
 
 
 def test_a_recovery_that_goes_on_is_waited_for():
