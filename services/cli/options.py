@@ -1,6 +1,7 @@
 """The options that several commands have, each said once."""
 
 import os
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
@@ -16,7 +17,6 @@ from services.cli.client import (
     path_of,
     read_token,
 )
-from shared.model.names import DEFAULT_PARTITION
 
 COMPLETION = "_MUSTER_COMPLETE"  # what a shell sets when it asks for the rest of a word
 CAPACITY = "cpu=8,memory=32Gi,ephemeral-storage=100Gi,pods=110"  # of a simulated node
@@ -117,9 +117,19 @@ def complete_applications(incomplete: str) -> list[str]:
     return _names("/v1/applications", "applicationID", incomplete)
 
 
-def complete_nodes(incomplete: str) -> list[str]:
-    """Return the nodes' names that begin so; none when nobody answers at once."""
-    return _names(in_partition(DEFAULT_PARTITION, "nodes"), "nodeID", incomplete)
+def complete_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the nodes' names that begin so, of --partition or, without it, of one after another.
+
+    No further partition is asked after _COMPLETION_SECONDS, or once _MOST_OFFERED were found.
+    """
+    given = ctx.params.get("partition")
+    end = time.monotonic() + _COMPLETION_SECONDS
+    found: list[str] = []
+    for partition in [given] if given else complete_partitions(""):
+        found += _names(in_partition(partition, "nodes"), "nodeID", incomplete)
+        if len(found) >= _MOST_OFFERED or time.monotonic() >= end:
+            break
+    return found[:_MOST_OFFERED]
 
 
 def _names(path: str, key: str, incomplete: str) -> list[str]:

@@ -450,14 +450,35 @@ def test_a_shell_that_asks_is_answered(api, muster, monkeypatch, environment, wa
 
 
 def test_names_are_offered_from_the_api_and_none_where_nobody_answers(api, monkeypatch):
-    from services.cli.options import complete_applications, complete_nodes
+    from services.cli.options import complete_applications
 
     monkeypatch.setenv("MUSTER_API_URL", api.url)
     api.says("GET /v1/applications", answers.APPLICATIONS)
     assert complete_applications("mpi-") == ["mpi-train", "mpi-next"]
-    assert complete_nodes("") == []
+    assert complete_applications("nosuch") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("drain node-", ["node-0010", "node-0002", "node-0001", "node-gpu"]),
+        ("pods --node node-", ["node-0010", "node-0002", "node-0001", "node-gpu"]),
+        ("pods --partition gpu --node ", ["node-gpu"]),
+        ("what-if --partition gpu --drain node-0", []),
+    ],
+)
+def test_nodes_are_offered_of_every_partition_or_of_the_one_that_is_named(
+    api, muster, monkeypatch, typed, offered
+):
+    monkeypatch.setenv("MUSTER_API_URL", api.url)
+    monkeypatch.setenv("_MUSTER_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"muster {typed}")
+    assert muster().out == ""
+    api.says("GET /ws/v1/partitions", [{"name": "default"}, {"name": "away"}, {"name": "gpu"}])
     api.says(NODES_PATH, answers.NODES)
-    assert complete_nodes("node-000") == ["node-0002", "node-0001"]
+    api.says("GET /ws/v1/partition/gpu/nodes", [{"nodeID": "node-gpu"}])
+    assert muster().out.split() == offered
 
 
 def test_no_argument_and_h_are_the_help(muster):
