@@ -181,9 +181,13 @@ class ApplicationRecord:
         return self.phase in LIVE_PHASES
 
     @property
-    def has_given_up(self) -> bool:
-        """Return whether its gang was given up: a placeholder that comes now is in the way."""
-        return self.is_gang_over or self.phase is ApplicationPhase.FAILING
+    def may_reserve(self) -> bool:
+        """Return whether its gang reserves, or is to: a placeholder that comes later is in the way.
+
+        One may: it was on its way to the resource manager when another one was made in its place.
+        """
+        is_before = self.phase in (ApplicationPhase.NEW, ApplicationPhase.RESERVING)
+        return is_before and not self.is_gang_over
 
     @property
     def placeholder_timeout_ms(self) -> int:

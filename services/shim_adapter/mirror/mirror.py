@@ -42,7 +42,7 @@ from services.shim_adapter.mirror.calls import (
     TellPod,
 )
 from services.shim_adapter.mirror.gangs import PlaceholdersToMake, in_place_of
-from services.shim_adapter.mirror.moves import Moves, Reaction
+from services.shim_adapter.mirror.moves import IN_THE_WAY, Moves, Reaction
 from services.shim_adapter.mirror.recovery import Existing, existing, is_to_be_asked
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
@@ -177,7 +177,7 @@ class ClusterMirror(Moves):
     def sync(self, known_epoch: int = 0, partition: str = DEFAULT_PARTITION) -> list[Outgoing]:
         """Say everything that exists of a partition, under its next epoch.
 
-        Source: architecture section 4, step 2.
+        What there is to do is done with the core's answer. Source: architecture section 4, step 2.
         """
         world = self.world
         world.next_epoch(known_epoch, partition)
@@ -186,6 +186,7 @@ class ClusterMirror(Moves):
             self._bound.take_up(application)
             for pod in world.pods_of(application.application_id):
                 self._asked.pop(pod.uid, None)
+            self._clear_the_way(application)
         self._asked.update(dict.fromkeys(pod.uid for pod in there.waiting))
         self._unanswered = {
             key: count for key, count in self._unanswered.items() if key[0] != partition
@@ -265,8 +266,8 @@ class ClusterMirror(Moves):
         if pod.spec.placeholder and is_over:
             self._calls.append(DeletePod(pod.uid, "", "its application has gone"))
             return
-        if pod.spec.placeholder and application is not None and application.has_given_up:
-            self._calls.append(DeletePod(pod.uid, "", "its gang was given up"))
+        if pod.spec.placeholder and application is not None and not application.may_reserve:
+            self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
             return
         if application is None:
             application = self.world.application_of(pod)
@@ -371,6 +372,7 @@ class ClusterMirror(Moves):
             self._ask_for_pods(application)
             self._to_make.add(application)
         else:
+            self._clear_the_way(application)
             self._ask_for_pods(application)
 
     def _on_rejected(self, rejected: RejectedApplication) -> None:

@@ -31,6 +31,7 @@ from shared.messages.interface import (
 from shared.model.names import DEFAULT_PARTITION
 
 MAX_UNCONFIRMED = 200_000  # ask releases; of those before them no confirmation is awaited
+IN_THE_WAY = "its gang reserves no more"
 Reaction = tuple[list[Call], list[Outgoing]]
 
 
@@ -93,6 +94,14 @@ class Moves:
                 else:
                     self._failed[pod.uid] = None
                     self._calls.append(FailPod(pod.uid, reason, message))
+
+    def _clear_the_way(self, application: ApplicationRecord) -> None:
+        """Delete placeholders that wait, and no core is asked for: their gang reserves no more."""
+        if not application.may_reserve:
+            for pod in self.world.pods_of(application.application_id):
+                waits = not (pod.node or pod.has_ended or pod.deletion_ns)
+                if pod.spec.placeholder and waits and pod.uid not in self._asked:
+                    self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
 
     def _cancel_creates(self, application: ApplicationRecord) -> None:
         if application.placeholders_made:

@@ -13,7 +13,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     TellPod,
 )
-from services.shim_adapter.records import PodRecord
+from services.shim_adapter.records import ApplicationPhase, PodRecord
 from services.shim_adapter.service import ShimOptions, ShimService
 from shared.messages.commands import (
     ChangeNodes,
@@ -464,6 +464,61 @@ def test_a_gang_whose_last_bind_was_done_and_never_heard_of_is_whole_for_who_sta
     updates = [message for message in said if isinstance(message, UpdateRequest)]
     asked = [shim.world.pods[key].spec.placeholder for key in shim.asks(updates)]
     assert asked == [not is_last]  # the real pod, or the placeholder that is not bound
+
+
+def _whole_gang(shim):
+    """Have a gang of one reserve; return its placeholder, bound, and what it is made of."""
+    group = TaskGroupSpec("tg", 1, {"vcore": 1000})
+    shim.send(SubmitApplication("app", "root.default", task_groups=(group,)))
+    (first,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    bind = UpdateResponse(new_allocations=(Allocation(first, "app", "node-0000", ONE),))
+    return shim.world.pods[first], bind
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_placeholder_that_comes_when_its_gang_reserves_no_more_is_deleted(is_whole):
+    """It was on its way when another was made in its place (seed 569): nobody would bind it."""
+    shim = Shim()
+    placeholder, bind = _whole_gang(shim)
+    if is_whole:
+        shim.send(bind)
+    (news,) = shim.machine.cluster.create_pods((replace(placeholder.spec, name="late"),), "c", 1)
+    calls, said = shim.machine.mirror.on_news(news)
+    deleted = [call.uid for call in calls if isinstance(call, DeletePod)]
+    assert (deleted == [news.pod.uid]) == is_whole
+    assert (said == []) == is_whole
+
+
+@pytest.mark.parametrize("starts_over", [True, False])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_after_a_recovery_no_placeholder_waits_beside_a_gang_that_is_whole(is_whole, starts_over):
+    """No core is asked for it any more: it would be there for ever."""
+    shim = Shim()
+    placeholder, bind = _whole_gang(shim)
+    (news,) = shim.machine.cluster.create_pods((replace(placeholder.spec, name="late"),), "c", 1)
+    shim.machine.mirror.on_news(news)
+    if is_whole:
+        shim.send(bind)
+    if starts_over:
+        shim.machine = shim.service.make_machine()
+    asked = shim.asks(m for m in shim.send(SyncRequest("core")) if isinstance(m, UpdateRequest))
+    assert asked == ([] if is_whole else [placeholder.uid, news.pod.uid])
+    shim.send(UpdateResponse(accepted_nodes=tuple(map(AcceptedNode, shim.world.nodes))))
+    left = [placeholder.uid] if is_whole else asked
+    assert list(shim.world.pods) == left
+
+
+def test_a_placeholder_that_waits_beside_a_gang_that_has_started_is_deleted_once_it_is_accepted():
+    """As who reads a gang from its pods alone finds it after a restart."""
+    shim = Shim()
+    placeholder, bind = _whole_gang(shim)
+    shim.machine.cluster.create_pods((replace(placeholder.spec, name="late"),), "c", 1)
+    shim.send(bind)
+    shim.world.applications["app"].phase = ApplicationPhase.NEW
+    shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    assert list(shim.world.pods) == [placeholder.uid]
 
 
 def test_a_gated_pod_is_asked_for_once_its_gates_are_gone():
