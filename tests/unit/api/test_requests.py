@@ -7,6 +7,7 @@ import pytest
 from services.api.machine import ApiMachine
 from shared.messages.commands import CommandResult, DeleteApplication
 from shared.messages.envelope import Address, Envelope
+from tests.patience import until
 
 
 class Sent:
@@ -15,7 +16,7 @@ class Sent:
     def __init__(self):
         self.numbers = []
 
-    async def inject(self, message, *, reply_to, traceparent):
+    async def inject(self, message, *, reply_to, traceparent, partition):
         self.numbers.append(reply_to)
 
 
@@ -26,8 +27,7 @@ async def test_an_answer_to_a_machine_before_this_one_is_not_taken_for_an_answer
         asyncio.create_task(machine.ask(sent, DeleteApplication(name)))
         for machine, name in ((before, "first"), (after, "second"))
     ]
-    while len(sent.numbers) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(sent.numbers) == 2, "the second question", pause=0)
     for number, said in zip(sent.numbers, ("of the first", "of the second"), strict=True):
         answer = CommandResult(done=False, message=said)
         to = Address("api", "one")

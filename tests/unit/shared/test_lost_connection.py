@@ -16,6 +16,7 @@ from shared.runtime import service
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host
 from tests.broker import free_port
+from tests.patience import until
 
 BEAT = Envelope("id-1", "Heartbeat", Heartbeat("h"), CORE, "test", published_ns=1)
 
@@ -45,8 +46,7 @@ def pending_bus():
 
 
 async def published(exchange):
-    while not exchange.pending:
-        await asyncio.sleep(0)
+    await until(lambda: exchange.pending, "a confirm that is pending", pause=0)
 
 
 async def test_a_confirm_cancelled_by_a_closing_connection_is_a_bus_that_is_away():
