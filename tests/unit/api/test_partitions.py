@@ -35,6 +35,7 @@ partitions:
     queues: [{name: root, submitacl: '*', queues: [{name: a}, {name: both}]}]
   - name: gpu
     nodesortpolicy: {type: binpacking}
+    preemption: {enabled: false}
     placementrules: [{name: fixed, value: root.train}]
     queues:
       - name: root
@@ -244,13 +245,14 @@ async def test_placement_rules_and_usage_are_by_partition(two):
     assert await two.read("/ws/v1/partition/gpu/usage/groups") == []
 
 
-async def test_lists_of_partitions_name_each_the_default_one_first(two):
+async def test_w_01_lists_of_partitions_name_each_the_default_one_first(two):
     told = await two.read("/ws/v1/partitions")
     assert [(p["name"], p["totalNodes"], p["totalContainers"]) for p in told] == [
         ("default", 1, 3),
         ("gpu", 2, 3),
     ]
     assert [p["nodeSortingPolicy"]["type"] for p in told] == ["fair", "binpacking"]
+    assert [p["preemptionEnabled"] for p in told] == [True, False]
     assert [p["applications"]["total"] for p in told] == [2, 2]
     clusters = await two.read("/ws/v1/clusters")
     assert [c["partition"] for c in clusters] == ["default", "gpu"]
