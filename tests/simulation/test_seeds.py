@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from services.cli.simulate.faults import KINDS, LATER, MAX_FAULTS, drawn
+from services.cli.simulate.faults import KINDS, LATER, MAX_FAULTS, MAX_LATER, drawn
 from services.cli.simulate.run import run
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,10 @@ SEED_86 = [  # its first two faults, since it was found
     "0: crash-midway of core from 20.138 s on (2.977 s)",
     "1: crash-unsaved of shim_adapter from 36.694 s on (3.491 s)",
 ]
+SEED_41254 = [  # of those that came later, since it was found
+    "16: moved of core from 39.854 s on (2.429 s)",
+    "17: moved of shim_adapter from 18.250 s on (6.507 s)",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -54,11 +58,11 @@ def test_whatever_fails_nothing_is_lost_nothing_is_doubled(first):
         assert outcome.holds, replay(outcome)
 
 
-@pytest.mark.parametrize("only", [set(range(MAX_FAULTS)), None], ids=["first-kinds", "all-kinds"])
+@pytest.mark.parametrize("times", range(len(LATER) + 1))
 @pytest.mark.parametrize("seed", FOUND)
-def test_what_a_seed_has_found_stays_mended(seed, only):
-    """It was found with the kinds of faults that there were then, be it the first or all."""
-    outcome = run(seed, only)
+def test_what_a_seed_has_found_stays_mended(seed, times):
+    """It was found with the kinds of faults that there were then, be they the first or all."""
+    outcome = run(seed, set(range(MAX_FAULTS + times * MAX_LATER)))
     assert outcome.holds, replay(outcome)
 
 
@@ -85,9 +89,14 @@ def test_the_page_names_every_kind_of_fault():
 def test_kinds_that_came_later_leave_the_faults_of_a_seed_as_they_were():
     """Seed 86 had these before there were any; ``run`` with them alone is the run of then."""
     first = [fault for fault in drawn(86) if fault.index < MAX_FAULTS]
-    assert not {fault.kind for fault in first} & set(LATER)
-    assert {f.kind for seed in range(99) for f in drawn(seed) if f.index >= MAX_FAULTS} == {*LATER}
+    later = [kind for kinds in LATER.values() for kind in kinds]
+    assert [fault for fault in first if fault.kind in later] == []
+    every = [fault for seed in range(99) for fault in drawn(seed)]
+    for time, kinds in enumerate(LATER.values()):
+        indices = range(MAX_FAULTS + time * MAX_LATER, MAX_FAULTS + (time + 1) * MAX_LATER)
+        assert {fault.kind for fault in every if fault.index in indices} == {*kinds}
     assert [str(fault) for fault in first[:2]] == SEED_86
+    assert [str(fault) for fault in drawn(41254) if fault.index in (16, 17)] == SEED_41254
 
 
 def test_two_seeds_are_two_runs_and_so_are_other_faults():

@@ -12,7 +12,7 @@ from shared.model.units import milliseconds, seconds
 
 FAULTY_NS = seconds(40)  # from the start; after that the run is let come to rest
 MAX_FAULTS = 16  # of one run; more are not drawn
-MAX_LATER = 4  # of one run, of the kinds that came later; more are not drawn
+MAX_LATER = 4  # of one run, of the kinds of each later time; more are not drawn
 
 # Kind: what it befalls, and the largest amount that it takes, in milliseconds.
 PUBLISHED = {
@@ -48,6 +48,7 @@ SAVED = {
 BOUND = {
     "bind-refused": 0,  # the kubelet has no room after all
     "bind-unanswered": 2_000,  # it is done, and heard of only later
+    "node-gone": 10_000,  # its node is removed just before, and comes again
 }
 CREATED = {
     "create-refused": 0,  # a placeholder may not be made
@@ -65,7 +66,10 @@ BY_PEOPLE = {
 KINDS = {
     **PUBLISHED, **ACKNOWLEDGED, **TIMED, **SAVED, **BOUND, **CREATED, **DELETED, **BY_PEOPLE,
 }  # fmt: skip
-LATER = ("clock-set", "moved", "disk-slow", "create-late", "submitted-twice")
+LATER = {  # the kinds that came later, by the name under which those of a time are drawn
+    "later": ("clock-set", "moved", "disk-slow", "create-late", "submitted-twice"),
+    "latest": ("node-gone",),
+}
 _OF_THE_SHIM = {**SAVED, **BOUND, **CREATED, **DELETED, **BY_PEOPLE}
 _SERVICES = ("core", "core", "shim_adapter", "shim_adapter", "timers", "api")
 
@@ -90,16 +94,21 @@ class Fault:
 def drawn(seed: int) -> list[Fault]:
     """Return the faults of a seed, by index; some seeds have few, some have many.
 
-    The kinds that came LATER are drawn apart, from index MAX_FAULTS on: without those of them, a
-    seed is the run that it was when it found what it has found.
+    The kinds that came LATER are drawn apart, with indices from MAX_FAULTS on, MAX_LATER for each
+    time: without those of them, a seed is the run that it was when it found what it has found.
     """
     rng = Random(f"faults/{seed}")  # noqa: S311 - repeatable is what it has to be
-    kinds = [kind for kind in KINDS if kind not in LATER]
+    later = [kind for kinds in LATER.values() for kind in kinds]
+    kinds = [kind for kind in KINDS if kind not in later]
     if rng.randrange(2):  # a seed of few kinds meets the rare combinations of those more often
         kinds = rng.sample(kinds, 4)
     found = [_one(rng, index, kinds) for index in range(rng.randint(2, MAX_FAULTS))]
-    rng = Random(f"later/{seed}")  # noqa: S311 - as above
-    return found + [_one(rng, MAX_FAULTS + at, LATER) for at in range(rng.randint(0, MAX_LATER))]
+    for time, (name, kinds_then) in enumerate(LATER.items()):
+        rng = Random(f"{name}/{seed}")  # noqa: S311 - as above
+        first = MAX_FAULTS + time * MAX_LATER
+        most = min(MAX_LATER, len(kinds_then) + 1)
+        found += [_one(rng, first + at, kinds_then) for at in range(rng.randint(0, most))]
+    return found
 
 
 def _one(rng: Random, index: int, kinds: Sequence[str]) -> Fault:

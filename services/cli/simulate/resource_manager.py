@@ -19,18 +19,19 @@ from services.shim_adapter.mirror.calls import (
     CreatePod,
     MarkUnschedulable,
     News,
+    NodeNews,
     PlaceholderFailed,
     PodBound,
     TellPod,
 )
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.records import ApplicationPhase, PodPhase, PodRecord
+from services.shim_adapter.records import ApplicationPhase, NodeRecord, PodPhase, PodRecord
 from shared.bus.errors import NotNowError
-from shared.messages.commands import PodName, PodSpec
+from shared.messages.commands import NodeSpec, PodName, PodSpec
 from shared.model.resources import fits_room, total_of
 
 _PROGRESS = {PodPhase.PENDING: 0, PodPhase.RUNNING: 1, PodPhase.SUCCEEDED: 2, PodPhase.FAILED: 2}
-_OWN = ("bound", "create")  # what is due here, and not of the cluster's own
+_OWN = ("bound", "create", "node")  # what is due here, and not of the cluster's own
 _BEFORE = (ApplicationPhase.NEW, ApplicationPhase.RESERVING)
 Report = Callable[[str], None]
 
@@ -44,6 +45,7 @@ class Disk(ClusterStore):
         super().__init__(Path(":memory:"))
         self._stall = stall
         self.late: dict[str, tuple[int, CreatePod]] = {}  # what the API server has yet to make
+        self.away: dict[str, tuple[int, NodeRecord]] = {}  # nodes that are to come again
         self._armed = armed
         self.loop = loop
         self._report = report
@@ -65,6 +67,8 @@ class Disk(ClusterStore):
         if fault is not None and fault.kind.startswith("crash"):
             raise PowerLostError(fault.amount_ns)
         super().save(world)
+        for name in [name for name in self.away if name in world.nodes]:
+            del self.away[name]
         for uid in changed:
             self._check(uid, world.pods.get(uid))
         if fault is not None and fault.kind == "disk-slow":
@@ -131,6 +135,9 @@ class FaultyCluster(SimulatedCluster):
         self._late = disk.late
         for uid, (due_ns, _) in disk.late.items():
             self._schedule(due_ns, "create", uid)
+        self._away = disk.away
+        for name, (due_ns, _) in disk.away.items():
+            self._schedule(due_ns, "node", name)
         self.done = 0  # calls that were carried out
         self._ahead_ns = 0  # by how much the clock of the shim adapter is ahead of the cluster's
 
@@ -183,6 +190,9 @@ class FaultyCluster(SimulatedCluster):
         fault = self._take(BOUND)
         if fault is not None and fault.kind == "bind-refused":
             return [BindRefused(pod, "OutOfvcore: Node didn't have enough resource: vcore")]
+        if fault is not None and fault.kind == "node-gone":
+            gone = self._take_away(call.node, fault, now_ns)
+            return [*gone, BindRefused(pod, f'nodes "{call.node}" not found')]
         if pod.deletion_ns:
             self._report(f"pod {pod.spec.name} was bound while it was being deleted")
         news = super()._bind(call, now_ns)
@@ -192,6 +202,24 @@ class FaultyCluster(SimulatedCluster):
             self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
             return []
         return news
+
+    def _take_away(self, name: str, fault: Fault, now_ns: int) -> list[News]:
+        """Remove a node, with all that is on it, for a while."""
+        node = self.world.nodes.get(name)
+        if node is None:
+            return []
+        self._away[name] = (now_ns + fault.amount_ns, node)
+        self._schedule(now_ns + fault.amount_ns, "node", name)
+        return self._change_node(NodeSpec(name, "remove"), now_ns)
+
+    def _bring_back(self, name: str) -> list[News]:
+        """Add a node that was taken away, unless it is there; ``Disk`` keeps that it is to come."""
+        if name not in self._away or name in self.world.nodes:
+            return []
+        _, node = self._away[name]
+        self.world.nodes[name] = node
+        self.world.touch_node(name)
+        return [NodeNews(node, "add")]
 
     def _check_room_on(self, name: str) -> None:
         """See that a node to which a pod was bound just now holds no more than it has."""
@@ -211,4 +239,6 @@ class FaultyCluster(SimulatedCluster):
         made = [self._late.pop(uid, None) for _, _, what, uid in late if what == "create"]
         for _, call in filter(None, made):
             news += super().carry_out(call, now_ns)
+        for name in [name for _, _, what, name in late if what == "node"]:
+            news += self._bring_back(name)
         return news + super().advance(now_ns)
