@@ -16,13 +16,15 @@ class Traffic:
     """The messages on their way, by inbox and identity, over all tracked connections.
 
     Identities and not counts: what is published again after a lost confirm is still one message,
-    and what an API replica hears before it is known as a reader was never waited for.
+    and what an API replica hears before it is known as a reader was never waited for. What lies in
+    an inbox that nobody reads, such as that of a partition that has gone, is not on its way.
     """
 
     def __init__(self) -> None:
         self.waiting: dict[str, set[str]] = {}
         self.published: Counter[str] = Counter()
         self.readers: dict[str, Address] = {}
+        self.places: Counter[str] = Counter()  # taken and not left, by inbox
 
     def reached_by(self, to: Address) -> list[str]:
         """Return the inboxes that a message to an address goes into."""
@@ -32,7 +34,7 @@ class Traffic:
 
     def is_quiet(self) -> bool:
         """Return whether nothing is on its way."""
-        return not any(self.waiting.values())
+        return not any(ids and self.places[key] for key, ids in self.waiting.items())
 
     def sent(self, envelope: Envelope) -> None:
         """Note a message before it is published: nothing may look quiet in between."""
@@ -72,6 +74,7 @@ class TrackedBus:
         """Take a place at an inbox; from now on it counts as a reader."""
         subscription = await self._bus.subscribe(inbox)
         self._traffic.readers[inbox.routing_key] = inbox
+        self._traffic.places[inbox.routing_key] += 1
         return TrackedSubscription(subscription, inbox, self._traffic)
 
     async def dead_letters(self, most: int) -> DeadLetters:
@@ -117,6 +120,7 @@ class TrackedSubscription:
     async def close(self) -> None:
         """Leave; an inbox that does not outlive its reader is empty then."""
         await self._subscription.close()
+        self._traffic.places[self._inbox.routing_key] -= 1
         if not self._inbox.is_durable:
             self._traffic.readers.pop(self._inbox.routing_key, None)
             self._traffic.waiting.pop(self._inbox.routing_key, None)

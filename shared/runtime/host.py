@@ -312,6 +312,7 @@ class Host:
                     sleeping.cancel()
                 await self._handle_or_put_down(subscription, deliveries, inside)
         finally:
+            self.is_waiting = False
             for task in (receiving, injected, sleeping):
                 if task is not None:
                     task.cancel()

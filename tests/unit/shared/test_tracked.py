@@ -1,0 +1,41 @@
+"""A bus that knows when it is quiet: nothing is on its way to anybody who reads."""
+
+from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.bus.tracked import TrackedBus, Traffic
+from shared.messages.envelope import Envelope, core_of
+from shared.messages.protocol import Heartbeat
+
+GPU = core_of("gpu")
+
+
+def heartbeat(name):
+    return Envelope(name, "Heartbeat", Heartbeat(name), GPU, "t")
+
+
+async def test_what_a_reader_has_not_acknowledged_is_on_its_way():
+    traffic, broker = Traffic(), MemoryBroker()
+    bus = TrackedBus(MemoryBus(broker), traffic)
+    place = await bus.subscribe(GPU)
+    await bus.publish([heartbeat("a"), heartbeat("b")])
+    assert not traffic.is_quiet()
+    deliveries = await place.receive(10)
+    await place.ack(deliveries[:1])
+    assert not traffic.is_quiet()
+    await place.ack(deliveries[1:])
+    assert traffic.is_quiet()
+
+
+async def test_what_lies_where_nobody_reads_any_more_is_not_until_somebody_does():
+    """The core of a partition that has gone has left behind what it did not come to read."""
+    traffic, broker = Traffic(), MemoryBroker()
+    bus, standby = (TrackedBus(MemoryBus(broker), traffic) for _ in range(2))
+    places = [await bus.subscribe(GPU), await standby.subscribe(GPU)]
+    await bus.publish([heartbeat("a")])
+    await places[0].close()
+    assert not traffic.is_quiet()
+    await places[1].close()
+    assert traffic.is_quiet()
+    again = await bus.subscribe(GPU)
+    assert not traffic.is_quiet()
+    await again.ack(await again.receive(10))
+    assert traffic.is_quiet()
