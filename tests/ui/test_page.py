@@ -32,6 +32,8 @@ VIEWS = (
 
 
 ROWS = ".row:visible"
+# what a browser says by itself: of each such answer, and when the machine's interfaces change
+NOT_THE_PAGES = ("404 (Not Found)", "net::ERR_NETWORK_CHANGED")
 
 
 class Shown:
@@ -45,7 +47,7 @@ class Shown:
         page.on("request", self._asked)
 
     def _said(self, message) -> None:
-        if message.type == "error" and "404 (Not Found)" not in message.text:  # a browser says each
+        if message.type == "error" and not any(text in message.text for text in NOT_THE_PAGES):
             self.complaints.append(message.text)
 
     def _asked(self, request) -> None:
