@@ -26,8 +26,6 @@ class Watched:
         self._heard: dict[str, None] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name == "slices":
-            raise AttributeError("a message is handled where it is watched")
         return getattr(self.inner, name)
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
