@@ -10,8 +10,13 @@ from services.shim_adapter.admission.filters import Filters, filters_of
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from services.shim_adapter.backends.kubernetes.configuration import MAPS
 from services.shim_adapter.backends.kubernetes.objects import config_data
-from services.shim_adapter.backends.kubernetes.reflector import DELETED, Reflector, Source
-from services.shim_adapter.translation.manifests import priority_class
+from services.shim_adapter.backends.kubernetes.reflector import DELETED, Reflector
+from services.shim_adapter.backends.kubernetes.sources import (
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    config_map,
+    note_class,
+)
 from services.shim_adapter.translation.pods import PriorityClass
 
 SHIM_ADAPTER = "shim-adapter"  # its service account, in our own namespace
@@ -30,12 +35,8 @@ class Watching:
         self.namespace = client.access.namespace
         self.reflectors = [
             *(self._of_map(name) for name in MAPS),
-            Reflector(client, Source("namespaces", "/api/v1/namespaces"), self._on_namespace),
-            Reflector(
-                client,
-                Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
-                self._on_class,
-            ),
+            Reflector(client, NAMESPACES, self._on_namespace),
+            Reflector(client, PRIORITY_CLASSES, self._on_class),
         ]
 
     @property
@@ -80,19 +81,14 @@ class Watching:
             self._namespaces[name] = _annotations(item)
 
     async def _on_class(self, event: str, item: dict[str, Any]) -> None:
-        name = item["metadata"]["name"]
-        if event == DELETED:
-            self._classes.pop(name, None)
-        elif type(item.get("value")) is int:
-            self._classes[name] = priority_class(item)
+        note_class(self._classes, event, item)
 
     def _of_map(self, name: str) -> Reflector:
         async def on_map(event: str, item: dict[str, Any]) -> None:
             self.maps[name] = {} if event == DELETED else config_data(item)
             self._filters = filters_of([self.maps.get(name, {}) for name in MAPS])
 
-        path = f"/api/v1/namespaces/{self.namespace}/configmaps"
-        return Reflector(self._client, Source(name, path, f"metadata.name={name}"), on_map)
+        return Reflector(self._client, config_map(self.namespace, name), on_map)
 
 
 def _annotations(item: dict[str, Any]) -> dict[str, str]:

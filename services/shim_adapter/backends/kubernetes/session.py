@@ -37,6 +37,12 @@ from services.shim_adapter.backends.kubernetes.reflector import (
     Reflector,
     Source,
 )
+from services.shim_adapter.backends.kubernetes.sources import (
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    config_map,
+    note_class,
+)
 from services.shim_adapter.backends.kubernetes.turn import Turn, now_text
 from services.shim_adapter.backends.kubernetes.volumes import (
     claim_of,
@@ -44,7 +50,6 @@ from services.shim_adapter.backends.kubernetes.volumes import (
     volume_of,
 )
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.translation.manifests import priority_class
 from services.shim_adapter.translation.namespaces import namespace_tags
 from services.shim_adapter.translation.pods import SCHEDULER_NAMES, PriorityClass, Reading
 from shared.bus.errors import BusClosedError, BusUnavailableError
@@ -80,12 +85,8 @@ class Session:
         namespace = client.access.namespace
         self.reflectors = [
             *(self._config_map(namespace, name) for name in MAPS),
-            Reflector(client, Source("namespaces", "/api/v1/namespaces"), self._on_namespace),
-            Reflector(
-                client,
-                Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
-                self._on_class,
-            ),
+            Reflector(client, NAMESPACES, self._on_namespace),
+            Reflector(client, PRIORITY_CLASSES, self._on_class),
             Reflector(
                 client,
                 Source("storageclasses", "/apis/storage.k8s.io/v1/storageclasses"),
@@ -204,8 +205,7 @@ class Session:
             self.cluster.configuration.take(name, data)
             self.cluster.has_news.set()
 
-        path = f"/api/v1/namespaces/{namespace}/configmaps"
-        return Reflector(self._client, Source(name, path, f"metadata.name={name}"), emit)
+        return Reflector(self._client, config_map(namespace, name), emit)
 
     async def _on_namespace(self, change: str, item: dict[str, Any]) -> None:
         metadata = item["metadata"]
@@ -213,11 +213,7 @@ class Session:
         await self.cluster.see(NamespaceSeen(metadata["name"], tags))
 
     async def _on_class(self, change: str, item: dict[str, Any]) -> None:
-        name = item["metadata"]["name"]
-        if change == DELETED:
-            self.classes.pop(name, None)
-        elif type(item.get("value")) is int:
-            self.classes[name] = priority_class(item)
+        note_class(self.classes, change, item)
 
     async def _on_storage_class(self, change: str, item: dict[str, Any]) -> None:
         classes, name = self.cluster.volumes.volumes.classes, item["metadata"]["name"]
