@@ -29,29 +29,12 @@ from services.shim_adapter.translation.workloads.replicas import MAX_PODS
 from tests.benchmarks.bus import SERVICES, cpu_of
 from tests.broker import own_broker
 from tests.integration.processes import Deployment
+from tests.jobs import job
 
 MOST_MIB = 400
 PODS_A_NODE = 110  # as the simulated cluster's nodes have
 LOST = "the bus is away"  # in the log
 PATIENCE_SECONDS = 900.0
-_MANIFEST = """apiVersion: batch/v1
-kind: Job
-metadata: {{name: {name}-{at}}}
-spec:
-  completions: {pods}
-  parallelism: {pods}
-  template:
-    metadata:
-      labels: {{applicationId: {name}, queue: root.default}}
-{gang}
-    spec:
-      schedulerName: yunikorn
-      containers: [{{name: c, image: i, resources: {{requests: {{cpu: 100m, memory: 100Mi}}}}}}]
-"""
-_GANG = """      annotations:
-        yunikorn.apache.org/task-group-name: tg
-        yunikorn.apache.org/task-groups: |-
-          [{{"name": "tg", "minMember": {pods}, "minResource": {{"cpu": "100m", "memory": "100Mi"}}}}]"""
 
 
 class Holding:
@@ -103,10 +86,10 @@ def memory_mib(pid: int) -> int:
 
 def submit(services: Services, name: str, pods: int, *, is_gang: bool) -> None:
     """Hand an application in with one request, of as many documents as that takes."""
-    gang = _GANG.format(pods=pods) if is_gang else ""
+    gang = pods if is_gang else 0
     parts = [min(MAX_PODS, pods - at) for at in range(0, pods, MAX_PODS)]
     documents = [
-        _MANIFEST.format(name=name, at=at, pods=part, gang=gang) for at, part in enumerate(parts)
+        job(f"{name}-{at}", part, application=name, gang=gang) for at, part in enumerate(parts)
     ]
     start = time.monotonic()
     while True:  # who hears no answer asks again with the same key

@@ -46,6 +46,7 @@ from shared.messages.state import StateDelta
 from tests.benchmarks.bus import SERVICES, cpu_of
 from tests.broker import free_port, own_broker
 from tests.integration.processes import Deployment
+from tests.jobs import job
 from tests.patience import until
 
 SAMPLE_SECONDS = 5.0
@@ -77,24 +78,6 @@ CAPS = {
         "services.api.projection.stories.MAX_HELD",
     ),
 }
-_MANIFEST = """apiVersion: batch/v1
-kind: Job
-metadata: {{name: {name}}}
-spec:
-  completions: {pods}
-  parallelism: {pods}
-  template:
-    metadata:
-      labels: {{applicationId: {name}, queue: root.default}}
-{gang}
-    spec:
-      schedulerName: yunikorn
-      containers: [{{name: c, image: i, resources: {{requests: {{cpu: 100m, memory: 100Mi}}}}}}]
-"""
-_GANG = """      annotations:
-        yunikorn.apache.org/task-group-name: tg
-        yunikorn.apache.org/task-groups: |-
-          [{{"name": "tg", "minMember": {pods}, "minResource": {{"cpu": "100m", "memory": "100Mi"}}}}]"""
 
 
 def serve(service: str, divisor: int, heap: str) -> None:
@@ -205,9 +188,9 @@ class Client:
 
     async def _submit(self, http: httpx.AsyncClient, name: str) -> None:
         pods = self.chance.randint(1, 5)
-        gang = _GANG.format(pods=pods) if self.chance.random() < 0.5 else ""
+        gang = pods if self.chance.random() < 0.5 else 0
         self.waiting[name] = time.monotonic()
-        body = _MANIFEST.format(name=name, pods=pods, gang=gang)
+        body = job(name, pods, gang=gang)
         headers = {"Content-Type": "application/yaml", "Idempotency-Key": name}
         status = 504
         while status == 504:  # who hears no answer asks again with the same key

@@ -14,33 +14,14 @@ from dataclasses import dataclass, field
 import httpx
 
 from tests.chaos.cluster import Cluster
+from tests.jobs import job
 
 CLIENTS = 8
 PAUSE_SECONDS = 0.4  # before what was not answered is sent again
 TIMEOUT_SECONDS = 20.0
 PATIENCE_SECONDS = 120.0  # with those who were not answered when the faults end
 
-_MANIFEST = """apiVersion: batch/v1
-kind: Job
-metadata: {{name: {name}}}
-spec:
-  completions: {pods}
-  parallelism: {pods}
-  template:
-    metadata:
-      labels: {{applicationId: {name}, queue: root.default}}
-      annotations:
-        muster.io/run-seconds: "{run_seconds}"
-{gang}
-    spec:
-      schedulerName: yunikorn
-{selector}      containers: [{{name: c, image: i, resources: {{requests: {{cpu: "1", memory: 1Gi}}}}}}]
-"""
-_GANG = """        yunikorn.apache.org/task-group-name: tg
-        yunikorn.apache.org/task-groups: |-
-          [{{"name": "tg", "minMember": {pods}, "minResource": {{"cpu": "1", "memory": "1Gi"}}}}]"""
-_NOWHERE = """      nodeSelector: {there-is-no-such-node: "true"}
-"""
+_NOWHERE = {"there-is-no-such-node": "true"}
 
 
 @dataclass(slots=True)
@@ -58,12 +39,14 @@ class Submitted:
 def submitted(
     name: str, pods: int, run_seconds: int, *, is_gang: bool = False, fits_nowhere: bool = False
 ) -> Submitted:
-    text = _MANIFEST.format(
-        name=name,
-        pods=pods,
+    text = job(
+        name,
+        pods,
+        gang=pods if is_gang else 0,
+        cpu="1",
+        memory="1Gi",
         run_seconds=run_seconds,
-        gang=_GANG.format(pods=pods) if is_gang else "",
-        selector=_NOWHERE if fits_nowhere else "",
+        selector=_NOWHERE if fits_nowhere else None,
     )
     return Submitted(name, pods, text, fits_nowhere)
 

@@ -18,31 +18,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.jobs import job
+
 ROOT = Path(__file__).parent.parent.parent
 FILES = [ROOT / "deploy" / name for name in ("compose.yaml", "compose.tokens.yaml")]
 IMAGE = "muster:0.1.0"  # as compose.yaml has it
 SCALE = {"core": 2, "api": 3, "timers": 2}
 SERVICES = ("rabbitmq", "shim_adapter", *SCALE)
 PATIENCE_SECONDS = 240
-GANG = """
-apiVersion: batch/v1
-kind: Job
-metadata: {{name: {name}}}
-spec:
-  completions: 4
-  parallelism: 4
-  template:
-    metadata:
-      labels: {{applicationId: {name}, queue: root.default}}
-      annotations:
-        muster.io/run-seconds: "{run_seconds}"
-        yunikorn.apache.org/task-group-name: tg
-        yunikorn.apache.org/task-groups: |-
-          [{{"name": "tg", "minMember": 4, "minResource": {{"cpu": "1", "memory": "1Gi"}}}}]
-    spec:
-      schedulerName: yunikorn
-      containers: [{{name: c, image: i, resources: {{requests: {{cpu: "1", memory: 1Gi}}}}}}]
-"""
 # ends whatever runs below the container's init, as a crash would
 CRASH = """
 import os, signal
@@ -175,12 +158,12 @@ def stack(image):
 
 def submit(stack, at, name, run_seconds=1):
     """Submit a gang to a replica, once however often it must be asked."""
-    content = GANG.format(name=name, run_seconds=run_seconds).encode()
+    gang = job(name, 4, gang=4, cpu="1", memory="1Gi", run_seconds=run_seconds)
     more = {"Content-Type": "application/yaml", "Idempotency-Key": name}
 
     def is_taken():
         url = f"{stack.apis()[at]}/v1/manifests"
-        answer = httpx.post(url, content=content, headers=stack.headers | more, timeout=20)
+        answer = httpx.post(url, content=gang, headers=stack.headers | more, timeout=20)
         return answer.status_code == 200
 
     until(is_taken, f"{name} is taken", stack)
