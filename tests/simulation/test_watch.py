@@ -1,10 +1,13 @@
 """What the simulator's watch takes for wrong, and what it must not take for it."""
 
 from services.cli.simulate.deployment import Deployment
+from services.cli.simulate.faults import Fault
 from services.cli.simulate.guards import without_guard
 from services.cli.simulate.loop import VirtualLoop
 from services.cli.simulate.watch import WatchedShim
-from shared.messages.commands import SubmitApplication, TaskGroupSpec
+from services.shim_adapter.mirror.calls import BindPod, BindRefused
+from services.shim_adapter.records import PodRecord
+from shared.messages.commands import PodSpec, SubmitApplication, TaskGroupSpec
 from shared.messages.envelope import SHIM_ADAPTER, Envelope
 from shared.messages.interface import (
     AcceptedApplication,
@@ -82,3 +85,16 @@ def test_a_decision_of_this_epoch_is_carried_out_and_nothing_is_said_of_it():
     shim.decide(new_allocations=(placed(shim),))
     assert shim.watched.inner.world.pods[shim.waiting].node == "n0"
     assert shim.reported == []
+
+
+def test_only_of_a_bind_that_was_done_is_the_answer_lost():
+    """Seed 254: a bind to a node that had gone was heard of as done, a second later."""
+    loop = VirtualLoop()
+    fault = Fault(0, "bind-unanswered", "shim_adapter", 0, 1, 0)
+    cluster = Deployment(0, loop, [fault])._shim_machine().cluster
+    loop.close()
+    pod = PodRecord("uid", PodSpec("pod", "app", ONE), 0, 0)
+    cluster.world.pods["uid"] = pod
+    (refused,) = cluster.carry_out(BindPod("uid", "gone"), 0)
+    assert isinstance(refused, BindRefused)
+    assert cluster.advance(2) == []

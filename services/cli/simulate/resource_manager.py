@@ -196,12 +196,13 @@ class FaultyCluster(SimulatedCluster):
         if pod.deletion_ns:
             self._report(f"pod {pod.spec.name} was bound while it was being deleted")
         news = super()._bind(call, now_ns)
-        if news and isinstance(news[0], PodBound):
-            self._check_room_on(call.node)
-        if fault is not None and news:
-            self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
-            return []
-        return news
+        if not (news and isinstance(news[0], PodBound)):
+            return news
+        self._check_room_on(call.node)
+        if fault is None:
+            return news
+        self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
+        return []
 
     def _take_away(self, name: str, fault: Fault, now_ns: int) -> list[News]:
         """Remove a node, with all that is on it, for a while."""
