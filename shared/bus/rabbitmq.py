@@ -58,6 +58,7 @@ def _away(what: str) -> Iterator[None]:
 
     A connection that is closed cancels the confirms that are pending on it. The CancelledError
     that comes of it asks nobody to stop: it is told from one that does by the task itself.
+    What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``.
     A DeliveryError passes: the connection stands, the broker refused one message.
     """
     try:
@@ -71,6 +72,10 @@ def _away(what: str) -> Iterator[None]:
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
+            raise
+        raise BusUnavailableError(f"{what}: the connection was closed meanwhile") from error
+    except Exception as error:
+        if type(error) is not Exception:
             raise
         raise BusUnavailableError(f"{what}: the connection was closed meanwhile") from error
 

@@ -6,6 +6,7 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
+from aiormq.base import FutureStore
 
 from shared.bus.errors import BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
@@ -57,6 +58,27 @@ async def test_a_confirm_cancelled_by_a_closing_connection_is_a_bus_that_is_away
     with pytest.raises(BusUnavailableError, match="closed meanwhile"):
         await publishing
     assert bus._connections == []  # the next call connects anew
+
+
+async def test_what_a_connection_that_ends_without_a_reason_throws_is_a_bus_that_is_away():
+    """Chaos seed 2: a timer service ended for an acknowledgement that waited for its link."""
+    bus, exchange = pending_bus()
+    publishing = asyncio.create_task(bus.publish([BEAT]))
+    await published(exchange)
+    waiting = FutureStore(asyncio.get_running_loop())
+    waiting.add(exchange.pending[0])
+    await waiting.reject_all(None)
+    with pytest.raises(BusUnavailableError, match="closed meanwhile"):
+        await publishing
+
+
+async def test_what_is_wrong_with_us_is_no_bus_that_is_away():
+    bus, exchange = pending_bus()
+    publishing = asyncio.create_task(bus.publish([BEAT]))
+    await published(exchange)
+    exchange.pending[0].set_exception(KeyError("a mistake of ours"))
+    with pytest.raises(KeyError):
+        await publishing
 
 
 async def test_a_publisher_that_is_told_to_stop_stops():
