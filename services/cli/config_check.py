@@ -7,7 +7,7 @@ from services.cli.answers import Report
 from services.cli.client import ApiError, Client, RefusedError
 from services.cli.exits import Exit
 from shared.queueconfig import QueueConfigError, load_configuration
-from shared.queueconfig.validator import check_loadable
+from shared.queueconfig.validator import check_schedulable
 from shared.queueconfig.warnings import warnings_of
 
 
@@ -31,12 +31,11 @@ def _check(file: Path) -> int:
         return Exit.REFUSED
     for line, sentence in warnings_of(config):
         print(f"{file}:{line}: warning: {sentence}", file=sys.stderr)
-    for partition in config.partitions:
-        try:
-            check_loadable(partition)
-        except QueueConfigError as error:
-            said = f"{error.message} (YuniKorn says so only when it loads the file)"
-            print(f"{file}:{error.line}: warning: {said}", file=sys.stderr)
+    try:
+        check_schedulable(config)
+    except QueueConfigError as error:
+        said = f"{error.message} (said only when the file is loaded: it is refused then)"
+        print(f"{file}:{error.line}: warning: {said}", file=sys.stderr)
     print(f"ok {file}")
     return 0
 

@@ -1,8 +1,6 @@
 """From queues.yaml to the partition's configuration.
 
-Reading and judging are YuniKorn's own rules (``shared.queueconfig``); what it judges only when a
-partition is built, the placement rules, is judged here, of all partitions: a file holds as a whole.
-There has to be one that is called ``default``, where everything goes that names no partition.
+Reading and judging, of all partitions, is done in ``shared.queueconfig``: a file holds as a whole.
 """
 
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from shared.model.checksum import checksum_of
 from shared.model.names import DEFAULT_PARTITION, ROOT
 from shared.model.patterns import Pattern, compile_pattern
 from shared.model.resources import Resource, is_zero
-from shared.queueconfig import QueueConfigError, load_configuration
+from shared.queueconfig import QueueConfigError, load_schedulable
 from shared.queueconfig.amounts import resource_of
 from shared.queueconfig.placement import is_pattern
 from shared.queueconfig.schema import (
@@ -29,13 +27,10 @@ from shared.queueconfig.schema import (
     PlacementRuleSpec,
     QueueSpec,
     ResourcesSpec,
-    SchedulerConfig,
 )
-from shared.queueconfig.validator import check_loadable
 from shared.queueconfig.warnings import partition_warnings
 
 MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
-MAX_PARTITIONS = 1_000  # partitions of a queues.yaml; one with more is refused
 _EMPTY_ROOT = QueueConfig(name=ROOT, parent=True)
 DEFAULT_CONFIG = """\
 partitions:
@@ -92,13 +87,9 @@ def parse_partitions(text: str) -> dict[str, PartitionConfig]:
     """
     text = text if text.strip() else DEFAULT_CONFIG
     try:
-        config = load_configuration(text)
-        _check_partitions(config)
-        for partition in config.partitions:
-            check_loadable(partition)
+        config = load_schedulable(text)
     except QueueConfigError as error:
-        where = f"line {error.line}: " if error.line else ""
-        raise ConfigurationError(f"{where}{error.message}") from error
+        raise ConfigurationError(str(error)) from error
     of_all = PartitionConfig(
         root=_EMPTY_ROOT,
         checksum=checksum_of(text),
@@ -139,15 +130,6 @@ def _configured(partition: PartitionSpec, of_all: PartitionConfig) -> PartitionC
             f"line {line}: {sentence}" for line, sentence in partition_warnings(partition)
         ),
     )
-
-
-def _check_partitions(config: SchedulerConfig) -> None:
-    names = [partition.name for partition in config.partitions]
-    if len(names) > MAX_PARTITIONS:
-        raise ConfigurationError(f"{len(names)} partitions, at most {MAX_PARTITIONS} are scheduled")
-    if DEFAULT_PARTITION not in names:
-        said = ", ".join(names) or "none"
-        raise ConfigurationError(f"a partition named {DEFAULT_PARTITION} is needed, found {said}")
 
 
 def _queue(spec: QueueSpec) -> QueueConfig:

@@ -6,13 +6,23 @@ Pure: text in, a configuration or an error with a line out. Source: contract sec
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.reader import read_configuration
 from shared.queueconfig.schema import SchedulerConfig
-from shared.queueconfig.validator import validate
+from shared.queueconfig.validator import check_schedulable, validate
 
-__all__ = ["QueueConfigError", "SchedulerConfig", "load_configuration"]
+__all__ = ["QueueConfigError", "SchedulerConfig", "load_configuration", "load_schedulable"]
 
 
 def load_configuration(text: str) -> SchedulerConfig:
     """Return the validated configuration in a text. Raises QueueConfigError."""
     config = read_configuration(text)
     validate(config)
+    return config
+
+
+def load_schedulable(text: str) -> SchedulerConfig:
+    """Return the configuration in a text that can be put to work as a whole.
+
+    Raises QueueConfigError, as a file's validation does or what judges it as a whole.
+    """
+    config = load_configuration(text)
+    check_schedulable(config)
     return config

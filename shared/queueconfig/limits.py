@@ -77,7 +77,7 @@ def _check_amounts(limit: LimitSpec, queue: QueueSpec, *, is_root: bool) -> None
         most = resource_of(queue.resources.max or {}, queue.line)
     except QueueConfigError as error:
         raise QueueConfigError(
-            f"parse queue {queue.name} max resource failed: {error}", error.line
+            f"parse queue {queue.name} max resource failed: {error.message}", error.line
         ) from error
     if not fits_limit(most, amount):
         raise QueueConfigError(

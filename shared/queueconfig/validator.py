@@ -9,7 +9,9 @@ from shared.queueconfig import amounts, limits, placement
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, SchedulerConfig
 
+MAX_PARTITIONS = 1_000  # partitions of a queues.yaml; one with more is refused
 _ACL_FIELDS = 2
+_NAMED = 5  # partitions, where the one that is needed is not among them
 
 
 def validate(config: SchedulerConfig) -> None:
@@ -34,14 +36,26 @@ def validate(config: SchedulerConfig) -> None:
         limits.check_hierarchy(root)
 
 
-def check_loadable(partition: PartitionSpec) -> None:
-    """Check what YuniKorn checks when it loads a valid file. Raises QueueConfigError.
+def check_schedulable(config: SchedulerConfig) -> None:
+    """Check what a valid file needs to be put to work, all of it. Raises QueueConfigError.
 
-    ``validate-conf`` accepts a file that fails here (contract section 1.6, the last step).
+    There has to be a partition named default, where everything goes that names none, and there
+    are at most MAX_PARTITIONS. The rest is what YuniKorn checks when it loads a file: its
+    ``validate-conf`` accepts one that fails here (contract section 1.6, the last step).
     """
-    placement.check_rules_loadable(partition.placementrules)
-    for queue in partition.queues or []:
-        amounts.check_templates_loadable(queue)
+    names = [partition.name for partition in config.partitions]
+    if len(names) > MAX_PARTITIONS:
+        raise QueueConfigError(
+            f"{len(names)} partitions, at most {MAX_PARTITIONS} are scheduled",
+            config.partitions[MAX_PARTITIONS].line,
+        )
+    if DEFAULT_PARTITION not in names:
+        said = ", ".join(names[:_NAMED]) or "none"
+        raise QueueConfigError(f"a partition named {DEFAULT_PARTITION} is needed, found {said}")
+    for partition in config.partitions:
+        placement.check_rules_loadable(partition.placementrules)
+        for queue in partition.queues or []:
+            amounts.check_templates_loadable(queue)
 
 
 def _root_of(partition: PartitionSpec) -> QueueSpec:

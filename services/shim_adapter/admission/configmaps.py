@@ -11,9 +11,7 @@ from services.shim_adapter.admission.decision import Verdict, mapping, optional
 from services.shim_adapter.admission.filters import wrong_in
 from services.shim_adapter.backends.kubernetes.configuration import MAPS, Configuration
 from services.shim_adapter.backends.kubernetes.objects import config_data
-from shared.model.names import DEFAULT_PARTITION
-from shared.queueconfig import QueueConfigError, load_configuration
-from shared.queueconfig.validator import check_loadable
+from shared.queueconfig import QueueConfigError, load_schedulable
 
 _ALLOWED = Verdict()
 
@@ -45,13 +43,9 @@ def _wrong_queues(before: Maps, after: Maps) -> list[str]:
     if text == _queues(before):
         return []
     try:
-        config = load_configuration(text)
-        for partition in config.partitions:
-            check_loadable(partition)
+        load_schedulable(text)
     except QueueConfigError as error:
-        return [f"queues.yaml line {error.line}: {error.message}"]
-    if DEFAULT_PARTITION not in {partition.name for partition in config.partitions}:
-        return [f"queues.yaml: a partition named {DEFAULT_PARTITION} is needed"]
+        return [f"queues.yaml {error}" if error.line else f"queues.yaml: {error}"]
     return []
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from services.core.configuration import MAX_PARTITIONS, parse_configuration
+from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
 from shared.messages.interface import ConfigurationResult, UpdateConfiguration
 from shared.queueconfig import load_configuration
+from shared.queueconfig.validator import MAX_PARTITIONS
 from tests.builders import Core, config_of
 
 HEAD = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n"

@@ -68,6 +68,13 @@ def test_config_check_prints_warnings_and_succeeds(tmp_path, capsys):
     assert f"{file}:5: warning: unknown rule name specified nosuch" in out.err
 
 
+def test_config_check_warns_of_a_file_that_is_valid_and_cannot_be_put_to_work(tmp_path, capsys):
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions: [{name: gpu, queues: [{name: root, submitacl: '*'}]}]")
+    assert check_files([file]) == 0
+    assert "warning: a partition named default is needed, found gpu" in capsys.readouterr().err
+
+
 ROOT = "partitions: [{name: default, queues: [{name: Root, submitacl: '*', properties: {%s}}]}]"
 
 

@@ -8,6 +8,7 @@ from services.shim_adapter.admission.configmaps import judge
 from services.shim_adapter.admission.decision import CHANGED, Context, decide
 from services.shim_adapter.admission.filters import KEYS, Filters, filters_of, wrong_in
 from services.shim_adapter.translation.pods import PriorityClass
+from shared.queueconfig.validator import MAX_PARTITIONS
 from tests.kubernetes.webhooks import patched
 
 USER_INFO = "yunikorn.apache.org/user.info"
@@ -419,6 +420,9 @@ def test_a_name_that_is_too_long_is_nobodys():
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
 BAD = GOOD + "        maxapplications: -1\n"
+MANY = "partitions:\n- {name: default, queues: [{name: a}]}\n" + "".join(
+    f"- {{name: p{at}, queues: [{{name: a}}]}}\n" for at in range(MAX_PARTITIONS)
+)
 RULE = GOOD + "    placementrules:\n      - name: nonsense\n"
 
 
@@ -437,6 +441,10 @@ def config(data, name="yunikorn-configs", namespace="muster", operation="UPDATE"
         ({"queues.yaml": BAD}, "queues.yaml line"),
         ({"queues.yaml": RULE}, "unknown rule name"),
         ({"queues.yaml": GOOD.replace("default", "other")}, "a partition named default is needed"),
+        (
+            {"queues.yaml": MANY},
+            "queues.yaml line 1002: 1001 partitions, at most 1000 are scheduled",
+        ),
         ({"queues.yaml": "a: [" * 1000}, "queues.yaml line"),
         ({"q.yaml": BAD}, ""),
         ({"q.yaml": BAD, "service.policyGroup": "q"}, "queues.yaml line"),
