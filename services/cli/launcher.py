@@ -31,25 +31,32 @@ log = structlog.get_logger("muster.launcher")
 
 @dataclass(slots=True)
 class Running:
-    """A service that runs: its host, its own connection, and the task that drives it.
+    """A service that runs: what runs it, its own connection, and the task that drives it."""
 
-    ``members`` are the hosts of a service that has one for every partition; the default's is it.
-    """
-
-    host: Host
+    runner: Host | Members
     bus: Bus
     task: "asyncio.Task[None]"
-    members: Members | None = None
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        """Return its hosts by partition; a service that is of no partition has that of default."""
+        runner = self.runner
+        return runner.hosts if isinstance(runner, Members) else {DEFAULT_PARTITION: runner}
+
+    @property
+    def host(self) -> Host:
+        """Return its host, of several the default partition's."""
+        return self.hosts[DEFAULT_PARTITION]
 
     @property
     def is_waiting(self) -> bool:
         """Return whether it waits for something to come."""
-        return (self.members or self.host).is_waiting
+        return self.runner.is_waiting
 
     @property
     def is_connected(self) -> bool:
         """Return whether it reads its inbox, or all of them."""
-        return (self.members or self.host).is_connected
+        return self.runner.is_connected
 
 
 @dataclass
@@ -84,10 +91,7 @@ class LocalCluster:
         await bus.connect()
         runner = self._runner(name, instance, bus)
         task = asyncio.create_task(self._supervise(name, runner), name=f"muster-{name}")
-        if isinstance(runner, Members):
-            self.running[name] = Running(runner.default, bus, task, runner)
-        else:
-            self.running[name] = Running(runner, bus, task)
+        self.running[name] = Running(runner, bus, task)
 
     def _runner(self, name: str, instance: str, bus: Bus) -> Host | Members:
         """Return what runs as a service: a host, or a host for every partition."""
@@ -178,10 +182,8 @@ class LocalCluster:
     @property
     def cores(self) -> dict[str, Scheduler]:
         """Return the machines of the core, by partition."""
-        members = self.running["core"].members
-        assert members is not None
         found: dict[str, Scheduler] = {}
-        for name, host in members.hosts.items():
+        for name, host in self.running["core"].hosts.items():
             machine = getattr(host.machine, "inner", host.machine)
             assert isinstance(machine, Scheduler)
             found[name] = machine

@@ -72,11 +72,6 @@ class Members:
         self._add(DEFAULT_PARTITION)
 
     @property
-    def default(self) -> Host:
-        """Return the host of the partition that there is always."""
-        return self.hosts[DEFAULT_PARTITION]
-
-    @property
     def is_waiting(self) -> bool:
         """Return whether every host waits for something to come."""
         return self._is_reading and all(host.is_waiting for host in self.hosts.values())

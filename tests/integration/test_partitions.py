@@ -88,8 +88,8 @@ async def test_the_partitions_are_shared_and_come_back_to_who_comes_back(make_bu
     try:
         for service, make in (("core", core_machine), ("timers", wheel)):
             others[service] = Process(service, make, make_bus(), 1)
-        cores = cluster.running["core"].members, others["core"].members
-        wheels = cluster.running["timers"].members, others["timers"].members
+        cores = cluster.running["core"].runner, others["core"].members
+        wheels = cluster.running["timers"].runner, others["timers"].members
         await until(lambda: shares(*cores) == [1, 2], "each core has its share")
         await until(lambda: shares(*wheels) == [1, 2], "each of the timers has its share")
         await submit(cluster, "first")
