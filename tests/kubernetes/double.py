@@ -3,8 +3,9 @@
 It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a second bind, 404, 410 after
 ``compact``, and whatever failure it is told to. The shim adapter and the admission webhook have the
 rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a restart none at all; the
-plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. Names and events are validated,
-and nothing else; there are no controllers. ``python -m tests.kubernetes.double PORT`` runs it alone; POST
+plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. PodGroups and Workloads are served
+where a test has it so (``serve``), and fields of pods that hang on them are dropped otherwise. Names,
+events and PodGroups are validated, and nothing else; there are no controllers. ``python -m tests.kubernetes.double PORT`` runs it alone; POST
 /double/NAME then does what the methods of the same names do.
 """
 
@@ -13,13 +14,14 @@ import re
 import sys
 import time
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from tests.kubernetes import pods
+from tests.kubernetes import groups, pods
 from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, selector_of
 from tests.kubernetes.webhooks import Webhooks
@@ -29,6 +31,7 @@ PATH = re.compile(
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[a-z]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?$"
 )
+ABOUT_KINDS = re.compile(r"/apis(/(?P<path>[^/]+/[^/]+))?")
 BOOKMARK_SECONDS = 1.0
 WARMING_SECONDS = 0.8  # after a restart, until what RBAC grants is known again
 BOUND_BY_RBAC = {"muster": RBAC, "muster-admission": ADMISSION}  # by the user agent; everybody
@@ -64,6 +67,7 @@ class Double:
         self.uses: dict[str, set[Right]] = {}
         self.rights = {agent: granted(file) for agent, file in BOUND_BY_RBAC.items()}
         self._warm_at: float | None = None  # when RBAC is; None: not started yet
+        self.served: dict[str, dict[str, str]] = {}  # kinds by plural, by group and version
         self.watched = 0  # watches that were begun, in all
         self.webhooks: Webhooks | None = None  # whoever is asked about what is written
         self.url = ""
@@ -115,6 +119,17 @@ class Double:
     def fault(self, **fault: Any) -> None:
         self.faults.append(Fault(**fault))
 
+    def serve(self, path: str, plural: str, kind: str) -> None:
+        """Serve a kind from now on: ``path`` is its group and version."""
+        self.served.setdefault(path, {})[plural] = kind
+
+    def serve_no_more(self, path: str) -> None:
+        """Have an API group's version, and all its objects, no more."""
+        group = path.partition("/")[0]
+        for plural in self.served.pop(path):
+            for obj in list(self.store.all(f"{plural}.{group}").values()):
+                self.store.delete(f"{plural}.{group}", obj)
+
     # --- serving --------------------------------------------------------------------------------
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
@@ -150,12 +165,13 @@ class Double:
         return ApiFailureError(fault.code, fault.reason, fault.message, fault.retry_after)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if request.path in ("/version", "/healthz", "/readyz"):
-            return _json({"major": "1", "minor": "36", "gitVersion": "v1.36.0-double"})
+        about = self._about(request.path)
+        if about is not None:
+            return _json(about)
         if request.path.startswith("/double/"):
             return await self._told(request)
         match = PATH.match(request.path)
-        if match is None:
+        if match is None or not groups.is_served(self.served, match):
             raise ApiFailureError(404, "NotFound", f"no such path: {request.path}")
         group, namespace = match["group"] or "", match["namespace"] or ""
         plural, name, sub = match["plural"], match["name"] or "", match["sub"] or ""
@@ -173,6 +189,13 @@ class Double:
         if self.webhooks is not None and not sub:
             body = await self.webhooks.admit(request, resource, (namespace, name), body)
         return self._one(request.method, resource, (namespace, name, sub), body)
+
+    def _about(self, path: str) -> Object | None:
+        """Return what anybody may ask of the server itself; None: it is about objects."""
+        if path in ("/version", "/healthz", "/readyz"):
+            return {"major": "1", "minor": "36", "gitVersion": "v1.36.0-double"}
+        found = ABOUT_KINDS.fullmatch(path)
+        return None if found is None else groups.discovered(self.served, found["path"] or "")
 
     def _check_right(self, request: web.Request, group: str, resource: str, name: str) -> None:
         """Note what right a request needs, as RBAC names it, and refuse whoever has not got it."""
@@ -229,9 +252,16 @@ class Double:
         if sub in SUBRESOURCES:
             SUBRESOURCES[sub](store, namespace, name, body)
             return _json({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
-        if resource in pods.ADMISSION:
-            pods.ADMISSION[resource](store, namespace, body)
+        self._admit(resource, namespace, body)
         return _json(store.create(resource, namespace, body), 201)
+
+    def _admit(self, resource: str, namespace: str, body: Object) -> None:
+        """Default and check an object that is being created."""
+        if resource in pods.ADMISSION:
+            pods.ADMISSION[resource](self.store, namespace, body)
+        if resource == pods.PODS:
+            groups.prune(self.served, body)
+        groups.check(resource, body)
 
     def _put(self, resource: str, namespace: str, name: str, body: Object) -> Object:
         obj = self.store.get(resource, namespace, name)
@@ -260,10 +290,12 @@ class Double:
             raise ApiFailureError(409, "Conflict", "the object has been modified")
 
         def change(copy: Object) -> None:
+            before = deepcopy(copy)
             if sub == "status":
                 pods.patch_status(copy, body.get("status") or {})
             else:
                 _merge(copy, {k: v for k, v in body.items() if k != "status"})
+            groups.check(resource, copy, before)
 
         return self.store.update(resource, obj, change)
 

@@ -24,15 +24,17 @@ from services.shim_adapter.admission.patch import Operation, pointer, put, put_i
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     ALLOW_PREEMPTION,
+    APP_ID,
     SCHEDULER_NAMES,
     USER_INFO,
     PriorityClass,
     Reading,
     application_id_of,
 )
+from services.shim_adapter.translation.workloads.pod_groups import group_of
 from shared.model.texts import load_json
 
-APP_ID, QUEUE = "yunikorn.apache.org/app-id", "yunikorn.apache.org/queue"
+QUEUE = "yunikorn.apache.org/queue"
 _LEGACY = {APP_ID: "applicationId", QUEUE: "queue"}
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -134,7 +136,8 @@ def _pod(request: Mapping[str, Any], context: Context) -> Verdict:
     )
     patch = [] if is_ours else [put("/spec/schedulerName", SCHEDULER_NAMES[0])]
     if filters.labels(namespace, context.annotations):
-        wanted = _labels(labels or {}, annotations or {}, namespace, filters)
+        grouped = group_of(metadata, spec) is not None
+        wanted = _labels(labels or {}, annotations or {}, namespace, filters, is_grouped=grouped)
         patch += put_into("/metadata/labels", labels, wanted)
     if (annotations or {}).get(ALLOW_PREEMPTION) not in ("true", "false"):
         known = context.classes.get(str(spec.get("priorityClassName") or ""), PriorityClass(0))
@@ -233,13 +236,22 @@ def _named(text: str) -> _Person | None:
 
 
 def _labels(
-    labels: Mapping[str, str], annotations: Mapping[str, str], namespace: str, filters: Filters
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    namespace: str,
+    filters: Filters,
+    *,
+    is_grouped: bool,
 ) -> dict[str, str]:
-    """Return the labels that a pod is to have beside its own."""
+    """Return the labels that a pod is to have beside its own.
+
+    The gang of a PodGroup is an application of its own: its pods are given none here.
+    """
     wanted = {old: labels[new] for new, old in _LEGACY.items() if labels.get(new)}
     reading = Reading(is_unique=filters.generate_unique_app_id)
     nothing = application_id_of({}, {}, namespace, reading)
-    if application_id_of(dict(labels), dict(annotations), namespace, reading) != nothing:
+    found = application_id_of(dict(labels), dict(annotations), namespace, reading)
+    if is_grouped or found != nothing:
         return wanted
     if _LABEL.fullmatch(nothing):  # a cut name may end in a dash: the shim adapter names it alike
         wanted |= {APP_ID: nothing, _LEGACY[APP_ID]: nothing}

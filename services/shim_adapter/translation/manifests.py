@@ -22,13 +22,11 @@ from services.shim_adapter.translation.pods import (
 )
 from services.shim_adapter.translation.workloads import EXPANDERS
 from services.shim_adapter.translation.workloads.members import GROUP_ANNOTATIONS, pods_of
+from services.shim_adapter.translation.workloads.pod_groups import pod_group
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
     Submission,
     Workload,
-    items,
-    text,
-    whole,
 )
 from services.shim_adapter.translation.workloads.trainer import RUNTIME_KINDS
 from shared.messages.commands import ManifestDocument, PodSpec
@@ -38,7 +36,6 @@ from shared.model.texts import JsonError, load_json
 # In a simulated cluster nobody else would run a pod: those of other batch schedulers are taken too,
 # and those that name none, as YuniKorn's admission controller would have them.
 SIMULATED_SCHEDULERS = (*SCHEDULER_NAMES, None, "", "volcano", "kai-scheduler")
-_PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _SYSTEM_CLASSES = {  # that every cluster has
     "system-cluster-critical": PriorityClass(2_000_000_000),
     "system-node-critical": PriorityClass(2_000_001_000),
@@ -120,7 +117,7 @@ def _document(
     elif kind == "Namespace":
         return TranslatedDocument(document, kind, name, namespace_tags=namespace_tags(annotations))
     elif kind == "PodGroup":
-        _gang(body, name)
+        pod_group(body, name)
     elif kind not in RUNTIME_KINDS:
         expand = _expander(body, kind)
         spec = mapping(body.get("spec"), "spec")
@@ -206,49 +203,10 @@ def _gangs(bodies: Bodies) -> dict[str, Gang]:
     found: dict[str, Gang] = {}
     for name, body in _of_kind(bodies, "PodGroup"):
         try:
-            found[name] = _gang(body, name)
+            found[name] = pod_group(body, name)
         except ManifestError:
             continue  # the document itself is refused for it
     return found
-
-
-def _gang(body: Mapping[str, Any], name: str) -> Gang:
-    """Return KAI's or Volcano's PodGroup."""
-    spec = mapping(body.get("spec"), "spec")
-    subgroups: dict[str, int] = {}
-    for at, item in enumerate(items(spec, "subGroups")):
-        place = f"spec.subGroups[{at}]"
-        subgroup = mapping(item, place)
-        if subgroup.get("parent") or subgroup.get("minSubGroup") is not None:
-            raise ManifestError(place, "not supported: subgroups of subgroups")
-        _refuse_topology(subgroup, place)
-        subgroups[text(subgroup, "name", place)] = whole(subgroup, "minMember", 1, place)
-    _refuse_topology(spec, "spec")
-    if whole(spec, "minSubGroup", len(subgroups)) != len(subgroups):
-        raise ManifestError("spec.minSubGroup", "not supported: fewer than all subgroups")
-    preemptibility = text(spec, "preemptibility")
-    if preemptibility not in ("", *_PREEMPTIBILITIES):
-        raise ManifestError(
-            "spec.preemptibility", f"one of {', '.join(_PREEMPTIBILITIES)}, found {preemptibility}"
-        )
-    return Gang(
-        name,
-        whole(spec, "minMember", 1),
-        text(spec, "queue"),
-        subgroups,
-        text(spec, "priorityClassName"),
-        is_preemptible=preemptibility != "non-preemptible",
-    )
-
-
-def _refuse_topology(spec: Mapping[str, Any], where: str) -> None:
-    """Refuse a level that all pods must share; one that is only preferred may be left out."""
-    where = f"{where}.topologyConstraint"
-    constraint = mapping(spec.get("topologyConstraint") or {}, where)
-    if constraint.get("requiredTopologyLevel"):
-        raise ManifestError(
-            f"{where}.requiredTopologyLevel", "not supported: use a pod affinity to the level"
-        )
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:

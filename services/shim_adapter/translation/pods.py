@@ -36,6 +36,7 @@ from shared.model.units import seconds
 
 SCHEDULER_NAMES = ("yunikorn", "muster")
 USER_INFO = "yunikorn.apache.org/user.info"
+APP_ID = "yunikorn.apache.org/app-id"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 NOBODY = "nobody"
 MAX_NAME = 253
@@ -46,8 +47,8 @@ MAX_APPLICATION_ID = 63
 UNIQUE_SUFFIX = "-uniqueautogen"  # of an application that will be named after its pod's UID
 _NAMESPACE_PART = 26
 _APP_ID_SOURCES = (
-    ("labels", "yunikorn.apache.org/app-id"),
-    ("annotations", "yunikorn.apache.org/app-id"),
+    ("labels", APP_ID),
+    ("annotations", APP_ID),
     ("labels", "applicationId"),
     ("labels", "spark-app-selector"),
 )

@@ -32,6 +32,7 @@ from shared.model.texts import JsonError, load_json
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
 TASK_GROUP_NAME = "yunikorn.apache.org/task-group-name"
 POLICY_PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
+WHERE = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")  # of a task group
 MAX_MEMBERS = 2**31 - 1
 MAX_TASK_GROUPS = 1_000
 _TIMEOUT = "placeholderTimeoutInSeconds"

@@ -12,6 +12,7 @@ from tests.integration.kubernetes.test_volumes import (
     local_volume,
     with_claim,
 )
+from tests.kubernetes import groups
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over
 from tests.kubernetes.rights import granted
@@ -24,6 +25,8 @@ STATIC = "kubernetes.io/no-provisioner"
 async def used():
     """Live through everything that asks for a right; return what was asked for."""
     double = Double()
+    for kind in (groups.COSCHEDULING, groups.KAI, groups.OF_1_35, groups.OF_1_36):
+        double.serve(*kind)
     await double.start()
     client = ApiClient(Access(double.url), "tests")
     kubectl = Kubectl(client)

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.shim_adapter.records import PodRecord
-from services.shim_adapter.translation.task_groups import TASK_GROUPS
+from services.shim_adapter.translation.pods import APP_ID
+from services.shim_adapter.translation.task_groups import TASK_GROUPS, WHERE
+from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP
 from shared.messages.commands import PodSpec
 from shared.model.resources import PODS, VCORE
 
 MAX_NOTE = 1024  # bytes
 _NAME_PART = 40
 COMPONENT = "muster.io/scheduler"
-_FROM_GROUP = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,21 @@ class Originator:
 
 
 def binding(pod: PodRecord, node: str) -> dict[str, Any]:
-    """Return the body of the binding subresource; the uid keeps it from another pod's name."""
+    """Return the body of the binding subresource; the uid keeps it from another pod's name.
+
+    The member of a PodGroup's gang is told its application, for whoever reads it after a restart.
+    """
+    metadata: dict[str, Any] = {
+        "name": pod.spec.name,
+        "namespace": pod.spec.namespace,
+        "uid": pod.uid,
+    }
+    if POD_GROUP in pod.spec.annotations and not pod.spec.placeholder:
+        metadata["annotations"] = {APP_ID: pod.spec.application_id}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": pod.spec.name, "namespace": pod.spec.namespace, "uid": pod.uid},
+        "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
 
@@ -232,5 +243,5 @@ def _from_group(spec: PodSpec) -> dict[str, Any]:
     for group in groups if isinstance(groups, list) else []:
         fields = {str(key).lower(): value for key, value in group.items()}
         if fields.get("name") == spec.task_group_name:
-            return {key: fields[key.lower()] for key in _FROM_GROUP if fields.get(key.lower())}
+            return {key: fields[key.lower()] for key in WHERE if fields.get(key.lower())}
     return {}

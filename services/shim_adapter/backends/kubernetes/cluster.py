@@ -12,7 +12,8 @@ Limit: what was seen and not taken in yet is bounded by MAX_SEEN; reflectors wai
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from services.shim_adapter.backends.base import CommandRefusedError
@@ -32,10 +33,12 @@ from services.shim_adapter.backends.kubernetes.observed import (
     NotCreated,
     Observed,
     PodDeleted,
+    PodGroupSeen,
     PodSeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, bind
+from services.shim_adapter.backends.kubernetes.pod_groups import PodGroups
 from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
 from services.shim_adapter.mirror.calls import (
     BindPod,
@@ -60,9 +63,11 @@ from services.shim_adapter.mirror.calls import (
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
+from services.shim_adapter.translation.pods import PriorityClass
 from shared.messages.commands import PodName
 from shared.messages.interface import TerminationType
 
+GANG_TIMED_OUT = "ResourceReservationTimeout"
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
 EPOCHS_A_TURN = 1_000_000
@@ -81,6 +86,7 @@ class KubernetesCluster:
         now_text: Callable[[], str],
         cancel_creates: Callable[[str, str], None] = lambda _application, _name: None,
         instance: str = "muster",
+        classes: Mapping[str, PriorityClass] | None = None,
     ) -> None:
         self.world = world
         self.configuration = Configuration()
@@ -96,6 +102,7 @@ class KubernetesCluster:
         self._notes = Notes(operate, now_text, instance)
         self.budgets = Budgets()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
+        self.groups = PodGroups(world, classes or {}, self._notes, self._take_in)
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
             PodDeleted: self._on_pod_deleted,
@@ -104,10 +111,11 @@ class KubernetesCluster:
             ClaimSeen: self.volumes.on_claim,
             VolumeSeen: self.volumes.on_volume,
             BudgetSeen: self._on_budget,
+            PodGroupSeen: self.groups.see,
             EvictionRefused: self._on_eviction_refused,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
-            NotCreated: lambda seen, _: [PlaceholderFailed(seen.application_id, seen.reason)],
+            NotCreated: self._on_not_created,
         }
 
     # --- what is seen ---------------------------------------------------------------------------
@@ -138,6 +146,7 @@ class KubernetesCluster:
 
         ``last_good`` is the queue configuration that held last, should today's be bad.
         """
+        self.groups.begin(now_ns)
         recover.applications(self.world, self.configuration, now_ns)
         self.world.epoch = turn * EPOCHS_A_TURN
         self.world.set_config(self.configuration.queues, last_good)
@@ -152,12 +161,12 @@ class KubernetesCluster:
     # --- Backend --------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return None: what happens is seen."""
-        return None
+        """Return when a PodGroup is to be looked at again: all else that happens is seen."""
+        return self.groups.next_due_ns()
 
     def advance(self, now_ns: int) -> list[News]:
         """Return what has been seen, in order, at most MAX_TAKEN_IN of it at a time."""
-        news: list[News] = []
+        news = self.groups.advance(now_ns)
         for _ in range(min(len(self._seen), MAX_TAKEN_IN)):
             observed = self._seen.popleft()
             news += self._handlers[type(observed)](observed, now_ns)
@@ -177,22 +186,23 @@ class KubernetesCluster:
             case _:
                 pod = self.world.pods.get(call.uid)
                 if pod is not None:
-                    self._carry_out_at(pod, call, now_ns)
+                    return self._carry_out_at(pod, call, now_ns)
         return []
 
-    def _carry_out_at(self, pod: PodRecord, call: CallAtPod, now_ns: int) -> None:
+    def _carry_out_at(self, pod: PodRecord, call: CallAtPod, now_ns: int) -> list[News]:
         match call:
             case BindPod():
                 self._bind(pod, call, now_ns)
             case DeletePod():
                 self._delete(pod, call, now_ns)
             case FailPod():
-                self._fail(pod, call)
+                return self._fail(pod, call, now_ns)
             case TellPod():
                 self._notes.tell(pod, call.reason, call.message, is_warning=call.is_warning)
             case MarkUnschedulable():
                 self.world.note_refusal(pod.uid, now_ns)
                 self._notes.mark(pod, call.message)
+        return []
 
     def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
         if pod.node or pod.has_ended:
@@ -206,12 +216,17 @@ class KubernetesCluster:
             operation.why_not = f"a volume of its claims is not to be had on node {call.node}"
         self._operate(operation)
 
-    def _fail(self, pod: PodRecord, call: FailPod) -> None:
+    def _fail(self, pod: PodRecord, call: FailPod, now_ns: int) -> list[News]:
         if pod.has_ended:
-            return
+            return []
+        if call.reason == GANG_TIMED_OUT:
+            news = self.groups.put_back(pod, now_ns)
+            if news is not None:
+                return news
         pod.phase, pod.reason, pod.message = PodPhase.FAILED, call.reason, call.message
         body = bodies.failed_status(pod.uid, call.reason, call.message)
         self._operate(Operation("fail", pod, body))
+        return []
 
     def _create(self, call: CreatePod, now_ns: int) -> None:
         application = self.world.applications.get(call.spec.application_id)
@@ -250,7 +265,9 @@ class KubernetesCluster:
             return self._on_new_pod(view, now_ns)
         if view.is_deleting and not pod.deletion_ns:
             pod.deletion_ns = now_ns or 1
+            self.groups.gone(pod.uid)
         if view.phase in ENDED_PHASES:
+            self.groups.ended(view)
             return self._end(pod, view.phase)
         pod.phase = view.phase if not pod.has_ended else pod.phase
         return self._node_of(pod, view) + self._changes_of(pod, view)
@@ -258,12 +275,23 @@ class KubernetesCluster:
     def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
         if view.error and view.is_ours:
             self._notes.refuse(view, view.error, now_ns)
+        if view.phase in ENDED_PHASES:
+            self.groups.ended(view)
         if view.spec is None or view.phase in ENDED_PHASES or (not view.is_ours and not view.node):
             return []
         spec, waits = self.volumes.spec_of(view)
         if waits:
             self._notes.refuse(view, waits, now_ns)
             return []
+        view = replace(view, spec=spec)
+        if view.group is not None:
+            return self.groups.on_pod(view, now_ns)
+        return self._take_in(view, now_ns)
+
+    def _take_in(self, view: PodView, now_ns: int) -> list[News]:
+        """Take in a pod that waits for nothing that we know of."""
+        spec = view.spec
+        assert spec is not None
         if spec.placeholder:
             self._cancel_creates(spec.application_id, spec.name)
         self.world.pods_made += 1
@@ -329,6 +357,7 @@ class KubernetesCluster:
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
         self._notes.forget(seen.uid)
         self.volumes.deleted(seen.uid)
+        self.groups.gone(seen.uid)
         pod = self.world.pods.get(seen.uid)
         if pod is None:
             return []
@@ -360,12 +389,18 @@ class KubernetesCluster:
         )
         return [BindRefused(pod, seen.reason)]
 
+    def _on_not_created(self, seen: NotCreated, now_ns: int) -> list[News]:
+        """Give a gang up: one of a PodGroup waits again as a whole, any other goes on without."""
+        news = self.groups.give_up(seen.application_id, now_ns)
+        return [PlaceholderFailed(seen.application_id, seen.reason)] if news is None else news
+
     # --- disruption budgets ---------------------------------------------------------------------
 
     def _on_a_node(self, pod: PodRecord) -> list[News]:
         """Take in that a pod of ours is where it was to be, and may be evicted or not."""
         if pod.spec.foreign or pod.spec.placeholder:
             return []
+        self.groups.placed(pod.uid)
         self.budgets.placed(pod)
         return self._disruption_of([pod])
 

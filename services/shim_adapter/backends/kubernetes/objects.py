@@ -10,6 +10,11 @@ from datetime import datetime
 from sys import intern
 from typing import Any
 
+from services.shim_adapter.backends.kubernetes.gang_of_group import (
+    application_of,
+    where_of,
+    worn_labels,
+)
 from services.shim_adapter.backends.kubernetes.packed import unpacked
 from services.shim_adapter.backends.kubernetes.volumes import claim_names
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
@@ -28,6 +33,12 @@ from services.shim_adapter.translation.task_groups import (
     TASK_GROUP_NAME,
     TASK_GROUPS,
 )
+from services.shim_adapter.translation.workloads.pod_groups import (
+    POD_GROUP,
+    SUBGROUP_LABEL,
+    GroupRef,
+    group_of,
+)
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
@@ -38,7 +49,7 @@ from shared.model.texts import parse_truth
 from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
-_KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER)
+_KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER, POD_GROUP)
 
 
 @dataclass(slots=True)
@@ -62,6 +73,9 @@ class PodView:
     is_marked: bool = False  # as Unschedulable, for autoscalers
     spec: PodSpec | None = None
     error: str = ""
+    group: GroupRef | None = None  # the PodGroup that it names
+    subgroup: str = ""
+    where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
 
 
 def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bool]) -> PodView:
@@ -108,6 +122,9 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         bound_ns=_bound_ns(status),
         is_marked=_is_marked(status),
     )
+    if is_ours:
+        view.group = group_of(metadata, spec)
+        view.subgroup = str((metadata.get("labels") or {}).get(SUBGROUP_LABEL) or "")
     if view.phase in ENDED_PHASES:
         return view
     try:
@@ -140,6 +157,9 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     unsupported = _unsupported(raw["spec"])
     if unsupported and not view.node:
         raise ManifestError(*unsupported)
+    if view.group is not None:
+        reading = replace(reading, application_id=application_of(view.group))
+        view.where = where_of(raw["spec"])
     spec = translate_pod(raw, where="", name=view.name, reading=reading)
     kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
     annotations = {key: intern(spec.annotations[key]) for key in kept}
@@ -152,6 +172,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         namespace=view.namespace,
         annotations=annotations,
         claims=claim_names(raw["spec"], view.name),
+        labels=worn_labels(spec.labels, spec.annotations),
         placeholder=bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name),
     )
 

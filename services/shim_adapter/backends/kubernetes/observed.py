@@ -7,6 +7,7 @@ from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, Volume
 from services.shim_adapter.records import NodeRecord
+from services.shim_adapter.translation.workloads.replicas import Gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,17 @@ class BudgetSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class PodGroupSeen:
+    """A PodGroup, or a Workload, has changed: its gangs by part, or why it has none that holds.
+
+    None: it has gone. Its name is kind, namespace and name.
+    """
+
+    name: tuple[str, str, str]
+    gangs: Mapping[str, Gang] | str | None
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionRefused:
     """A pod may not be evicted now; with ``is_over`` it may be asked again."""
 
@@ -103,6 +115,7 @@ Observed = (
     | ClaimSeen
     | VolumeSeen
     | BudgetSeen
+    | PodGroupSeen
     | EvictionRefused
     | Bound
     | NotBound

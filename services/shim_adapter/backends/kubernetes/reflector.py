@@ -138,6 +138,11 @@ class Reflector:
         metadata = {"namespace": key[0], "name": key[1], "uid": uid, "resourceVersion": version}
         await self._emit(DELETED, {"metadata": metadata})
 
+    async def forget(self) -> None:
+        """Report all that was seen as deleted: its kind is no more. Not while it runs."""
+        for key in list(self.seen):
+            await self._lost(key)
+
     async def _watch(self) -> None:
         query = {
             **self.source.query(),

@@ -17,6 +17,7 @@ from services.shim_adapter.backends.kubernetes.budgets import budget_of
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
 from services.shim_adapter.backends.kubernetes.configuration import MAPS
+from services.shim_adapter.backends.kubernetes.discovery import Discovery
 from services.shim_adapter.backends.kubernetes.objects import (
     config_data,
     node_record,
@@ -28,6 +29,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     NamespaceSeen,
     NodeSeen,
     PodDeleted,
+    PodGroupSeen,
     PodSeen,
     VolumeSeen,
 )
@@ -38,9 +40,11 @@ from services.shim_adapter.backends.kubernetes.reflector import (
     Source,
 )
 from services.shim_adapter.backends.kubernetes.sources import (
+    GROUP_KINDS,
     NAMESPACES,
     PRIORITY_CLASSES,
     config_map,
+    gangs_of,
     note_class,
 )
 from services.shim_adapter.backends.kubernetes.turn import Turn, now_text
@@ -76,6 +80,7 @@ class Session:
             now_text=now_text,
             cancel_creates=self._cancel_creates,
             instance=instance,
+            classes=self.classes,
         )
         self.operations = Operations(client, self.cluster.report)
         self.turn = Turn(client, instance)
@@ -83,7 +88,7 @@ class Session:
         self._client = client
         self._reading = Reading(SCHEDULER_NAMES, 0, self.classes)
         namespace = client.access.namespace
-        self.reflectors = [
+        self.reflectors: list[Reflector | Discovery] = [
             *(self._config_map(namespace, name) for name in MAPS),
             Reflector(client, NAMESPACES, self._on_namespace),
             Reflector(client, PRIORITY_CLASSES, self._on_class),
@@ -97,6 +102,7 @@ class Session:
             Reflector(
                 client, Source("budgets", "/apis/policy/v1/poddisruptionbudgets"), self._on_budget
             ),
+            Discovery(client, GROUP_KINDS, self._on_pod_group),
             Reflector(client, Source("nodes", "/api/v1/nodes"), self._on_node),
             Reflector(client, Source("pods", "/api/v1/pods"), self._on_pod),
         ]
@@ -237,6 +243,12 @@ class Session:
         budget = None if change == DELETED else budget_of(item)
         name = (metadata.get("namespace") or "default", metadata["name"])
         await self.cluster.see(BudgetSeen(name, budget))
+
+    async def _on_pod_group(self, kind: str, change: str, item: dict[str, Any]) -> None:
+        metadata = item["metadata"]
+        gangs = None if change == DELETED else gangs_of(kind, item)
+        name = (kind, metadata.get("namespace") or "default", metadata["name"])
+        await self.cluster.see(PodGroupSeen(name, gangs))
 
     async def _on_node(self, change: str, item: dict[str, Any]) -> None:
         await self.cluster.see(NodeSeen(node_record(item), is_gone=change == DELETED))

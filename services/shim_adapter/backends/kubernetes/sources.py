@@ -1,13 +1,48 @@
 """What several programs watch of an API server, and how it is kept: each said once."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from services.shim_adapter.backends.kubernetes.discovery import Optional
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Source
+from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.manifests import priority_class
 from services.shim_adapter.translation.pods import PriorityClass
+from services.shim_adapter.translation.workloads.pod_groups import (
+    CORE,
+    CORE_WORKLOAD,
+    COSCHEDULING,
+    KAI,
+    core_pod_group,
+    core_workload,
+    pod_group,
+)
+from services.shim_adapter.translation.workloads.replicas import Gang
 
 NAMESPACES = Source("namespaces", "/api/v1/namespaces")
 PRIORITY_CLASSES = Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses")
+
+# PodGroups, as their projects serve them; of core Kubernetes' the gangs are the Workload's in 1.35.
+GROUP_KINDS = (
+    Optional(COSCHEDULING, COSCHEDULING, ("v1alpha1",), "podgroups"),
+    Optional(KAI, KAI, ("v2alpha2",), "podgroups"),
+    Optional(CORE, CORE, ("v1", "v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
+    Optional(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
+)
+_READ = {CORE: core_pod_group}
+
+
+def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str:
+    """Return the gangs of a PodGroup or a Workload by part, or what of it does not hold."""
+    name = item["metadata"]["name"]
+    try:
+        if kind == CORE_WORKLOAD:
+            return core_workload(item, name)
+        return {"": _READ.get(kind, pod_group)(item, name)}
+    except ManifestError as error:
+        return str(error)
+    except (AttributeError, TypeError, KeyError) as error:
+        return f"it cannot be read: {error!r}"
 
 
 def config_map(namespace: str, name: str) -> Source:

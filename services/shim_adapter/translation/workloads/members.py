@@ -22,6 +22,11 @@ from services.shim_adapter.translation.pods import (
     mapping,
     translate_pod,
 )
+from services.shim_adapter.translation.workloads.pod_groups import (
+    KAI_ANNOTATION,
+    QUEUE_LABEL,
+    SUBGROUP_LABEL,
+)
 from services.shim_adapter.translation.workloads.replicas import (
     MAX_PODS,
     Expansion,
@@ -35,10 +40,9 @@ from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.model.resources import PODS
 
 MAX_BYTES = 64 * 1024 * 1024
-QUEUE_LABELS = ("kai.scheduler/queue", "kueue.x-k8s.io/queue-name")
-GROUP_ANNOTATIONS = ("pod-group-name", "scheduling.k8s.io/group-name")
+QUEUE_LABELS = (QUEUE_LABEL, "kueue.x-k8s.io/queue-name")
+GROUP_ANNOTATIONS = (KAI_ANNOTATION, "scheduling.k8s.io/group-name")
 KUEUE_GATE = {"name": "kueue.x-k8s.io/admission"}
-SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 
 
 def pods_of(workload: Workload, expansion: Expansion, reading: Reading) -> tuple[PodSpec, ...]:

@@ -33,6 +33,7 @@ class Gang:
     """A PodGroup of the same submission: so many pods at once, in all or by subgroup.
 
     Its priority class, and that it may not be preempted, hold for pods that do not say it.
+    ``timeout_seconds`` is for how long its places may be waited for (0: it does not say).
     """
 
     name: str
@@ -41,6 +42,7 @@ class Gang:
     subgroups: Mapping[str, int] = field(default_factory=dict)
     priority_class: str = ""
     is_preemptible: bool = True
+    timeout_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +77,25 @@ class Expansion:
 Expander = Callable[[Workload], Expansion]
 
 
-def whole(spec: Mapping[str, Any], key: str, default: int, where: str = "spec") -> int:
-    """Return a whole number of a spec, 0 or more. Raises ManifestError with the field."""
+def whole(
+    spec: Mapping[str, Any],
+    key: str,
+    default: int,
+    where: str = "spec",
+    *,
+    most: int | None = MAX_PODS,
+) -> int:
+    """Return a whole number of a spec, 0 or more, of pods unless ``most`` is None.
+
+    Raises ManifestError with the field.
+    """
     value = spec.get(key)
     if value is None:
         return default
     if type(value) is not int or value < 0:
         raise ManifestError(f"{where}.{key}", f"a whole number of 0 or more, found {value!r}")
-    if value > MAX_PODS:
-        raise ManifestError(f"{where}.{key}", f"{value} pods, at most {MAX_PODS}")
+    if most is not None and value > most:
+        raise ManifestError(f"{where}.{key}", f"{value} pods, at most {most}")
     return value
 
 

@@ -1,0 +1,130 @@
+"""The gang of a PodGroup's pods: an application, and a task group for every shape among them.
+
+A PodGroup says how many must start at once, and nothing of what they ask for; its pods do. From
+here on it is a gang like that of YuniKorn's annotations, written as these write it: on its
+placeholders it outlives every one of us.
+
+Rule 1: of the same size, subgroup and places to be are one shape, and one task group.
+Rule 2: placeholders wear no label of a pod: its owner, a Service, a budget would take them for one.
+        What the gang's own terms ask about stands in an annotation, which we alone read.
+Pure: no I/O.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from services.shim_adapter.backends.kubernetes.bodies import quantities
+from services.shim_adapter.translation.pods import MAX_APPLICATION_ID, MAX_LABELS
+from services.shim_adapter.translation.task_groups import WHERE, TaskGroupsError
+from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, GroupRef
+from shared.messages.commands import PodSpec
+from shared.messages.constraints import Constraints
+from shared.model.ids import derived_suffix
+from shared.model.texts import JsonError, load_json
+
+LABELS = "muster.io/labels"
+MAX_SHAPES = 50  # different pods in a PodGroup's gang; with more they wait and say so
+MAX_SHAPES_CHARACTERS = 64 * 1024  # of a gang's annotation; beyond it its pods wait and say so
+_SUFFIX = 6
+_BETWEEN = "-podgroup-"
+
+
+def application_of(ref: GroupRef) -> str:
+    """Return the application of a PodGroup whose pods name none; no two groups have the same."""
+    name = "-".join(filter(None, (ref.name, ref.part, ref.replica)))
+    text = f"{ref.namespace}{_BETWEEN}{name}"
+    is_plain = text.count(_BETWEEN) == 1 and "." not in text and not ref.part
+    if is_plain and len(text) <= MAX_APPLICATION_ID:
+        return text
+    cut = text.replace(".", "-")[: MAX_APPLICATION_ID - _SUFFIX - 1]
+    return f"{cut}-{derived_suffix(str(ref), _SUFFIX)}"
+
+
+def where_of(spec: Mapping[str, Any]) -> str:
+    """Return where a pod may be, as a task group of YuniKorn's writes it."""
+    return json.dumps({key: spec[key] for key in WHERE if spec.get(key)}, sort_keys=True)
+
+
+def worn_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the labels by which other pods' terms find a pod: its own, and what it stands for."""
+    try:
+        found = load_json(annotations.get(LABELS) or "{}")
+    except JsonError:
+        return labels
+    if not isinstance(found, dict) or len(str(found)) > MAX_LABELS:
+        return labels
+    return {**labels, **{str(key): str(value) for key, value in found.items()}}
+
+
+def _asked_about(spec: PodSpec) -> dict[str, str]:
+    """Return those of a pod's labels that its own terms on pods ask about."""
+    terms = _terms(spec.constraints)
+    keys = {requirement.key: None for term in terms for requirement in term.selector}
+    return {key: spec.labels[key] for key in keys if key in spec.labels}
+
+
+def _terms(constraints: Constraints) -> Iterable[Any]:
+    return (
+        *constraints.pod_affinity,
+        *constraints.pod_anti_affinity,
+        *constraints.preferred_pods,
+        *constraints.avoided_pods,
+        *constraints.spread,
+    )
+
+
+def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef) -> str:
+    """Return what makes a pod's placeholder like another's: a task group but its name and size."""
+    annotations = {POD_GROUP: str(ref)}
+    labels = _asked_about(spec)
+    if labels:
+        annotations[LABELS] = json.dumps(labels, sort_keys=True)
+    if subgroup:
+        annotations[f"{POD_GROUP}-subgroup"] = subgroup
+    shape = {"minResource": quantities(spec.resource), "annotations": annotations}
+    return _written({**shape, **json.loads(where or "{}")})
+
+
+def task_groups_text(shapes: Mapping[str, int], names: Mapping[str, str]) -> str:
+    """Return the task groups of so many pods of each shape. Raises TaskGroupsError.
+
+    ``names`` are what their subgroups are called ("": none).
+    """
+    if len(shapes) > MAX_SHAPES:
+        raise TaskGroupsError(
+            f"its pods ask for {len(shapes)} different things, at most {MAX_SHAPES} are reserved"
+        )
+    taken: dict[str, None] = {}
+    groups = []
+    for shape, count in shapes.items():
+        name = _free(re.sub(r"[^a-z0-9-]", "-", names[shape]).strip("-")[:20] or "pods", taken)
+        groups.append({"name": name, "minMember": count, **json.loads(shape)})
+    text = _written(groups)
+    if len(text) > MAX_SHAPES_CHARACTERS:
+        raise TaskGroupsError(
+            f"what its pods ask for takes {len(text)} characters, at most {MAX_SHAPES_CHARACTERS}"
+        )
+    return text
+
+
+def _free(name: str, taken: dict[str, None]) -> str:
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name[:16]}-{number}", number + 1
+    taken[free] = None
+    return free
+
+
+def names_by_shape(text: str) -> dict[str, str]:
+    """Return the task groups' names by shape, of a text that ``task_groups_text`` wrote."""
+    found = {}
+    for group in json.loads(text) if text else ():
+        shape = {key: value for key, value in group.items() if key not in ("name", "minMember")}
+        found[_written(shape)] = group["name"]
+    return found
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,429 @@
+"""The pods of PodGroups: they wait until their gang is there, and are then let go as one.
+
+Rule 1: a pod that names a PodGroup waits until that is there, and so are as many of its pods as it
+        says: waiting, on nodes, or done with success. Gated and failed ones do not count.
+Rule 2: who is let go together is a gang of a new application, with a task group for every shape
+        (``gang_of_group.py``). While one of them is there, others join it as they come.
+Rule 3: whole or not at all. A gang that gets no places in time, or no placeholders, goes back to
+        waiting, and is tried again after a pause that grows; it never goes on pod by pod.
+Rule 4: a PodGroup that changes or goes counts for who waits, and for nobody who was let go.
+Rule 5: nothing is let go before everything was listed: what a group has is known then.
+No I/O. A pod costs the same whatever the size of its group, but for the letting go.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from itertools import count
+
+from services.shim_adapter.backends.kubernetes.gang_of_group import (
+    names_by_shape,
+    shape_of,
+    task_groups_text,
+)
+from services.shim_adapter.backends.kubernetes.notes import Notes
+from services.shim_adapter.backends.kubernetes.objects import PodView
+from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
+from services.shim_adapter.mirror.calls import News, PodGone
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import PodPhase, PodRecord
+from services.shim_adapter.translation.pods import MAX_APPLICATION_ID, PriorityClass
+from services.shim_adapter.translation.task_groups import (
+    POLICY_PARAMETERS,
+    TASK_GROUP_NAME,
+    TASK_GROUPS,
+    TaskGroupsError,
+    task_groups_of,
+)
+from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, QUEUE_LABEL, GroupRef
+from services.shim_adapter.translation.workloads.replicas import Gang
+from shared.messages.commands import PodSpec
+from shared.model.units import seconds
+
+TELL_SECONDS = 5  # a gang is made pod by pod: only who waits longer is told so
+RETRY_SECONDS = 10  # 10, 20, 40 ...: a gang that was not to be had is tried again ever later
+MAX_RETRY_SECONDS = 300  # between tries of a PodGroup's gang; so it is tried for ever
+MIN_TIMEOUT_SECONDS = 30  # of a PodGroup's own; a shorter one makes and deletes placeholders only
+_GENERATION = 5  # characters
+
+_Object = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group's pods. ``members`` are all that count, by uid, with the name of their subgroup."""
+
+    members: dict[str, str] = field(default_factory=dict)
+    by_subgroup: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, PodView] = field(default_factory=dict)
+    let_go: dict[str, PodView | None] = field(default_factory=dict)  # None: it has its node
+    application: str = ""
+    text: str = ""  # the task groups of the gang that was let go last
+    names: dict[str, str] = field(default_factory=dict)  # of these, by shape
+    failures: int = 0
+    retry_ns: int = 0
+    is_reminded: bool = False  # who waits is told why in a moment
+
+
+class PodGroups:
+    """``admit`` takes a pod in, as what it says it is, and returns the news of it."""
+
+    def __init__(
+        self,
+        world: World,
+        classes: Mapping[str, PriorityClass],
+        notes: Notes,
+        admit: Callable[[PodView, int], list[News]],
+    ) -> None:
+        self._world = world
+        self._classes = classes
+        self._notes = notes
+        self._admit = admit
+        self._is_ready = False
+        self._objects: dict[_Object, Mapping[str, Gang] | str] = {}
+        self._groups: dict[GroupRef, _Group] = {}
+        self._of_object: dict[_Object, dict[GroupRef, None]] = {}
+        self._of_pod: dict[str, GroupRef] = {}
+        self._claimed: dict[str, GroupRef] = {}  # applications of gangs
+        self._due: list[tuple[int, int, GroupRef]] = []  # a heap
+        self._numbers = count()
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def see(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
+        """Take in that a PodGroup was made, has changed or gone."""
+        if self._objects.get(seen.name) == seen.gangs:
+            return []  # its status: controllers write that all the time
+        if seen.gangs is None:
+            del self._objects[seen.name]
+        else:
+            self._objects[seen.name] = seen.gangs
+        news: list[News] = []
+        for ref in list(self._of_object.get(seen.name, ())):
+            news += self._consider(ref, now_ns)
+            self._remind(ref, now_ns)
+        return news
+
+    def on_pod(self, view: PodView, now_ns: int) -> list[News]:
+        """Take in a pod that names a group, and is not let go yet."""
+        ref = view.group
+        assert ref is not None
+        if view.gates or (view.is_deleting and not view.node):
+            self.gone(view.uid)
+            return []
+        group = self._member(ref, view)
+        if not (self._is_ready and view.node):
+            group.waiting[view.uid] = view
+            news = self._consider(ref, now_ns)
+            if view.uid in group.waiting and not group.is_reminded:
+                group.is_reminded = True
+                self._remind(ref, now_ns + seconds(TELL_SECONDS))
+            return news
+        return self._on_a_node(ref, group, view, now_ns)
+
+    def ended(self, view: PodView) -> None:
+        """Take in a pod that has ended: one that succeeded counts for as long as it is there."""
+        if view.phase is not PodPhase.SUCCEEDED or view.group is None:
+            self.gone(view.uid)
+            return
+        group = self._member(view.group, view)
+        group.waiting.pop(view.uid, None)
+        self._let_go_no_more(group, view.uid)
+
+    def gone(self, uid: str) -> None:
+        """Take in that a pod is gone, is going, or has failed; again changes nothing."""
+        ref = self._of_pod.pop(uid, None)
+        if ref is None:
+            return
+        group = self._groups[ref]
+        subgroup = group.members.pop(uid)
+        group.by_subgroup[subgroup] -= 1
+        group.waiting.pop(uid, None)
+        self._let_go_no_more(group, uid)
+        if not group.members:
+            del self._groups[ref]
+            objects = self._of_object[_object_of(ref)]
+            del objects[ref]
+            if not objects:
+                del self._of_object[_object_of(ref)]
+
+    def placed(self, uid: str) -> None:
+        """Take in that a pod is on its node."""
+        ref = self._of_pod.get(uid)
+        if ref is not None:
+            group = self._groups[ref]
+            if uid in group.let_go:
+                group.let_go[uid] = None
+            group.failures = 0
+
+    def begin(self, now_ns: int) -> None:
+        """Begin to let go: everything is listed. Gangs are taken up where they stand."""
+        self._is_ready = True
+        reserved = {
+            pod.spec.annotations[POD_GROUP]: pod.spec
+            for pod in self._world.all_pods()
+            if pod.spec.placeholder and POD_GROUP in pod.spec.annotations and not pod.deletion_ns
+        }
+        for ref, group in list(self._groups.items()):
+            holder = reserved.get(str(ref))
+            if holder is not None:
+                text = holder.annotations.get(TASK_GROUPS, "")
+                self._be_gang(ref, group, holder.application_id, text)
+            for view in [view for view in group.waiting.values() if view.node]:
+                self._on_a_node(ref, group, view, now_ns)
+            self._consider(ref, now_ns)
+            if not group.let_go:
+                self._be_none(group)
+            self._remind(ref, now_ns + seconds(TELL_SECONDS))
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def next_due_ns(self) -> int | None:
+        """Return when somebody is to be tried again, or told."""
+        return self._due[0][0] if self._due else None
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Try those again whose pause is over, and tell those who wait why."""
+        news: list[News] = []
+        while self._due and self._due[0][0] <= now_ns:
+            ref = heappop(self._due)[2]
+            group = self._groups.get(ref)
+            if group is None or not self._is_ready:
+                continue
+            group.is_reminded = False
+            news += self._consider(ref, now_ns)
+            if group.waiting:
+                why = self._why_not(ref, group, now_ns)
+                for view in group.waiting.values():
+                    self._notes.refuse(view, why, now_ns)
+        return news
+
+    def _remind(self, ref: GroupRef, due_ns: int) -> None:
+        heappush(self._due, (due_ns, next(self._numbers), ref))
+
+    # --- gangs that were not to be had ----------------------------------------------------------
+
+    def put_back(self, pod: PodRecord, now_ns: int) -> list[News] | None:
+        """Let a pod wait again whose gang has had no places in time; None: it is in no gang."""
+        group = self._gang_with(pod.uid)
+        return None if group is None else self._put_back(group, [pod.uid], now_ns)
+
+    def give_up(self, application: str, now_ns: int) -> list[News] | None:
+        """Let all pods of a gang wait again whose placeholders cannot be made; None: it is none."""
+        ref = self._claimed.get(application)
+        if ref is None:
+            return None
+        group = self._groups[ref]
+        return self._put_back(group, list(group.let_go), now_ns)
+
+    def _gang_with(self, uid: str) -> _Group | None:
+        ref = self._of_pod.get(uid)
+        group = None if ref is None else self._groups[ref]
+        return group if group is not None and group.text and uid in group.let_go else None
+
+    def _put_back(self, group: _Group, uids: list[str], now_ns: int) -> list[News]:
+        news: list[News] = []
+        for uid in uids:
+            pod, view = self._world.pods.get(uid), group.let_go.get(uid)
+            if pod is None or view is None or pod.node:
+                continue
+            group.waiting[uid] = view
+            self._world.drop_pod(pod)
+            self._let_go_no_more(group, uid)
+            news.append(PodGone(pod))
+        if news and group.retry_ns <= now_ns:
+            pause = min(RETRY_SECONDS * 2 ** min(group.failures, 10), MAX_RETRY_SECONDS)
+            group.failures += 1
+            group.retry_ns = now_ns + seconds(pause)
+            ref = self._of_pod[uids[0]]
+            self._remind(ref, now_ns)
+            self._remind(ref, group.retry_ns)
+        return news
+
+    # --- letting go -----------------------------------------------------------------------------
+
+    def _member(self, ref: GroupRef, view: PodView) -> _Group:
+        group = self._groups.get(ref)
+        if group is None:
+            group = self._groups[ref] = _Group()
+            self._of_object.setdefault(_object_of(ref), {})[ref] = None
+        if view.uid not in group.members and not view.is_deleting:
+            group.members[view.uid] = view.subgroup
+            group.by_subgroup[view.subgroup] = group.by_subgroup.get(view.subgroup, 0) + 1
+            self._of_pod[view.uid] = ref
+        return group
+
+    def _on_a_node(self, ref: GroupRef, group: _Group, view: PodView, now_ns: int) -> list[News]:
+        """Take in a pod that has its node already: it is of the application that it says."""
+        assert view.spec is not None
+        group.waiting.pop(view.uid, None)
+        if view.uid in group.members:
+            group.let_go[view.uid] = None
+        application = view.spec.application_id
+        group.application = group.application or application
+        return self._admit(replace(view, spec=self._spec(ref, group, view, application)), now_ns)
+
+    def _gang(self, ref: GroupRef) -> Gang | str:
+        """Return a group's gang, or what is wrong with it."""
+        found = self._objects.get(_object_of(ref), {})
+        if isinstance(found, str):
+            return f"{ref}: {found}"
+        return found.get(ref.part) or f"{ref} is not there"
+
+    def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
+        """Return why the pods of a group wait: one sentence for all, however many there are."""
+        gang = self._gang(ref)
+        if isinstance(gang, str):
+            return gang
+        if group.retry_ns > now_ns:
+            return f"{ref}: its gang has had no places, and is tried again later as a whole"
+        if self._lacks(group, gang):
+            least = f"{gang.minimum} pods"
+            if gang.subgroups:
+                least = ", ".join(f"{least} of {name}" for name, least in gang.subgroups.items())
+            return f"{ref}: {least} start at once, and are not all there yet"
+        try:
+            self._shapes(ref, group, gang)
+        except TaskGroupsError as error:
+            return f"{ref}: {error}"
+        return f"{ref}: it waits for its gang"
+
+    @staticmethod
+    def _lacks(group: _Group, gang: Gang) -> bool:
+        if gang.subgroups:
+            there = group.by_subgroup
+            return any(there.get(name, 0) < least for name, least in gang.subgroups.items())
+        return len(group.members) < gang.minimum
+
+    def _consider(self, ref: GroupRef, now_ns: int) -> list[News]:
+        """Let a group's pods go, if that may be."""
+        group = self._groups[ref]
+        gang = self._gang(ref)
+        if not (self._is_ready and group.waiting) or isinstance(gang, str):
+            return []
+        is_there = bool(group.let_go or group.text)
+        if group.retry_ns > now_ns or (not is_there and self._lacks(group, gang)):
+            return []
+        if not is_there:
+            try:
+                self._form(ref, group, gang)
+            except TaskGroupsError:
+                return []  # who waits is told why
+        views, group.waiting = group.waiting, {}
+        news: list[News] = []
+        for view in views.values():
+            group.let_go[view.uid] = view
+            spec = self._spec(ref, group, view, group.application)
+            news += self._admit(replace(view, spec=spec), now_ns)
+        return news
+
+    def _form(self, ref: GroupRef, group: _Group, gang: Gang) -> None:
+        """Make a gang of the pods that wait. Raises TaskGroupsError."""
+        text = self._shapes(ref, group, gang)
+        first = next(iter(group.waiting.values())).spec
+        assert first is not None
+        base = first.application_id
+        self._be_gang(ref, group, self._free(base) if text else base, text)
+
+    def _shapes(self, ref: GroupRef, group: _Group, gang: Gang) -> str:
+        """Return the task groups of the pods that start at once; "": it is one, or none."""
+        shapes: dict[str, int] = {}
+        names: dict[str, str] = {}
+        for view in self._first(group, gang):
+            assert view.spec is not None
+            shape = shape_of(view.spec, view.where, view.subgroup, ref)
+            shapes[shape] = shapes.get(shape, 0) + 1
+            names[shape] = view.subgroup
+        if sum(shapes.values()) <= 1:
+            return ""
+        text = task_groups_text(shapes, names)
+        task_groups_of(text)
+        return text
+
+    @staticmethod
+    def _first(group: _Group, gang: Gang) -> Iterator[PodView]:
+        """Yield as many of those who wait as start at once, by age; who has succeeded counts."""
+        order = sorted(group.waiting.values(), key=lambda view: (view.created_ns, view.name))
+        if not gang.subgroups:
+            yield from order[: max(0, gang.minimum - len(group.members) + len(group.waiting))]
+            return
+        left = dict(gang.subgroups)
+        for uid, subgroup in group.members.items():
+            if uid not in group.waiting and subgroup in left:
+                left[subgroup] -= 1
+        for view in order:
+            if left.get(view.subgroup, 0) > 0:
+                left[view.subgroup] -= 1
+                yield view
+
+    def _free(self, base: str) -> str:
+        """Return an application that is not there: a gang's own, or the next of its name."""
+        for number in count(1):
+            name = base if number == 1 else f"{base[: MAX_APPLICATION_ID - _GENERATION]}-{number}"
+            known = self._world.applications.get(name)
+            if name not in self._claimed and (known is None or not known.is_live):
+                return name
+        raise AssertionError
+
+    def _be_gang(self, ref: GroupRef, group: _Group, application: str, text: str) -> None:
+        group.application, group.text = application, text
+        group.names = names_by_shape(text)
+        if text:
+            self._claimed[application] = ref
+
+    def _be_none(self, group: _Group) -> None:
+        self._claimed.pop(group.application, None) if group.text else None
+        group.application, group.text, group.names = "", "", {}
+
+    def _let_go_no_more(self, group: _Group, uid: str) -> None:
+        """Take in that a pod is let go no more; the gang is over with the last of them."""
+        if group.let_go.pop(uid, uid) != uid and not group.let_go:
+            self._be_none(group)
+
+    def _spec(self, ref: GroupRef, group: _Group, view: PodView, application: str) -> PodSpec:
+        """Return a pod as a member of its application, and of its gang if that is one."""
+        spec, gang = view.spec, self._gang(ref)
+        assert spec is not None
+        spec = replace(spec, application_id=application)
+        if isinstance(gang, Gang):
+            spec = self._as_the_group_says(spec, gang)
+        annotations = {**spec.annotations, POD_GROUP: str(ref)}
+        if not group.text or application != group.application:
+            return replace(spec, annotations=annotations)
+        timeout = spec.placeholder_timeout_seconds
+        if isinstance(gang, Gang) and gang.timeout_seconds:
+            timeout = max(gang.timeout_seconds, MIN_TIMEOUT_SECONDS)
+        name = group.names.get(shape_of(spec, view.where, view.subgroup, ref), "")
+        policy = f"placeholderTimeoutInSeconds={timeout} gangSchedulingStyle=Hard"
+        annotations |= {TASK_GROUPS: group.text, TASK_GROUP_NAME: name, POLICY_PARAMETERS: policy}
+        return replace(
+            spec,
+            annotations=annotations,
+            task_groups=task_groups_of(group.text),
+            task_group_name=name,
+            style="Hard",
+            placeholder_timeout_seconds=timeout,
+        )
+
+    def _as_the_group_says(self, spec: PodSpec, gang: Gang) -> PodSpec:
+        """Return a pod with what its group says and it does not: queue, priority class."""
+        queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
+        spec = replace(
+            spec,
+            queue_name=queue,
+            allow_preempt_self=spec.allow_preempt_self and gang.is_preemptible,
+        )
+        known = self._classes.get(gang.priority_class)
+        if spec.priority_class or known is None:
+            return spec
+        return replace(
+            spec,
+            priority_class=gang.priority_class,
+            priority=known.value,
+            allow_preempt_self=spec.allow_preempt_self and known.lets_be_preempted({}),
+            allow_preempt_other=known.lets_preempt({}),
+        )
+
+
+def _object_of(ref: GroupRef) -> _Object:
+    return ref.kind, ref.namespace, ref.name

@@ -1,0 +1,101 @@
+"""What an API server does about PodGroups and Workloads: serves them or not, and validates them.
+
+As the schemas of their definitions have it: scheduling.x-k8s.io/v1alpha1, scheduling.run.ai/v2alpha2,
+and scheduling.k8s.io v1alpha1 (1.35), v1alpha2 (1.36), v1beta1 (1.37).
+"""
+
+import re
+from typing import Any
+
+from tests.kubernetes.store import ApiFailureError, Object
+
+COSCHEDULING = ("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup")
+KAI = ("scheduling.run.ai/v2alpha2", "podgroups", "PodGroup")
+OF_1_35 = ("scheduling.k8s.io/v1alpha1", "workloads", "Workload")
+OF_1_36 = ("scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup")
+OF_1_37 = ("scheduling.k8s.io/v1beta1", "podgroups", "PodGroup")
+CORE = "podgroups.scheduling.k8s.io"
+WORKLOADS = "workloads.scheduling.k8s.io"
+MAX_PARTS = 8
+_OPTIONAL = re.compile(r"podgroups|workloads")
+_INT32 = range(-(2**31), 2**31)
+_NUMBERS = {
+    "podgroups.scheduling.x-k8s.io": ("minMember", "scheduleTimeoutSeconds"),
+    "podgroups.scheduling.run.ai": ("minMember", "minSubGroup"),
+}
+
+BUILT_IN = {
+    "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
+    "storage.k8s.io/v1": {"storageclasses": "StorageClass"},
+    "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},
+}
+
+Served = dict[str, dict[str, str]]
+
+
+def is_served(served: Served, match: re.Match[str]) -> bool:
+    """Return whether a path is one of the API: what every server has, or what is served here."""
+    if _OPTIONAL.fullmatch(match["plural"]) is None:
+        return True
+    return match["plural"] in served.get(f"{match['group']}/{match['version']}", {})
+
+
+def discovered(served: Served, path: str) -> Object:
+    """Return which groups there are, or the resources of a group's version."""
+    served = {**BUILT_IN, **served}
+    if path:
+        if path not in served:
+            raise ApiFailureError(
+                404, "NotFound", "the server could not find the requested resource"
+            )
+        found = [{"name": p, "kind": k, "namespaced": True} for p, k in served[path].items()]
+        return {"kind": "APIResourceList", "groupVersion": path, "resources": found}
+    groups: dict[str, list[Object]] = {}
+    for item in served:
+        group, _, version = item.partition("/")
+        groups.setdefault(group, []).append({"groupVersion": item, "version": version})
+    found = [{"name": name, "versions": versions} for name, versions in groups.items()]
+    return {"kind": "APIGroupList", "groups": found}
+
+
+def prune(served: Served, pod: Object) -> None:
+    """Drop the fields of a pod whose feature is off."""
+    if OF_1_36[0] not in served and OF_1_37[0] not in served:
+        pod["spec"].pop("schedulingGroup", None)
+    if OF_1_35[0] not in served:
+        pod["spec"].pop("workloadRef", None)
+
+
+def check(resource: str, obj: Object, before: Object | None = None) -> None:
+    """Refuse what the schema, or the validation, of a kind refuses."""
+    spec = obj.get("spec") or {}
+    for name in _NUMBERS.get(resource, ()):
+        if name in spec and (type(spec[name]) is not int or spec[name] not in _INT32):
+            raise _invalid(obj, f"spec.{name}", "must be of type integer")
+    if resource == CORE:
+        _check_policy(obj, spec.get("schedulingPolicy"), "spec.schedulingPolicy")
+    if resource == WORKLOADS:
+        _check_parts(obj, spec.get("podGroups") or [])
+    if resource in (CORE, WORKLOADS) and before is not None and spec != before.get("spec"):
+        raise _invalid(obj, "spec", "field is immutable")
+
+
+def _check_parts(obj: Object, parts: list[Object]) -> None:
+    if not 1 <= len(parts) <= MAX_PARTS:
+        raise _invalid(obj, "spec.podGroups", f"must have between 1 and {MAX_PARTS} items")
+    for at, part in enumerate(parts):
+        _check_policy(obj, part.get("policy"), f"spec.podGroups[{at}].policy")
+
+
+def _check_policy(obj: Object, policy: Any, where: str) -> None:
+    if not isinstance(policy, dict) or len(policy) != 1 or not {"basic", "gang"} & {*policy}:
+        raise _invalid(obj, where, "must specify exactly one of: `basic`, `gang`")
+    least = (policy.get("gang") or {}).get("minCount") if "gang" in policy else 1
+    if type(least) is not int or least <= 0:
+        raise _invalid(obj, f"{where}.gang.minCount", "must be greater than 0")
+
+
+def _invalid(obj: Object, where: str, why: str) -> ApiFailureError:
+    name = obj.get("metadata", {}).get("name", "")
+    text = f'PodGroup "{name}" is invalid: {where}: Invalid value: {why}'
+    return ApiFailureError(422, "Invalid", text)
