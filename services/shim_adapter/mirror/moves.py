@@ -3,7 +3,7 @@
 Everything done is put by until ``taken``: calls for the resource manager, messages for the core.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -95,10 +95,10 @@ class Moves:
                     self._failed[pod.uid] = None
                     self._calls.append(FailPod(pod.uid, reason, message))
 
-    def _clear_the_way(self, application: ApplicationRecord) -> None:
+    def _clear_the_way(self, application: ApplicationRecord, pods: Iterable[PodRecord]) -> None:
         """Delete placeholders that wait, and no core is asked for: their gang reserves no more."""
         if not application.may_reserve:
-            for pod in self.world.pods_of(application.application_id):
+            for pod in pods:
                 waits = not (pod.node or pod.has_ended or pod.deletion_ns)
                 if pod.spec.placeholder and waits and pod.uid not in self._asked:
                     self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))

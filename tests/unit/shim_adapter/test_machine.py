@@ -491,6 +491,25 @@ def test_a_placeholder_that_comes_when_its_gang_reserves_no_more_is_deleted(is_w
     assert (said == []) == is_whole
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_placeholder_whose_node_went_before_it_was_bound_is_needed_only_by_a_gang_that_reserves(
+    is_whole,
+):
+    """Seed 1844: the core had lost it with the node, the gang was whole without it."""
+    shim = Shim()
+    placeholder, bind = _whole_gang(shim)
+    (news,) = shim.machine.cluster.create_pods((replace(placeholder.spec, name="late"),), "c", 1)
+    shim.machine.mirror.on_news(news)
+    if is_whole:
+        shim.send(bind)
+    place = UpdateResponse(new_allocations=(Allocation(news.pod.uid, "app", "gone", ONE),))
+    assert sent(shim.send(place), "releases")
+    lost = AllocationRelease("app", news.pod.uid, TerminationType.STOPPED_BY_RM)
+    asked = shim.asks(shim.send(UpdateResponse(released_allocations=(lost,))))
+    assert asked == ([] if is_whole else [news.pod.uid])
+    assert list(shim.world.pods) == [placeholder.uid, *asked]
+
+
 @pytest.mark.parametrize("starts_over", [True, False])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_after_a_recovery_no_placeholder_waits_beside_a_gang_that_is_whole(is_whole, starts_over):
