@@ -20,6 +20,7 @@ from services.shim_adapter.mirror.world import World
 from services.timers.wheel import TimerWheel
 from shared.bus.errors import BusUnavailableError
 from shared.messages.interface import TerminationType, UpdateRequest
+from shared.messages.protocol import TimerFired
 from shared.runtime import host
 from shared.runtime.clock import SystemClock
 from shared.runtime.dedupe import HandledMessages
@@ -137,6 +138,13 @@ def _untold(original: Function) -> Function:
     return records
 
 
+def _whenever(_: Function) -> Function:
+    def fires(_: Partition, armed: tuple[str, int], fired: TimerFired) -> bool:
+        return armed[0] == fired.generation
+
+    return fires
+
+
 def _synced(original: Function) -> Function:
     def handle(self: TimerWheel, envelope: Any, now_ns: int) -> Any:
         self._is_synced = True
@@ -173,7 +181,7 @@ GUARDS = {
         World, "remember", _returning(value=None),
     ),
     "timers-due": Guard(
-        "a timer that fires early has no effect", Partition, "fires_early", _returning(value=False)
+        "a timer that fires early has no effect", Partition, "fires_as_ordered", _whenever
     ),
     "timers-asked-for": Guard(
         "timers that start ask for those that are armed", TimerWheel, "handle", _synced

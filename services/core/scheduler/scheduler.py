@@ -449,7 +449,7 @@ class Scheduler:
             self._fire(fired)
 
     def _fire(self, fired: TimerFired) -> None:
-        """Act on a timer, unless its generation no longer stands, or it is early."""
+        """Act on a timer that is armed, if it fires as it stands and when it is due."""
         partition = self.partition
         application = partition.applications.get(fired.application_id)
         if fired.application_id == PARTITION_TIMER:
@@ -459,7 +459,7 @@ class Scheduler:
         else:
             return
         armed = timers.get(fired.timer_id)
-        if armed is None or armed[0] != fired.generation or partition.fires_early(timers, fired):
+        if armed is None or not partition.fires_as_ordered(armed, fired):
             return
         del timers[fired.timer_id]
         partition.journal.record(TimerSpent(fired.timer_id))

@@ -983,14 +983,18 @@ class Partition:
         timers[timer.timer_id] = (generation, due_ns)
         self.journal.record(TimerArmed(replace(timer, generation=generation, due_ns=due_ns)))
 
-    def fires_early(self, timers: dict[str, tuple[str, int]], fired: TimerFired) -> bool:
-        """Return whether a timer fired before it is due; it is then ordered again as it stands."""
-        generation, due_ns = timers[fired.timer_id]
-        if due_ns <= self.now_ns:
-            return False
+    def fires_as_ordered(self, armed: tuple[str, int], fired: TimerFired) -> bool:
+        """Return whether a firing is of the generation that is armed, and not before it is due.
+
+        If not, the timer is ordered again as it stands: an order of a core that died may have come
+        behind it, and then nobody else knows of it.
+        """
+        generation, due_ns = armed
+        if generation == fired.generation and due_ns <= self.now_ns:
+            return True
         timer = TimerSet(fired.timer_id, fired.kind, fired.application_id, generation, due_ns)
         self.journal.record(TimerArmed(timer))
-        return True
+        return False
 
     def arm_execution(self, application: Application, allocation: Allocation) -> None:
         """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
