@@ -103,6 +103,11 @@ def _of_nodes(what: str) -> Sentence:
     return said
 
 
+def _no_nodes(waiting: Waiting) -> str:
+    closed = _of_nodes("waits: none of {} nodes is open")
+    return closed(waiting) if _evidence(waiting).total else f"waits: {readable(waiting.message)}"
+
+
 def _places(waiting: Waiting) -> str:
     if waiting.limit is not None:
         return _limit(waiting, "the whole gang")
@@ -140,7 +145,7 @@ SENTENCES: dict[str, Sentence] = {
     Reason.NODE_TOO_SMALL: _of_nodes("cannot start: none of {} nodes could hold it when empty"),
     Reason.CONSTRAINTS: _of_nodes("cannot start: none of {} nodes is one that it may use"),
     Reason.OTHER_PODS: _of_nodes("waits: other pods leave none of {} nodes open to it"),
-    Reason.NO_NODES: _of_nodes("waits: none of {} nodes is open"),
+    Reason.NO_NODES: _no_nodes,
     Reason.PLUGIN: _said("is held back by a plugin"),
     Reason.APPLICATION_ENDING: _said("waits for the end of what was before it"),
 }

@@ -261,6 +261,8 @@ _LOG_TEXTS = {
 def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answer:
     """Return AllocationAskDAOInfo."""
     waiting = model.why(application, ask)
+    if waiting is not None and waiting.nodes is not None and not waiting.nodes.total:
+        waiting = None  # without a node nothing is tried (contract section 6.1)
     return pruned(
         {
             "allocationKey": ask.allocation_key,

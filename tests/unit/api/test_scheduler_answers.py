@@ -337,6 +337,18 @@ async def test_an_ask_says_that_more_nodes_would_help_it():
     assert "triggeredPreemption" not in ask
 
 
+async def test_without_a_node_nothing_was_tried_and_the_reason_is_that_there_is_none():
+    system = System(config_of("{name: a}"))
+    system.application("app", "root.a")
+    system.asks("app", ["any"], {"memory": 1})
+    (app,) = await answered(system, "/ws/v1/partition/default/applications/active")
+    (ask,) = app["requests"]
+    assert "schedulingAttempted" not in ask
+    assert "allocationLog" not in ask
+    (view,) = system.model.applications.values()
+    assert system.model.why(view, view.asks["any"]).reason == "NO_NODES"
+
+
 async def test_those_trigger_a_scale_up_that_an_autoscaler_was_told_of_and_no_others():
     """Contract 5.3 and 6.1: "asks that fit queue+user headroom", the cluster's size apart."""
     system = System(config_of("{name: a, resources: {max: {vcore: 10}}}"))

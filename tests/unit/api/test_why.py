@@ -1,5 +1,6 @@
 """Why: the sentence and the evidence of each reason, and of what waits for nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,11 @@ def test_what_runs_and_what_has_its_turn_next_says_so():
         "application a has asked for nothing yet: its pods are still to come."
     )
     system.asks("a", ["p"], {"vcore": 1})
+    assert asked(system, "a")["reason"] == asked(system, "p")["reason"] == "NO_NODES"
+    (queue,) = [queue for queue in system.model.queues.values() if queue.waiting]
+    system.model.queues[queue.path] = replace(queue, waiting=())  # before anybody refuses it
     assert asked(system, "a")["verdict"] == asked(system, "p")["verdict"] == "starting"
+    system.model.queues[queue.path] = queue
     system.node("n1", vcore=2, pods=9)
     assert asked(system, "a")["sentence"] == ("application a runs: 1 pod, and nothing of it waits.")
     assert asked(system, "p")["sentence"] == "pod p runs on n1."

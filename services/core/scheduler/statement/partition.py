@@ -42,6 +42,7 @@ from services.core.scheduler.statement.journal import (
     AllocationChanged,
     AllocationEnded,
     AllocationReleased,
+    ApplicationChanged,
     AskChanged,
     AskEnded,
     Journal,
@@ -593,10 +594,24 @@ class Partition:
         self.journal.record(RowSet(queue, {"max_resource": limit}))
 
     def capacity_changed(self) -> None:
-        """Bring the root's max to the sum of the nodes; no node is no limit at all."""
+        """Bring the root's max to the sum of the nodes; no node is no limit at all.
+
+        While there is none nothing is tried (contract section 6.1): whoever waits is told so.
+        """
+        had_nodes = self.root.max_resource is not None
         self.set_max(self.root, dict(self.nodes.total) or None)
+        if had_nodes is (self.root.max_resource is None):
+            self._tell_who_waits()
         self.is_capacity_new = True
         self.journal.record(PartitionChanged())
+
+    def _tell_who_waits(self) -> None:
+        for queue in self.queues.values():
+            if queue.buckets:
+                self.journal.record(QueueChanged(queue))
+        for application in self.applications.values():
+            if application.refusal is not None:
+                self.journal.record(ApplicationChanged(application))
 
     # --- reservations and covers ----------------------------------------------------------------
 

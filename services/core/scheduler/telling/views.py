@@ -40,12 +40,14 @@ from shared.messages.state import (
 )
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
-from shared.model.reasons import Refusal
+from shared.model.reasons import NodeEvidence, Reason, Refusal
 from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Owner, Tracker
     from services.core.scheduler.statement.partition import Partition
+
+NO_NODE = Refusal(Reason.NO_NODES, "there is no node with any capacity", NodeEvidence(0, {}))
 
 
 def partition_state(partition: "Partition") -> PartitionState:
@@ -138,15 +140,26 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         preemption_policy=queue.settings.preemption_policy,
         preemption_delay_ns=queue.settings.preemption_delay_ns,
         quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
-        waiting=tuple(
-            _waits(
-                bucket_name(bucket.shape, bucket.key[1]), bucket.refusal, bucket.refused_since_ns
-            )
-            for bucket in queue.buckets.values()
-            if bucket.refusal is not None
-        ),
+        waiting=_refused_in(queue),
         removed=removed,
     )
+
+
+def _refused_in(queue: Queue) -> tuple[Waiting, ...]:
+    """Return what each shape of a queue waits for."""
+    found: list[Waiting] = []
+    for bucket in queue.buckets.values():
+        refusal = _told(bucket.refusal, queue)
+        if refusal is not None:
+            name = bucket_name(bucket.shape, bucket.key[1])
+            found.append(_waits(name, refusal, bucket.refused_since_ns))
+    return tuple(found)
+
+
+def _told(refusal: Refusal | None, queue: Queue) -> Refusal | None:
+    """Return a refusal as it is told: while there is no node, nothing is tried on the nodes."""
+    is_by_nodes = refusal is None or refusal.nodes is not None
+    return NO_NODE if is_by_nodes and queue.root.max_resource is None else refusal
 
 
 def _template_state(template: Template | None) -> TemplateState | None:
@@ -256,7 +269,7 @@ def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, .
 
 def _waiting(application: "Application") -> tuple[Waiting, ...]:
     """Return what the application itself holds back; what its queue refuses is told there."""
-    refusal = application.refusal
+    refusal = application.refusal and _told(application.refusal, application.queue)
     if refusal is not None:
         since = application.refused_since_ns
         return tuple(_waits(asks, refusal, since) for asks in ("placeholder", "real"))
