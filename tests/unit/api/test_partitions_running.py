@@ -102,8 +102,11 @@ async def test_a_node_is_drained_and_an_application_deleted_wherever_it_is(two):
     assert (await two.post("/v1/nodes/gpu-1/drain")).status_code == 200
     await until(two, f"{GPU}/node/gpu-1", lambda node: node["schedulable"] is False)
     assert (await two.delete("/v1/applications/there")).json()["deleted"] == "there"
-    await until(two, f"{GPU}/applications/active", lambda active: active == [])
-    assert len((await two.get("/ws/v1/partition/default/applications/active")).json()) == 1
+    path = f"{GPU}/application/there"  # that ends half a minute later (contract section 3.1)
+    gone = await until(two, path, lambda app: app["applicationState"] == "Completing")
+    assert "allocations" not in gone
+    (here,) = (await two.get("/ws/v1/partition/default/applications/active")).json()
+    assert (here["applicationState"], len(here["allocations"])) == ("Running", 3)
 
 
 async def test_a_partition_that_is_dropped_and_one_that_comes_are_followed(two):
