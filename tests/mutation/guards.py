@@ -49,13 +49,14 @@ def main(words: Sequence[str]) -> int:
     """Remove the guards one by one; return 1 if the tests do not notice one."""
     table = [guard for guard in guards() if not words or any(word in guard.guard for word in words)]
     tests = tuple(dict.fromkeys(test for guard in table for test in guard.tests))
+    trials = [guard.trial() for guard in table]
     as_it_is = Trial("nothing", table[0].file, None, tests, ALL_LIMIT_S)
     (before,) = outcomes([as_it_is], at_once=1)
     if before.verdict is not Verdict.UNNOTICED:
         print(before.said)
         print(f"the tests of the guards do not pass on the tree as it is: {before.verdict.value}")
         return 1
-    missed = [found for found in map(_told, outcomes(map(Guard.trial, table))) if found]
+    missed = [found for found in map(_told, outcomes(trials)) if found]
     print(f"{len(table) - len(missed)} of {len(table)} guards are noticed when they are missing")
     for sentence in missed:
         print(sentence)

@@ -1,6 +1,6 @@
 """Trials of guards: one file of the tree is changed, and some tests say whether they notice.
 
-Rule 1: a trial is made in a copy of the tree; the tree itself is never changed.
+Rule 1: a trial is made in a copy of the tree; the tree itself is never changed, and may change.
 Rule 2: each has a process of its own, forked from one that has loaded the libraries and nothing of
         the project: so it costs the import of the project and the tests, and no more.
 Rule 3: what is random in a test is fixed (the hypothesis profile ``trial``): a verdict can be had
@@ -79,6 +79,7 @@ class _Running:
     trial: Trial
     tree: Path
     process: int
+    before: str  # the text of the file, as it was copied
     since: float = field(default_factory=time.monotonic)
 
 
@@ -122,7 +123,8 @@ def _through(waiting: Iterator[Trial], trees: list[Path]) -> Iterator[Outcome]:
         while True:
             while trees and (trial := next(waiting, None)) is not None:
                 tree = trees.pop()
-                running.append(_Running(trial, tree, _start(trial, tree)))
+                before = (tree / trial.path).read_text(encoding="utf-8")
+                running.append(_Running(trial, tree, _start(trial, tree), before))
             if not running:
                 return
             time.sleep(ASKED_S)
@@ -164,9 +166,8 @@ def _kill(process: int) -> None:
 
 
 def _write(tree: Path, trial: Trial, text: str | None) -> None:
-    """Write a file; what was compiled of it goes: its time may be the same."""
-    if trial.text is not None:
-        text = (ROOT / trial.path).read_text(encoding="utf-8") if text is None else text
+    """Write a file, unless None is to be written; what was compiled of it goes with its text."""
+    if text is not None:
         path = tree / trial.path
         path.write_text(text, encoding="utf-8")
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
@@ -203,7 +204,7 @@ def _ended(one: _Running) -> Outcome | None:
         _, status, used = os.wait4(one.process, 0)
     elif not process:
         return None
-    _write(one.tree, one.trial, None)
+    _write(one.tree, one.trial, one.before)
     first, said = one.tree.parent / "first", one.tree.parent / "said"
     test = first.read_text(encoding="utf-8") if first.exists() else ""
     code = os.waitstatus_to_exitcode(status)
