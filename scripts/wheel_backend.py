@@ -47,7 +47,7 @@ _INSTEAD = (  # of pyproject.toml: what stands there once, and what the copy has
     ('= "services.cli.main:main"', f'= "{TOP}.services.cli.main:main"'),
     ('= "services.cli.kubectl:main"', f'= "{TOP}.services.cli.kubectl:main"'),
     ('include = ["services*", "shared*"]', f'include = ["{TOP}*"]'),
-    ('"services.cli" = ["demo/*.yaml"]', f'"{TOP}.services.cli" = ["demo/*.yaml"]'),
+    ('"services.cli" = ["demo/*.yaml"', f'"{TOP}.services.cli" = ["demo/*.yaml"'),
     ('"services.api" = ["page/*"]', f'"{TOP}.services.api" = ["page/*"]'),
 )  # fmt: skip
 

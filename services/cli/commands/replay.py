@@ -45,11 +45,17 @@ def replay(
     ] = None,
     jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
     seeds: Annotated[
-        int, typer.Option(help="So many runs; but for the first, submissions are moved.", min=1)
+        int,
+        typer.Option(
+            help="So many runs; but for the first, submissions are moved.", min=1, max=1000
+        ),
     ] = 1,
     spread: Annotated[
         int, typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0)
     ] = 3600,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Replay a trace of jobs through the scheduler in virtual time, and report the schedule."""
@@ -60,6 +66,6 @@ def replay(
         raise typer.BadParameter("one trace is replayed; setups go behind --compare")
     others = () if compare is None else (compare, *(more or ()))
     wanted = Wanted(
-        trace, nodes, capacity, queues, _settings(scheduler), others, jobs, seeds, spread
+        trace, nodes, capacity, queues, _settings(scheduler), others, jobs, seeds, spread, html
     )
     raise typer.Exit(run(wanted, output))

@@ -14,13 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from services.cli.answers import Report, Shape, show
 from services.cli.exits import Exit
 from services.cli.options import Output
+from services.cli.replay.comparison import compared
+from services.cli.replay.curves import curves_of
 from services.cli.replay.figures import Figures, figures_of
-from services.cli.replay.figures_table import compared, compared_parts, parts
+from services.cli.replay.figures_table import compared_parts, parts
 from services.cli.replay.formats import read
 from services.cli.replay.jobs import Trace, TraceError
+from services.cli.replay.page.page import Replayed, page_of
 from services.cli.replay.run import Outcome, Replay, Watch
 from services.cli.replay.setup import Setup, read_setup, read_text, setup_of
 
+MAX_SETUPS = 10  # setups of one `muster replay --compare`; more are an error
 _GC_THRESHOLD = 100_000  # objects; a replay makes few circles and keeps much
 
 
@@ -37,6 +41,7 @@ class Wanted:
     jobs: int = 0  # 0: all
     seeds: int = 1
     spread_seconds: int = 3600
+    html: Path | None = None
 
 
 def replay(wanted: Wanted, output: Output) -> int:
@@ -45,24 +50,31 @@ def replay(wanted: Wanted, output: Output) -> int:
         trace = read(wanted.trace)
         trace = trace.first(wanted.jobs) if wanted.jobs else trace
         setups = _setups(trace, wanted)
+        if wanted.html is not None:
+            _judge_page(wanted.html)
+        replays = [_replayed(trace, setup, wanted) for setup in setups]
+        show(lambda: _report([replayed.seeds for replayed in replays]), Shape(output))
+        if wanted.html is not None:
+            _write_page(wanted.html, page_of(replays, wanted.spread_seconds))
     except TraceError as error:
         print(f"muster: {error}", file=sys.stderr)
         return Exit.USAGE
-    groups = [
-        [
-            measured(trace.seeded(seed, wanted.spread_seconds), setup, seed)[1]
-            for seed in range(wanted.seeds)
-        ]
-        for setup in setups
-    ]
-    show(lambda: _report(groups), Shape(output))
     return Exit.DONE
 
 
 def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
     """Return what is replayed on. Raises TraceError."""
-    if wanted.compare:
-        return [read_setup(trace, file) for file in wanted.compare]
+    files = wanted.compare
+    if len(files) > MAX_SETUPS:
+        raise TraceError(f"--compare: at most {MAX_SETUPS} setups, found {len(files)}")
+    if len(set(files)) < len(files):
+        raise TraceError("--compare: a setup is named twice")
+    if files:
+        stems = [file.stem for file in files]
+        return [
+            read_setup(trace, file, file.stem if stems.count(file.stem) == 1 else str(file))
+            for file in files
+        ]
     return [
         setup_of(
             trace,
@@ -73,6 +85,31 @@ def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
             scheduler=wanted.scheduler,
         )
     ]
+
+
+def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
+    """Replay every seed; what was drawn from the first is kept, and of the others the figures."""
+    outcome, figures = measured(trace, setup)
+    curves = curves_of(outcome)
+    del outcome  # all its jobs
+    others = [
+        measured(trace.seeded(seed, wanted.spread_seconds), setup, seed)[1]
+        for seed in range(1, wanted.seeds)
+    ]
+    return Replayed(setup, [figures, *others], curves)
+
+
+def _judge_page(file: Path) -> None:
+    """Say before a replay, and not after it, where no page can be. Raises TraceError."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise TraceError(f"--html {file}: a file in a folder that is there was expected")
+
+
+def _write_page(file: Path, page: bytes) -> None:
+    try:
+        file.write_bytes(page)
+    except OSError as error:
+        raise TraceError(f"--html {file}: {error.strerror}") from error
 
 
 def _report(groups: Sequence[Sequence[Figures]]) -> Report:

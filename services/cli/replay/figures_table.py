@@ -1,28 +1,12 @@
 """The figures of replays as tables: one replay by size and by queue, several side by side."""
 
 from collections.abc import Callable, Sequence
-from math import sqrt
-from statistics import fmean, stdev
 from typing import Any
 
 from services.cli.answers import table
+from services.cli.replay.comparison import COMPARED, GROUPS, text_of
 from services.cli.replay.figures import Figures
 from services.cli.table import Column, Row
-
-# Two-sided 95 % of Student's t, by degrees of freedom from 1 on; beyond them the normal's.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
-_NORMAL95 = 1.96
-# What is compared: its name in the report, and how it is found among a replay's figures.
-COMPARED: tuple[tuple[str, Callable[[Figures], Any]], ...] = (
-    ("mean wait s", lambda found: found["all"].get("meanWaitSeconds")),
-    ("gangs over 8 s", lambda found: found["bySize"].get("over 8", {}).get("meanWaitSeconds")),
-    ("slowdown", lambda found: found["all"].get("boundedSlowdown")),
-    ("utilisation %", lambda found: found["utilisationPercent"]),
-    ("fragmentation %", lambda found: found["fragmentationPercent"]),
-    ("evictions", lambda found: found["evictions"]),
-    ("never started", lambda found: found["neverStarted"]),
-)
 
 
 def _figure(key: str) -> Callable[[Row], Any]:
@@ -66,38 +50,29 @@ def parts(found: Figures) -> list[Any]:
     return lines
 
 
-def compared(groups: Sequence[Sequence[Figures]]) -> list[dict[str, Any]]:
-    """Return a row a setup: means over its seeds with half the width of their 95 % interval."""
-    rows: list[dict[str, Any]] = []
-    for seeds in groups:
-        row: dict[str, Any] = {"setup": seeds[0]["setup"], "seeds": len(seeds)}
-        for name, find in COMPARED:
-            values = [value for value in map(find, seeds) if value is not None]
-            row[name] = _interval(values) if values else None
-        rows.append(row)
-    return rows
-
-
-def _interval(values: Sequence[float]) -> dict[str, float]:
-    if len(values) < 2:  # noqa: PLR2004 - one has no spread
-        return {"mean": round(values[0], 3)}
-    t95 = _T95[len(values) - 2] if len(values) - 2 < len(_T95) else _NORMAL95
-    half = t95 * stdev(values) / sqrt(len(values))
-    return {"mean": round(fmean(values), 3), "plusMinus": round(half, 3)}
-
-
 def compared_parts(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return what is printed of several setups side by side."""
-    columns = [Column("SETUP", lambda row: row["setup"])]
-    columns += [
-        Column(name.upper(), lambda row, name=name: _cell(row[name]), is_number=True)  # type: ignore[misc]
-        for name, _ in COMPARED
+    """Return what is printed of several setups side by side: all, by size, by queue."""
+    columns = [Column(name.upper(), _interval_in(name), is_number=True) for name, _ in COMPARED]
+    setups = [Column("SETUP", lambda row: row["setup"]), *columns]
+    lines: list[Any] = [table(list(rows), setups)]
+    differences = [
+        {"setup": row["setup"], **row["difference"]} for row in rows if "difference" in row
     ]
-    return [table(list(rows), columns)]
+    if differences:
+        name = f"MORE THAN {rows[0]['setup']}"
+        lines += ["", table(differences, [Column(name, lambda row: row["setup"]), *columns])]
+    for groups, head in zip(GROUPS, ("MEAN WAIT S BY SIZE", "MEAN WAIT S BY QUEUE"), strict=True):
+        names = list({name: None for row in rows for name in row[groups]})
+        waits = [{"name": name, "of": [row[groups].get(name) for row in rows]} for name in names]
+        by_setup = [Column(row["setup"], _of(at), is_number=True) for at, row in enumerate(rows)]
+        if len(names) > 1:
+            lines += ["", table(waits, [Column(head, lambda row: row["name"]), *by_setup])]
+    return lines
 
 
-def _cell(interval: dict[str, float] | None) -> str:
-    if interval is None:
-        return "-"
-    half = interval.get("plusMinus")
-    return f"{interval['mean']:g}" + (f" ± {half:g}" if half is not None else "")
+def _interval_in(key: str) -> Callable[[Row], str]:
+    return lambda row: text_of(row[key])
+
+
+def _of(at: int) -> Callable[[Row], str]:
+    return lambda row: text_of(row["of"][at])

@@ -80,6 +80,11 @@ class Series:
     used: "array[int]" = field(default_factory=lambda: array("q"))
     broken: "array[int]" = field(default_factory=lambda: array("q"))  # free beside what is used
     waiting: "array[int]" = field(default_factory=lambda: array("q"))
+    evictions: "array[int]" = field(default_factory=lambda: array("q"))  # so far
+
+    def columns(self) -> "tuple[array[int], ...]":
+        """Return all of them, the moments first."""
+        return self.at_ns, self.used, self.broken, self.waiting, self.evictions
 
 
 @dataclass(slots=True)
@@ -351,12 +356,11 @@ class Replay:
     def _note(self) -> None:
         series = self.series
         if series.at_ns and series.at_ns[-1] == self.now_ns:
-            for values in (series.at_ns, series.used, series.broken, series.waiting):
+            for values in series.columns():
                 values.pop()
-        series.at_ns.append(self.now_ns)
-        series.used.append(self._used)
-        series.broken.append(self._broken)
-        series.waiting.append(self._waiting)
+        now = (self.now_ns, self._used, self._broken, self._waiting, self.evictions)
+        for values, value in zip(series.columns(), now, strict=True):
+            values.append(value)
 
 
 @dataclass(slots=True)

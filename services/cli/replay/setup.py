@@ -81,8 +81,8 @@ def default_queues(trace: Trace) -> str:
     return yaml.safe_dump({"partitions": [{"name": "default", "queues": [root]}]})
 
 
-def read_setup(trace: Trace, file: Path) -> Setup:
-    """Return the setup of a file. Raises TraceError."""
+def read_setup(trace: Trace, file: Path, name: str) -> Setup:
+    """Return the setup of a file, named so. Raises TraceError."""
     document = _document(file)
     unknown = sorted(set(document) - set(_KEYS))
     if unknown:
@@ -99,7 +99,7 @@ def read_setup(trace: Trace, file: Path) -> Setup:
     is_file = nodes and not nodes.isdigit()
     return setup_of(
         trace,
-        file.stem,
+        name,
         nodes=str(file.parent / nodes) if is_file else nodes,
         capacity=str(document.get("capacity") or ""),
         queues=text,

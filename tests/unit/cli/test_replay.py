@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.replay.comparison import compared
 from services.cli.replay.figures import figures_of
-from services.cli.replay.figures_table import compared
 from services.cli.replay.formats import read
 from services.cli.replay.jobs import GPU, Job, Trace, TraceError, in_order
 from services.cli.replay.run import Replay
@@ -132,7 +132,7 @@ def test_a_wide_gang_is_counted_by_its_size_and_among_those_over_a_node():
 
 def test_an_interval_is_that_of_student():
     seeds = [
-        {"setup": "x", "all": {"meanWaitSeconds": wait}, "bySize": {}, "utilisationPercent": 1,
+        {"setup": "x", "all": {"meanWaitSeconds": wait}, "bySize": {}, "byQueue": {}, "utilisationPercent": 1,
          "fragmentationPercent": 0, "evictions": 0, "neverStarted": 0}
         for wait in (10.0, 12.0, 14.0)
     ]  # fmt: skip
@@ -260,6 +260,43 @@ def test_setups_are_compared_side_by_side(muster, tmp_path):
     assert len(found["replays"]) == 4
 
 
+def test_a_page_is_written_beside_what_is_printed(muster, tmp_path):
+    file, page = written(tmp_path, CSV), tmp_path / "page.html"
+    result = muster(
+        "replay", str(file), "--nodes", "5", "--capacity", "nvidia.com/gpu=8", "--html", str(page)
+    )
+    assert result.status == 0
+    assert "2 of 2 jobs started" in result.out
+    assert "<h1>trace.csv: 2 jobs</h1>" in page.read_text()
+
+
+def test_setups_of_one_name_in_two_folders_are_told_apart(muster, tmp_path):
+    file, setups = written(tmp_path, CSV), []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        text = "{nodes: 5, capacity: nvidia.com/gpu=8}"
+        setups.append(str(written(tmp_path / folder, text, "setup.yaml")))
+    result = muster("replay", str(file), "--compare", *setups, "-o", "name")
+    assert result.out.split() == setups
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--html", "none/page.html"), "--html none/page.html: a file in a folder that is there"),
+        (("--html", "."), "--html .: a file in a folder that is there"),
+        (("--html", "/dev/full"), "--html /dev/full: No space left on device"),
+        (("--compare", *[f"{at}.yaml" for at in range(11)]), "at most 10 setups, found 11"),
+        (("--compare", "a.yaml", "a.yaml"), "a setup is named twice"),
+    ],
+)
+def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, said):
+    on = ("--nodes", "5", "--capacity", "nvidia.com/gpu=8")
+    result = muster("replay", str(written(tmp_path, CSV)), *on, *arguments)
+    assert (result.status, said in result.err) == (2, True)
+    assert bool(result.out) == ("/dev/full" in arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -286,5 +323,5 @@ def test_a_setup_that_does_not_hold_is_said(tmp_path):
         ("{", "bad.yaml"),
     ):
         with pytest.raises(TraceError, match="bad") as caught:
-            read_setup(trace, written(tmp_path, text, "bad.yaml"))
+            read_setup(trace, written(tmp_path, text, "bad.yaml"), "bad")
         assert said in str(caught.value)
