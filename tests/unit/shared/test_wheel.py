@@ -101,6 +101,7 @@ def test_a_source_distribution_is_built_without_our_backend(tmp_path):
     (path,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(path) as file:
         assert "muster/services/api/page/index.html" in file.namelist()
+        assert "muster/services/cli/replay/page/report.css" in file.namelist()
 
 
 def test_a_pyproject_that_the_backend_does_not_know_is_refused(tmp_path, monkeypatch):
