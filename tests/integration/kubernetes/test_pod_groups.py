@@ -63,3 +63,368 @@ async def test_pods_of_a_pod_group_wait_for_one_another_and_start_as_a_gang(must
     await until(lambda: not [p for p in muster.world.all_pods() if p.spec.placeholder], "no more")
     summary = muster.model.application("default-podgroup-g").summary
     assert (summary.allocated["vcore"], summary.queue_name) == (3000, "root.a")
+
+
+async def placeholders(kubectl):
+    return {name: pod for name, pod in (await kubectl.pods()).items() if name.startswith("tg-")}
+
+
+async def until_no_placeholders(kubectl):
+    async def gone():
+        return not await placeholders(kubectl)
+
+    await until(gone, "no placeholder is left")
+
+
+async def test_a_gang_that_has_no_room_starts_none_of_its_pods_until_it_has_room_for_all(muster):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=6)
+    for at in range(6):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until(lambda: muster.model.application("default-podgroup-g"), "the gang is there")
+    await muster.kubectl.pod(a_pod("last", cpu="100m", labels={"applicationId": "x", **QUEUE}))
+    await until(lambda: muster.model.application("x"), "everything was looked at")
+    assert not [name for name in muster.kubelets.ran if name.startswith("m")]
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="40")
+    await until_running(muster, *(f"m{at}" for at in range(6)))
+    await until_no_placeholders(muster.kubectl)
+
+
+async def test_pods_come_before_their_pod_group_and_before_its_kind_is_served(muster, double):
+    double.serve_no_more(groups.COSCHEDULING[0])
+    for at in range(2):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until_waits(muster.kubectl, "m1", "PodGroup.scheduling.x-k8s.io default/g is not there")
+    await muster.kubectl.pod(a_pod("other", labels={"applicationId": "o", **QUEUE}))
+    await until_running(muster, "other")
+    double.serve(*groups.COSCHEDULING)
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
+    await until_running(muster, "m0", "m1")
+
+
+async def test_when_a_kind_is_served_no_more_its_pods_wait_and_what_runs_stays(muster, double):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=1)
+    await muster.kubectl.pod(member("m0"))
+    await until_running(muster, "m0")
+    double.serve_no_more(groups.COSCHEDULING[0])
+    await muster.kubectl.pod(member("m1", "h"))
+    await until_waits(muster.kubectl, "m1", "is not there")
+    double.serve(*groups.COSCHEDULING)
+    await make(muster.kubectl, COSCHEDULING, "h", minMember=1)
+    await until_running(muster, "m1")
+    assert "m0" in await muster.kubectl.pods()
+
+
+async def test_a_smaller_minimum_lets_go_who_waits_and_a_deleted_group_lets_nobody_go(muster):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
+    for at in range(2):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until_waits(muster.kubectl, "m0", "3 pods start at once")
+    await muster.kubectl.client.request("DELETE", f"{COSCHEDULING}/g")
+    await until_waits(muster.kubectl, "m0", "default/g is not there")
+    await muster.kubectl.pod(member("m2"))
+    await until_waits(muster.kubectl, "m2", "default/g is not there")
+    assert muster.kubelets.ran == {}
+    await muster.kubectl.delete("m2")
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
+    await until_waits(muster.kubectl, "m0", "3 pods start at once")
+    await muster.kubectl.patch(f"{COSCHEDULING}/g", {"spec": {"minMember": 2}})
+    await until_running(muster, "m0", "m1")
+    await muster.kubectl.client.request("DELETE", f"{COSCHEDULING}/g")
+    assert {"m0", "m1"} <= set(await muster.kubectl.pods())
+
+
+async def test_who_is_beyond_the_minimum_joins_one_by_one(muster):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
+    for at in range(3):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until_running(muster, "m0", "m1", "m2")
+    await until_no_placeholders(muster.kubectl)
+    await muster.kubectl.pod(member("m3"))
+    await until_running(muster, "m3")
+    assert muster.model.application("default-podgroup-g").summary.allocated["vcore"] == 4000
+
+
+async def test_a_gang_whose_pods_are_all_made_anew_starts_as_a_whole_again(muster):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
+    for at in range(3):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until_running(muster, "m0", "m1", "m2")
+    await until_no_placeholders(muster.kubectl)
+    for at in range(3):
+        await muster.kubectl.delete(f"m{at}", gracePeriodSeconds=0)
+    await muster.kubectl.pod(a_pod("in-the-way", cpu="2", labels={"applicationId": "x", **QUEUE}))
+    await until_running(muster, "in-the-way")
+    for at in range(3):
+        await muster.kubectl.pod(member(f"n{at}"))
+    await until(lambda: muster.model.application("default-podgroup-g-2"), "its next try")
+    await muster.kubectl.pod(a_pod("last", cpu="100m", labels={"applicationId": "y", **QUEUE}))
+    await until(lambda: muster.model.application("y"), "everything was looked at")
+    assert not [name for name in muster.kubelets.ran if name.startswith("n")]
+    await muster.kubectl.delete("in-the-way", gracePeriodSeconds=0)
+    await until_running(muster, "n0", "n1", "n2")
+
+
+@pytest.mark.parametrize("when", ["waiting", "reserving", "running"])
+async def test_a_gang_is_taken_up_where_it_stands_by_the_next_shim_adapter(muster, when):
+    least = {"waiting": 4, "reserving": 6, "running": 3}[when]
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=least)
+    made = 3 if when != "reserving" else 6
+    for at in range(made):
+        await muster.kubectl.pod(member(f"m{at}"))
+    if when == "waiting":
+        await until_waits(muster.kubectl, "m2", "4 pods start at once")
+    elif when == "reserving":
+        await until(lambda: sum(p.spec.placeholder for p in muster.world.all_pods()) == 6, "six")
+    else:
+        await until_running(muster, "m0", "m1", "m2")
+    before = muster.world
+    await muster.kill_shim()
+    await until(lambda: muster.world is not before and muster.is_ready(), "the next turn")
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="40")
+    if when == "waiting":
+        assert muster.kubelets.ran == {}
+        await muster.kubectl.pod(member("m3"))
+    await until_running(muster, *(f"m{at}" for at in range(max(made, least))))
+    await until_no_placeholders(muster.kubectl)
+    names = {pod.spec.application_id for pod in muster.world.all_pods()}
+    assert names == {"default-podgroup-g"}
+
+
+# --- gangs that are not to be had ---------------------------------------------------------------
+
+
+async def test_a_gang_without_room_in_time_waits_again_as_a_whole_and_no_pod_fails(
+    muster, monkeypatch
+):
+    monkeypatch.setattr(pod_groups, "MIN_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(pod_groups, "RETRY_SECONDS", 1)
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=6, scheduleTimeoutSeconds=1)
+    for at in range(6):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until_waits(muster.kubectl, "m5", "has had no places")
+    await until(lambda: muster.world.submissions > 1, "its next try")
+    assert not [name for name in muster.kubelets.ran if name.startswith("m")]
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="40")
+    await until_running(muster, *(f"m{at}" for at in range(6)))
+    await until_no_placeholders(muster.kubectl)
+    phases = {pod["status"]["phase"] for pod in (await muster.kubectl.pods()).values()}
+    assert phases == {"Running"}
+
+
+async def test_a_gang_whose_placeholders_a_quota_refuses_does_not_go_on_pod_by_pod(
+    muster, monkeypatch
+):
+    monkeypatch.setattr(pod_groups, "RETRY_SECONDS", 1)
+    await muster.kubectl.quota("pods", pods=5, used=0)
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
+    for at in range(3):
+        await muster.kubectl.pod(member(f"m{at}"))
+    await until_waits(muster.kubectl, "m2", "has had no places")
+    await until_no_placeholders(muster.kubectl)
+    assert muster.kubelets.ran.keys() & {"m0", "m1", "m2"} == set()
+    path = "/api/v1/namespaces/default/resourcequotas/pods"
+    await muster.kubectl.client.request("DELETE", path)
+    await until_running(muster, "m0", "m1", "m2")
+
+
+# --- what its pods ask for ----------------------------------------------------------------------
+
+
+async def test_pods_that_ask_for_different_things_are_one_gang_of_several_task_groups(muster):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
+    await muster.kubectl.pod(member("a-leader", cpu="3"))
+    for at in range(2):
+        await muster.kubectl.pod(member(f"b{at}", cpu="1"))
+    await until(lambda: muster.model.application("default-podgroup-g"), "the gang is there")
+    await until(lambda: sum(p.spec.placeholder for p in muster.world.all_pods()) == 3, "three")
+    assert muster.kubelets.ran.keys() & {"a-leader", "b0", "b1"} == set()
+    await muster.kubectl.node("n2", cpu="1", memory="8Gi", pods="40")
+    await until_running(muster, "a-leader", "b0", "b1")
+    assert muster.kubelets.ran["a-leader"] == "n1"
+    await until_no_placeholders(muster.kubectl)
+
+
+async def test_placeholders_keep_apart_as_their_pods_do_and_wear_none_of_their_labels(muster):
+    apart = {
+        "labelSelector": {"matchLabels": {"role": "w"}}, "topologyKey": "kubernetes.io/hostname",
+    }  # fmt: skip
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
+    for at in range(2):
+        body = member(f"m{at}", labels={"role": "w"}, affinity=affinity, nodeSelector={"z": "1"})
+        await muster.kubectl.pod(body)
+    await muster.kubectl.node("n2", {"z": "1"}, cpu="4", memory="8Gi", pods="40")
+
+    async def made():
+        found = await placeholders(muster.kubectl)
+        return found if len(found) == 2 else None
+
+    found = await until(made, "both placeholders")
+    assert {"role", "app", LABEL} & {
+        key for p in found.values() for key in p["metadata"]["labels"]
+    } == set()
+    await until(lambda: len(muster.world.pods_on("n2")) == 1, "one fits: the other keeps apart")
+    assert muster.kubelets.ran.keys() & {"m0", "m1"} == set()
+    await muster.kubectl.node("n3", {"z": "1"}, cpu="4", memory="8Gi", pods="40")
+    await until_running(muster, "m0", "m1")
+    assert {muster.kubelets.ran["m0"], muster.kubelets.ran["m1"]} == {"n2", "n3"}
+
+
+# --- KAI ----------------------------------------------------------------------------------------
+
+KAI = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+
+
+def of_kai(name, group="k", *, subgroup="", **more):
+    labels = {"kai.scheduler/subgroup-name": subgroup} if subgroup else {}
+    return a_pod(name, annotations={"pod-group-name": group}, labels=labels, **more)
+
+
+async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_every_subgroup(
+    muster, double
+):
+    double.serve(*groups.KAI)
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await muster.kubectl.client.request(
+        "POST", classes, {"metadata": {"name": "train"}, "value": 50}
+    )
+    await make(
+        muster.kubectl, KAI, "k", minMember=3, queue="root.a", priorityClassName="train",
+        preemptibility="non-preemptible",
+        subGroups=[{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 2}],
+    )  # fmt: skip
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"w{at}", subgroup="work"))
+    await until_waits(muster.kubectl, "w2", "1 of lead, 2 of work start at once")
+    await muster.kubectl.pod(of_kai("lead", subgroup="lead"))
+    await until_running(muster, "lead", "w0", "w1", "w2")
+    summary = muster.model.application("default-podgroup-k").summary
+    assert summary.queue_name == "root.a"
+    specs = [pod.spec for pod in muster.world.all_pods() if not pod.spec.placeholder]
+    assert {(s.priority, s.priority_class, s.allow_preempt_self) for s in specs} == {
+        (50, "train", False)
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"minSubGroup": 1, "subGroups": [{"name": "a"}, {"name": "b"}]}, "spec.minSubGroup"),
+        ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
+        ({"minMember": -1}, "spec.minMember"),
+    ],
+)
+async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, double, spec, words):
+    double.serve(*groups.KAI)
+    await make(muster.kubectl, KAI, "k", **spec)
+    await muster.kubectl.pod(of_kai("w0"))
+    await until_waits(muster.kubectl, "w0", words)
+
+
+# --- core Kubernetes ----------------------------------------------------------------------------
+
+CORE = "/apis/scheduling.k8s.io/{}/namespaces/default/{}"
+
+
+def of_core(name, group, **more):
+    return a_pod(name, labels=QUEUE, schedulingGroup={"podGroupName": group}, **more)
+
+
+@pytest.mark.parametrize("kind", [groups.OF_1_36, groups.OF_1_37])
+async def test_core_a_pod_group_of_1_36_and_later_is_a_gang(muster, double, kind):
+    double.serve(*kind)
+    path = CORE.format(kind[0].partition("/")[2], "podgroups")
+    await make(muster.kubectl, path, "g", schedulingPolicy={"gang": {"minCount": 2}})
+    await muster.kubectl.pod(of_core("p0", "g"))
+    await until_waits(muster.kubectl, "p0", "2 pods start at once")
+    await muster.kubectl.pod(of_core("p1", "g"))
+    await until_running(muster, "p0", "p1")
+
+
+async def test_core_under_the_basic_policy_each_pod_is_for_itself_once_its_group_is_there(
+    muster, double
+):
+    double.serve(*groups.OF_1_36)
+    await muster.kubectl.pod(of_core("p0", "g"))
+    await until_waits(muster.kubectl, "p0", "PodGroup.scheduling.k8s.io default/g is not there")
+    await make(
+        muster.kubectl, CORE.format("v1alpha2", "podgroups"), "g", schedulingPolicy={"basic": {}}
+    )
+    await until_running(muster, "p0")
+    assert not await placeholders(muster.kubectl)
+
+
+async def test_core_the_replicas_of_a_workloads_part_are_gangs_each_in_1_35(muster, double):
+    double.serve(*groups.OF_1_35)
+    part = {"name": "workers", "policy": {"gang": {"minCount": 2}}}
+    await make(muster.kubectl, CORE.format("v1alpha1", "workloads"), "job", podGroups=[part])
+    for name, key in (("a0", "0"), ("b0", "1"), ("a1", "0")):
+        ref = {"name": "job", "podGroup": "workers", "podGroupReplicaKey": key}
+        await muster.kubectl.pod(a_pod(name, labels=QUEUE, workloadRef=ref))
+    await until_running(muster, "a0", "a1")
+    await until_waits(muster.kubectl, "b0", "Workload.scheduling.k8s.io default/job/workers/1")
+    ref = {"name": "job", "podGroup": "none"}
+    await muster.kubectl.pod(a_pod("c0", labels=QUEUE, workloadRef=ref))
+    await until_waits(muster.kubectl, "c0", "default/job/none is not there")
+    assert "b0" not in muster.kubelets.ran
+
+
+async def test_core_constraints_of_topology_are_not_supported_and_said_so(muster, double):
+    double.serve(*groups.OF_1_36)
+    spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+    topology = {"topology": [{"key": "rack"}]}
+    path = CORE.format("v1alpha2", "podgroups")
+    await make(muster.kubectl, path, "g", **spec, schedulingConstraints=topology)
+    await muster.kubectl.pod(of_core("p0", "g"))
+    await until_waits(muster.kubectl, "p0", "spec.schedulingConstraints: not supported")
+
+
+async def test_core_without_the_feature_the_server_drops_the_field_and_the_pod_is_for_itself(
+    muster,
+):
+    await muster.kubectl.pod(of_core("p0", "g"))
+    await until_running(muster, "p0")
+
+
+# --- beside other operators ---------------------------------------------------------------------
+
+
+async def test_kueue_gated_pods_are_no_members_until_it_admits_them_and_go_where_it_says(muster):
+    gate = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    queue = {"kueue.x-k8s.io/queue-name": "users", "kueue.x-k8s.io/managed": "true"}
+    await muster.kubectl.node("n2", {"flavor": "spot"}, cpu="4", memory="8Gi", pods="40")
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
+    for at in range(2):
+        await muster.kubectl.pod(member(f"m{at}", labels=queue, **gate))
+    await muster.kubectl.pod(a_pod("alone", labels={**queue, **QUEUE}, **gate))
+    await muster.kubectl.pod(member("m2"))
+    await until_waits(muster.kubectl, "m2", "2 pods start at once")
+    admitted = {"spec": {"schedulingGates": None, "nodeSelector": {"flavor": "spot"}}}
+    for name in ("m0", "m1", "alone"):
+        await muster.kubectl.patch(f"/api/v1/namespaces/default/pods/{name}", admitted)
+    await until_running(muster, "m0", "m1", "m2", "alone")
+    assert [muster.kubelets.ran[name] for name in ("m0", "m1", "alone")] == ["n2"] * 3
+
+
+async def test_jobset_its_pods_are_a_gang_by_a_pod_group_and_again_when_it_restarts_them(muster):
+    def of_jobset(job, attempt, at):
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/replicatedjob-name": job,
+            "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+            "batch.kubernetes.io/job-completion-index": str(at),
+        }  # fmt: skip
+        return member(f"train-{job}-0-{at}-{attempt}", "train", labels=labels)
+
+    shape = [("leader", 0), ("workers", 0), ("workers", 1), ("workers", 2)]
+    await make(muster.kubectl, COSCHEDULING, "train", minMember=4)
+    for attempt in range(2):
+        pods = [of_jobset(job, attempt, at) for job, at in shape]
+        for pod in pods[:-1]:
+            await muster.kubectl.pod(pod)
+        names = [pod["metadata"]["name"] for pod in pods]
+        await until_waits(muster.kubectl, names[2], "4 pods start at once")
+        await muster.kubectl.pod(pods[-1])
+        await until_running(muster, *names)
+        await until_no_placeholders(muster.kubectl)
+        for name in names:
+            await muster.kubectl.delete(name, gracePeriodSeconds=0)

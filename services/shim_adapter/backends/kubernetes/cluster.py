@@ -102,7 +102,9 @@ class KubernetesCluster:
         self._notes = Notes(operate, now_text, instance)
         self.budgets = Budgets()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
-        self.groups = PodGroups(world, classes or {}, self._notes, self._take_in)
+        self.groups = PodGroups(
+            world, {} if classes is None else classes, self._notes, self._take_in
+        )
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
             PodDeleted: self._on_pod_deleted,
