@@ -14,6 +14,7 @@ KAI = ("scheduling.run.ai/v2alpha2", "podgroups", "PodGroup")
 OF_1_35 = ("scheduling.k8s.io/v1alpha1", "workloads", "Workload")
 OF_1_36 = ("scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup")
 OF_1_37 = ("scheduling.k8s.io/v1beta1", "podgroups", "PodGroup")
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CORE = "podgroups.scheduling.k8s.io"
 WORKLOADS = "workloads.scheduling.k8s.io"
 MAX_PARTS = 8
@@ -31,6 +32,24 @@ BUILT_IN = {
 }
 
 Served = dict[str, dict[str, str]]
+
+
+def definition(path: str, plural: str, kind: str) -> Object:
+    """Return the CustomResourceDefinition of a kind, with as much of its schema as is checked here."""
+    group, _, version = path.partition("/")
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    numbers = {
+        name: {"type": "integer", "format": "int32"} for name in _NUMBERS[f"{plural}.{group}"]
+    }
+    spec = {"type": "object", "properties": numbers, "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    served = {"name": version, "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }
 
 
 def is_served(served: Served, match: re.Match[str]) -> bool:
@@ -68,6 +87,8 @@ def prune(served: Served, pod: Object) -> None:
 
 def check(resource: str, obj: Object, before: Object | None = None) -> None:
     """Refuse what the schema, or the validation, of a kind refuses."""
+    if resource in _NUMBERS and not (obj.get("kind") and obj.get("apiVersion")):
+        raise ApiFailureError(400, "BadRequest", "Object 'Kind' is missing")  # of definitions
     spec = obj.get("spec") or {}
     for name in _NUMBERS.get(resource, ()):
         if name in spec and (type(spec[name]) is not int or spec[name] not in _INT32):

@@ -3,6 +3,7 @@
 import pytest
 
 from services.shim_adapter.backends.kubernetes import discovery, pod_groups
+from services.shim_adapter.backends.kubernetes.client import ApiServerError
 from tests.integration.kubernetes.test_backend import QUEUES
 from tests.kubernetes import groups
 from tests.kubernetes.double import a_pod
@@ -20,14 +21,70 @@ def member(name, group="g", *, cpu="1", **more):
 
 
 async def make(kubectl, path, name, **spec):
-    return await kubectl.client.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+    version = "/".join(path.split("/")[2:4])
+    kind = "Workload" if path.endswith("workloads") else "PodGroup"
+    body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return await kubectl.client.request("POST", path, body)
+
+
+class Kinds:
+    """The kinds that the API server serves beside its own: on a real one definitions of ours."""
+
+    def __init__(self, server):
+        self._server = server
+        self._made = []
+
+    async def serve(self, path, plural, kind):
+        if self._server.double is not None:
+            self._server.double.serve(path, plural, kind)
+            return
+        client = self._server.client
+        if not path.startswith("scheduling.k8s.io/"):
+            await client.request("POST", groups.DEFINITIONS, groups.definition(path, plural, kind))
+            self._made.append((path, plural, kind))
+        elif not await self._is_served(path, plural):
+            pytest.skip(f"this API server does not serve {plural} of {path}")
+        await until(lambda: self._is_served(path, plural), f"{plural} of {path}")
+
+    async def serve_no_more(self, path, plural, kind):
+        if self._server.double is not None:
+            self._server.double.serve_no_more(path)
+            return
+        name = f"{plural}.{path.partition('/')[0]}"
+        await self._server.client.request("DELETE", f"{groups.DEFINITIONS}/{name}")
+        self._made.remove((path, plural, kind))
+
+        async def has_gone():
+            return not await self._is_served(path, plural)
+
+        await until(has_gone, f"no {plural} of {path} any more")
+
+    async def _is_served(self, path, plural):
+        try:
+            await self._server.client.request("GET", f"/apis/{path}/{plural}")
+        except ApiServerError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True
+
+    async def forget(self):
+        for kind in list(self._made):
+            await self.serve_no_more(*kind)
 
 
 @pytest.fixture
-async def muster(double, server, monkeypatch):
+async def kinds(server):
+    made = Kinds(server)
+    yield made
+    await made.forget()
+
+
+@pytest.fixture
+async def muster(server, kinds, monkeypatch):
     monkeypatch.setattr(discovery, "DISCOVERY_SECONDS", 0.1)
     monkeypatch.setattr(pod_groups, "TELL_SECONDS", 0)
-    double.serve(*groups.COSCHEDULING)
+    await kinds.serve(*groups.COSCHEDULING)
     await server.kubectl.config(QUEUES)
     await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="40")
     async with muster_over(server.access, server.kubectl) as running:
@@ -89,26 +146,26 @@ async def test_a_gang_that_has_no_room_starts_none_of_its_pods_until_it_has_room
     await until_no_placeholders(muster.kubectl)
 
 
-async def test_pods_come_before_their_pod_group_and_before_its_kind_is_served(muster, double):
-    double.serve_no_more(groups.COSCHEDULING[0])
+async def test_pods_come_before_their_pod_group_and_before_its_kind_is_served(muster, kinds):
+    await kinds.serve_no_more(*groups.COSCHEDULING)
     for at in range(2):
         await muster.kubectl.pod(member(f"m{at}"))
     await until_waits(muster.kubectl, "m1", "PodGroup.scheduling.x-k8s.io default/g is not there")
     await muster.kubectl.pod(a_pod("other", labels={"applicationId": "o", **QUEUE}))
     await until_running(muster, "other")
-    double.serve(*groups.COSCHEDULING)
+    await kinds.serve(*groups.COSCHEDULING)
     await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
     await until_running(muster, "m0", "m1")
 
 
-async def test_when_a_kind_is_served_no_more_its_pods_wait_and_what_runs_stays(muster, double):
+async def test_when_a_kind_is_served_no_more_its_pods_wait_and_what_runs_stays(muster, kinds):
     await make(muster.kubectl, COSCHEDULING, "g", minMember=1)
     await muster.kubectl.pod(member("m0"))
     await until_running(muster, "m0")
-    double.serve_no_more(groups.COSCHEDULING[0])
+    await kinds.serve_no_more(*groups.COSCHEDULING)
     await muster.kubectl.pod(member("m1", "h"))
     await until_waits(muster.kubectl, "m1", "is not there")
-    double.serve(*groups.COSCHEDULING)
+    await kinds.serve(*groups.COSCHEDULING)
     await make(muster.kubectl, COSCHEDULING, "h", minMember=1)
     await until_running(muster, "m1")
     assert "m0" in await muster.kubectl.pods()
@@ -281,9 +338,9 @@ def of_kai(name, group="k", *, subgroup="", **more):
 
 
 async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_every_subgroup(
-    muster, double
+    muster, kinds
 ):
-    double.serve(*groups.KAI)
+    await kinds.serve(*groups.KAI)
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     await muster.kubectl.client.request(
         "POST", classes, {"metadata": {"name": "train"}, "value": 50}
@@ -298,6 +355,7 @@ async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_ever
     await until_waits(muster.kubectl, "w2", "1 of lead, 2 of work start at once")
     await muster.kubectl.pod(of_kai("lead", subgroup="lead"))
     await until_running(muster, "lead", "w0", "w1", "w2")
+    await muster.kubectl.client.request("DELETE", f"{classes}/train")
     summary = muster.model.application("default-podgroup-k").summary
     assert summary.queue_name == "root.a"
     specs = [pod.spec for pod in muster.world.all_pods() if not pod.spec.placeholder]
@@ -314,8 +372,8 @@ async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_ever
         ({"minMember": -1}, "spec.minMember"),
     ],
 )
-async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, double, spec, words):
-    double.serve(*groups.KAI)
+async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, kinds, spec, words):
+    await kinds.serve(*groups.KAI)
     await make(muster.kubectl, KAI, "k", **spec)
     await muster.kubectl.pod(of_kai("w0"))
     await until_waits(muster.kubectl, "w0", words)
@@ -331,8 +389,8 @@ def of_core(name, group, **more):
 
 
 @pytest.mark.parametrize("kind", [groups.OF_1_36, groups.OF_1_37])
-async def test_core_a_pod_group_of_1_36_and_later_is_a_gang(muster, double, kind):
-    double.serve(*kind)
+async def test_core_a_pod_group_of_1_36_and_later_is_a_gang(muster, kinds, kind):
+    await kinds.serve(*kind)
     path = CORE.format(kind[0].partition("/")[2], "podgroups")
     await make(muster.kubectl, path, "g", schedulingPolicy={"gang": {"minCount": 2}})
     await muster.kubectl.pod(of_core("p0", "g"))
@@ -342,9 +400,9 @@ async def test_core_a_pod_group_of_1_36_and_later_is_a_gang(muster, double, kind
 
 
 async def test_core_under_the_basic_policy_each_pod_is_for_itself_once_its_group_is_there(
-    muster, double
+    muster, kinds
 ):
-    double.serve(*groups.OF_1_36)
+    await kinds.serve(*groups.OF_1_36)
     await muster.kubectl.pod(of_core("p0", "g"))
     await until_waits(muster.kubectl, "p0", "PodGroup.scheduling.k8s.io default/g is not there")
     await make(
@@ -354,8 +412,8 @@ async def test_core_under_the_basic_policy_each_pod_is_for_itself_once_its_group
     assert not await placeholders(muster.kubectl)
 
 
-async def test_core_the_replicas_of_a_workloads_part_are_gangs_each_in_1_35(muster, double):
-    double.serve(*groups.OF_1_35)
+async def test_core_the_replicas_of_a_workloads_part_are_gangs_each_in_1_35(muster, kinds):
+    await kinds.serve(*groups.OF_1_35)
     part = {"name": "workers", "policy": {"gang": {"minCount": 2}}}
     await make(muster.kubectl, CORE.format("v1alpha1", "workloads"), "job", podGroups=[part])
     for name, key in (("a0", "0"), ("b0", "1"), ("a1", "0")):
@@ -369,8 +427,8 @@ async def test_core_the_replicas_of_a_workloads_part_are_gangs_each_in_1_35(must
     assert "b0" not in muster.kubelets.ran
 
 
-async def test_core_constraints_of_topology_are_not_supported_and_said_so(muster, double):
-    double.serve(*groups.OF_1_36)
+async def test_core_constraints_of_topology_are_not_supported_and_said_so(muster, kinds):
+    await kinds.serve(*groups.OF_1_36)
     spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
     topology = {"topology": [{"key": "rack"}]}
     path = CORE.format("v1alpha2", "podgroups")
