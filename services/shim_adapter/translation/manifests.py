@@ -21,8 +21,8 @@ from services.shim_adapter.translation.pods import (
     mapping,
 )
 from services.shim_adapter.translation.workloads import EXPANDERS
-from services.shim_adapter.translation.workloads.members import GROUP_ANNOTATIONS, pods_of
-from services.shim_adapter.translation.workloads.pod_groups import pod_group
+from services.shim_adapter.translation.workloads.members import groups_named, pods_of
+from services.shim_adapter.translation.workloads.pod_groups import CORE, COSCHEDULING, pod_group
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
     Submission,
@@ -117,7 +117,7 @@ def _document(
     elif kind == "Namespace":
         return TranslatedDocument(document, kind, name, namespace_tags=namespace_tags(annotations))
     elif kind == "PodGroup":
-        pod_group(body, name)
+        _gang(body, name)
     elif kind not in RUNTIME_KINDS:
         expand = _expander(body, kind)
         spec = mapping(body.get("spec"), "spec")
@@ -203,20 +203,29 @@ def _gangs(bodies: Bodies) -> dict[str, Gang]:
     found: dict[str, Gang] = {}
     for name, body in _of_kind(bodies, "PodGroup"):
         try:
-            found[name] = pod_group(body, name)
+            found[name] = _gang(body, name)
         except ManifestError:
             continue  # the document itself is refused for it
     return found
 
 
+def _gang(body: Mapping[str, Any], name: str) -> Gang:
+    """Return a PodGroup's gang. Raises ManifestError: that of core Kubernetes needs a cluster."""
+    group = str(body.get("apiVersion") or "").rpartition("/")[0]
+    if group == CORE:
+        raise ManifestError(
+            "apiVersion", f"PodGroups of {CORE} are read on a cluster: name one of {COSCHEDULING}"
+        )
+    return pod_group(body, name)
+
+
 def _refuse_lonely_gangs(result: Translation) -> None:
     """Refuse a PodGroup that no pod of the submission names: its minimum would hold for nobody."""
     named = {
-        pod.annotations[key]
+        name
         for taken in result.taken
         for pod in taken.pods[:1] + taken.pods[-1:]
-        for key in GROUP_ANNOTATIONS
-        if key in pod.annotations
+        for name in groups_named(pod.labels, pod.annotations)
     }
     for taken in [item for item in result.taken if item.kind == "PodGroup"]:
         if taken.name not in named:

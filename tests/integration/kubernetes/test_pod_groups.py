@@ -8,6 +8,7 @@ from tests.integration.kubernetes.test_backend import QUEUES
 from tests.kubernetes import groups
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over
+from tests.kubernetes.rights import granted
 from tests.patience import until
 
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
@@ -156,6 +157,37 @@ async def test_pods_come_before_their_pod_group_and_before_its_kind_is_served(mu
     await kinds.serve(*groups.COSCHEDULING)
     await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
     await until_running(muster, "m0", "m1")
+
+
+async def test_without_the_right_to_watch_them_pod_groups_hold_up_nobody_else(
+    double, server, monkeypatch
+):
+    monkeypatch.setattr(discovery, "LIST_SECONDS", 0.1)
+    double.serve(*groups.COSCHEDULING)
+    double.rights["muster"] = {right for right in granted() if right[2] != "podgroups"}
+    await server.kubectl.config(QUEUES)
+    await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="40")
+    await make(server.kubectl, COSCHEDULING, "g", minMember=1)
+    async with muster_over(server.access, server.kubectl) as running:
+        await running.kubectl.pod(member("m0"))
+        await running.kubectl.pod(a_pod("other", labels={"applicationId": "o", **QUEUE}))
+        await until_running(running, "other")
+        assert "m0" not in running.kubelets.ran
+        double.rights["muster"] = granted()
+        await until_running(running, "m0")
+
+
+@pytest.mark.parametrize("code", [404, 503])
+async def test_a_server_that_does_not_say_which_kinds_there_are_holds_up_nobody(
+    double, server, monkeypatch, code
+):
+    monkeypatch.setattr(discovery, "_RETRY_SECONDS", 0.01)
+    double.fault(method="GET", path="^/apis$", code=code, times=10**6)
+    await server.kubectl.config(QUEUES)
+    await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="40")
+    async with muster_over(server.access, server.kubectl) as running:
+        await running.kubectl.pod(a_pod("other", labels={"applicationId": "o", **QUEUE}))
+        await until_running(running, "other")
 
 
 async def test_when_a_kind_is_served_no_more_its_pods_wait_and_what_runs_stays(muster, kinds):

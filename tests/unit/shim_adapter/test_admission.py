@@ -180,6 +180,27 @@ def test_an_application_that_is_named_stays_and_the_old_labels_say_the_same(
 
 
 @pytest.mark.parametrize(
+    ("labels", "annotations", "spec"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "g"}, None, {}),
+        ({}, {"pod-group-name": "g"}, {}),
+        ({}, None, {"schedulingGroup": {"podGroupName": "g"}}),
+    ],
+)
+def test_a_pod_that_names_a_pod_group_is_given_no_application_its_gang_is_one(
+    labels, annotations, spec
+):
+    after = decided(pod(labels, annotations, **spec))
+    assert after["spec"]["schedulerName"] == "yunikorn"
+    assert after["metadata"]["labels"] == labels
+
+
+def test_what_is_no_pod_group_is_no_error():
+    after = decided(pod(schedulingGroup="x", workloadRef=7))
+    assert APP_ID in after["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
     ("namespace", "unique", "named"),
     [
         ("team", "true", "team-uniqueautogen"),

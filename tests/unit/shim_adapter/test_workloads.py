@@ -221,6 +221,14 @@ def test_a_pod_group_is_the_gang_of_the_pods_that_name_it_and_of_no_others():
     assert "no pod of the submission names the PodGroup 'w'" in error.message
 
 
+def test_a_pod_group_of_scheduling_x_k8s_io_is_named_by_a_label():
+    group = doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=2)
+    named = template()
+    named["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "w"}
+    made = pods(group, doc("batch/v1", "Job", completions=3, template=named))
+    assert minimum(made[0]) == {"batch": 2}
+
+
 def test_a_pod_group_says_of_priority_and_preemption_what_its_pods_do_not():
     """Contract kai.md, 1.11: priorityClassName and preemptibility are the group's."""
     classes = [
@@ -276,6 +284,9 @@ def test_a_priority_class_says_what_its_pods_do_not():
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": "a", "parent": "b"}]), "spec.subGroups[0]", "not supported"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", minSubGroup=1, subGroups=[{"name": "a"}, {"name": "b"}]), "spec.minSubGroup", "fewer than all"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"}), "spec.topologyConstraint.requiredTopologyLevel", "not supported"),
+        (doc("scheduling.k8s.io/v1alpha2", "PodGroup", schedulingPolicy={"gang": {"minCount": 2}}), "apiVersion", "are read on a cluster: name one of scheduling.x-k8s.io"),
+        (doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", scheduleTimeoutSeconds="1"), "spec.scheduleTimeoutSeconds", "whole number"),
+        (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": f"s{at}"} for at in range(101)]), "spec.subGroups", "101 of them, at most 100"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", preemptibility="sometimes"), "spec.preemptibility", "one of preemptible"),
         (doc("serving.knative.dev/v1", "Service"), "kind", "not a workload"),
         ({"kind": "Job", "metadata": {"name": "w", "annotations": {"kai.scheduler/batch-min-member": "x"}}, "spec": {"template": template()}}, "metadata.annotations[kai.scheduler/batch-min-member]", "whole number"),

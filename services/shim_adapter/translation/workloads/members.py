@@ -23,6 +23,7 @@ from services.shim_adapter.translation.pods import (
     translate_pod,
 )
 from services.shim_adapter.translation.workloads.pod_groups import (
+    GROUP_LABEL,
     KAI_ANNOTATION,
     QUEUE_LABEL,
     SUBGROUP_LABEL,
@@ -41,7 +42,7 @@ from shared.model.resources import PODS
 
 MAX_BYTES = 64 * 1024 * 1024
 QUEUE_LABELS = (QUEUE_LABEL, "kueue.x-k8s.io/queue-name")
-GROUP_ANNOTATIONS = (KAI_ANNOTATION, "scheduling.k8s.io/group-name")
+_GROUP_ANNOTATIONS = (KAI_ANNOTATION, "scheduling.k8s.io/group-name")
 KUEUE_GATE = {"name": "kueue.x-k8s.io/admission"}
 
 
@@ -201,12 +202,15 @@ def _least(gang: Gang, item: Replicas, where: str) -> int:
 
 def _gang_of(workload: Workload, item: Replicas) -> Gang | None:
     metadata = item.template.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
-    for key in GROUP_ANNOTATIONS:
-        name = str(annotations.get(key))
-        if name in workload.submission.gangs:
-            return workload.submission.gangs[name]
-    return None
+    names = groups_named(metadata.get("labels") or {}, metadata.get("annotations") or {})
+    gangs = workload.submission.gangs
+    return next((gangs[name] for name in names if name in gangs), None)
+
+
+def groups_named(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the PodGroups that a pod names, by whoever's word."""
+    found = (labels.get(GROUP_LABEL), *(annotations.get(key) for key in _GROUP_ANNOTATIONS))
+    return tuple(str(name) for name in found if name)
 
 
 def _subgroup(item: Replicas) -> str:

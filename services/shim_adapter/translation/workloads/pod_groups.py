@@ -55,14 +55,14 @@ def group_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> GroupRef |
 
     ``metadata`` and ``spec`` are as the API server has them.
     """
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    labels, annotations = _map(metadata, "labels"), _map(metadata, "annotations")
     if annotations.get(TASK_GROUPS) or annotations.get(TASK_GROUP_NAME):
         return None
-    namespace = metadata.get("namespace") or "default"
-    name = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    namespace = str(metadata.get("namespace") or "default")
+    name = _map(spec, "schedulingGroup").get("podGroupName")
     if name:
         return GroupRef(CORE, namespace, str(name))
-    workload = spec.get("workloadRef") or {}
+    workload = _map(spec, "workloadRef")
     if workload.get("name"):
         part = str(workload.get("podGroup") or "")
         replica = str(workload.get("podGroupReplicaKey") or "")
@@ -72,6 +72,12 @@ def group_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> GroupRef |
     if annotations.get(KAI_ANNOTATION):
         return GroupRef(KAI, namespace, str(annotations[KAI_ANNOTATION]))
     return None
+
+
+def _map(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return a map; what is none names no group, and is refused where it is read for itself."""
+    value = found.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 # --- what the kinds say -------------------------------------------------------------------------
