@@ -203,6 +203,32 @@ async def test_when_a_kind_is_served_no_more_its_pods_wait_and_what_runs_stays(m
     assert "m0" in await muster.kubectl.pods()
 
 
+async def test_a_kind_that_goes_without_a_word_has_no_objects_any_more(muster, double):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=1)
+    await muster.kubectl.pod(member("m0"))
+    await until_running(muster, "m0")
+    double.served.clear()
+    double.store.objects.pop("podgroups.scheduling.x-k8s.io")
+    session = muster.kubernetes.session
+    await until(lambda: not session.cluster.groups._objects, "it is known to have gone")
+    await muster.kubectl.pod(member("m1"))
+    await until_waits(muster.kubectl, "m1", "is not there")
+
+
+async def test_a_group_goes_on_in_the_next_version_of_its_kind(muster, double):
+    double.serve(*groups.OF_1_36)
+    path = CORE.format("v1alpha2", "podgroups")
+    await make(muster.kubectl, path, "g", schedulingPolicy={"gang": {"minCount": 2}})
+    await muster.kubectl.pod(of_core("p0", "g"))
+    await until_waits(muster.kubectl, "p0", "2 pods start at once")
+    double.serve(*groups.OF_1_37)
+    lists = "GET podgroups.scheduling.k8s.io"
+    before = double.requests[lists]
+    await until(lambda: double.requests[lists] >= before + 2, "it is listed anew, and watched")
+    await muster.kubectl.pod(of_core("p1", "g"))
+    await until_running(muster, "p0", "p1")
+
+
 async def test_a_smaller_minimum_lets_go_who_waits_and_a_deleted_group_lets_nobody_go(muster):
     await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
     for at in range(2):

@@ -34,6 +34,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     CORE_WORKLOAD,
     COSCHEDULING,
     KAI,
+    POD_GROUP,
     GroupRef,
     group_of,
 )
@@ -424,6 +425,47 @@ def test_a_groups_timeout_is_that_of_its_placeholders_and_not_too_short(stated, 
     assert first.spec.placeholder_timeout_seconds == wanted
     policy = first.spec.annotations["yunikorn.apache.org/schedulingPolicyParameters"]
     assert parse_policy_parameters(policy) == (wanted, "Hard")
+
+
+def restarted(*pods):
+    """Return a cluster that has listed a group of 2 and some pods, and whose turn has begun."""
+    session = Session()
+    session.see(PodGroupSeen((COSCHEDULING, "ns", "g"), {"": Gang("g", 2)}))
+    for pod in pods:
+        session.see(PodSeen(pod))
+    session.cluster.begin(1, 1)
+    return session
+
+
+def test_a_gang_that_reserved_is_taken_up_by_what_its_placeholders_say():
+    groups = [{"name": "lead", "minMember": 2, "minResource": {"cpu": "1000m"}}]
+    shape = {"annotations": {POD_GROUP: "PodGroup.scheduling.x-k8s.io ns/g"}}
+    text = json.dumps([{**groups[0], **shape}])
+    body = raw("tg-x-lead-1")
+    body["metadata"]["labels"] = {"yunikorn.apache.org/app-id": "x-2"}
+    body["metadata"]["annotations"] = {
+        "internal.yunikorn.apache.org/placeholder": "true",
+        "yunikorn.apache.org/task-group-name": "lead",
+        "yunikorn.apache.org/task-groups": text,
+        **shape["annotations"],
+    }
+    placeholder = pod_view(body, READING, lambda uid: False)
+    session = restarted(view("a"), placeholder)
+    pod = session.world.pods["uid-a"]
+    assert (pod.spec.application_id, pod.spec.task_group_name) == ("x-2", "lead")
+    assert list(session.world.applications) == ["x-2"]
+    assert session.world.applications["x-2"].task_groups == task_groups_of(text)
+
+
+def test_a_gang_that_ran_is_taken_up_by_what_its_binds_said_and_others_join_it():
+    body = raw("a", node="n1")
+    body["metadata"]["labels"] = {LABEL: "g"}
+    body["metadata"]["annotations"] = {"yunikorn.apache.org/app-id": "x-2"}
+    running = pod_view(body, READING, lambda uid: False)
+    session = restarted(running, view("b"))
+    found = {pod.spec.name: pod.spec.application_id for pod in session.world.all_pods()}
+    assert found == {"a": "x-2", "b": "x-2"}
+    assert not session.world.applications["x-2"].task_groups
 
 
 NAMES = ("a", "b", "c", "d")

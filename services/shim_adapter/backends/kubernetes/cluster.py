@@ -285,7 +285,8 @@ class KubernetesCluster:
         if waits:
             self._notes.refuse(view, waits, now_ns)
             return []
-        view = replace(view, spec=spec)
+        if spec is not view.spec:
+            view = replace(view, spec=spec)
         if view.group is not None:
             return self.groups.on_pod(view, now_ns)
         return self._take_in(view, now_ns)

@@ -26,7 +26,7 @@ PRIORITY_CLASSES = Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorit
 GROUP_KINDS = (
     Optional(COSCHEDULING, COSCHEDULING, ("v1alpha1",), "podgroups"),
     Optional(KAI, KAI, ("v2alpha2",), "podgroups"),
-    Optional(CORE, CORE, ("v1", "v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
+    Optional(CORE, CORE, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
     Optional(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
 )
 _READ = {CORE: core_pod_group}
