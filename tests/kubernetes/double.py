@@ -5,8 +5,11 @@ It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a seco
 rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a restart none at all; the
 plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. PodGroups and Workloads are served
 where a test has it so (``serve``), and fields of pods that hang on them are dropped otherwise. Names,
-events and PodGroups are validated, and nothing else; there are no controllers. ``python -m tests.kubernetes.double PORT`` runs it alone; POST
-/double/NAME then does what the methods of the same names do.
+events and PodGroups are validated, and nothing else; there are no controllers. ``python -m
+tests.kubernetes.double PORT [JOURNAL]`` runs it alone; POST /double/NAME then does what the methods of
+the same names do. With a journal it may be killed and started again: it has what it had answered, no
+history, and a cold RBAC. Its etcd is the same process: ``lose_storage`` is how an API server answers
+while etcd is away.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ import time
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -33,11 +37,14 @@ PATH = re.compile(
 )
 ABOUT_KINDS = re.compile(r"/apis(/(?P<path>[^/]+/[^/]+))?")
 BOOKMARK_SECONDS = 1.0
+EXPIRED = "expired"
 WARMING_SECONDS = 0.8  # after a restart, until what RBAC grants is known again
 BOUND_BY_RBAC = {"muster": RBAC, "muster-admission": ADMISSION}  # by the user agent; everybody
 # else is an administrator
 FINALIZERS: Right = ("update", "", "pods/finalizers", "")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+UNCONFIRMED = 3  # writes that etcd still took when it went away, and never confirmed
+ETCD_AWAY = "rpc error: code = Unavailable desc = error reading from server: EOF"
 SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
 
 
@@ -60,13 +67,17 @@ class Fault:
 class Double:
     """The server. ``url`` is where it answers once started."""
 
-    def __init__(self, *, bookmark_seconds: float = BOOKMARK_SECONDS) -> None:
-        self.store = Store()
+    def __init__(
+        self, *, bookmark_seconds: float = BOOKMARK_SECONDS, journal: Path | None = None
+    ) -> None:
+        self.store = Store(journal)
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
         self.uses: dict[str, set[Right]] = {}
         self.rights = {agent: granted(file) for agent, file in BOUND_BY_RBAC.items()}
-        self._warm_at: float | None = None  # when RBAC is; None: not started yet
+        # when RBAC is; None: not started yet
+        self._warm_at: float | None = None if not self.store.objects else 0.0
+        self._unconfirmed: int | None = None  # None: etcd is there
         self.served: dict[str, dict[str, str]] = {}  # kinds by plural, by group and version
         self.watched = 0  # watches that were begun, in all
         self.webhooks: Webhooks | None = None  # whoever is asked about what is written
@@ -96,6 +107,11 @@ class Double:
         """Know nobody's rights for a moment, as after a restart."""
         self._warm_at = time.monotonic() + WARMING_SECONDS
 
+    @property
+    def is_warm(self) -> bool:
+        """Return whether what RBAC grants is known."""
+        return time.monotonic() >= (self._warm_at or 0.0)
+
     async def stop(self) -> None:
         """Be away; what is stored stays, and ``start`` with the same port brings it back."""
         self.cut()
@@ -115,6 +131,23 @@ class Double:
 
     def compact(self) -> None:
         self.store.compact()
+
+    def lose_storage(self) -> None:
+        """Answer as an API server whose etcd was killed, until ``regain_storage``.
+
+        UNCONFIRMED writes are carried out and fail all the same; everything after them fails.
+        Watches end with 410, and those that come back do so to a history that was compacted.
+        """
+        self._unconfirmed = UNCONFIRMED
+        self.store.beat()
+        self.compact()
+        for task in list(self._watches):
+            task.cancel(EXPIRED)
+
+    def regain_storage(self) -> None:
+        self._unconfirmed = None
+        self.store.beat()
+        self.compact()
 
     def fault(self, **fault: Any) -> None:
         self.faults.append(Fault(**fault))
@@ -188,7 +221,26 @@ class Double:
             self._check_owners(request, body)
         if self.webhooks is not None and not sub:
             body = await self.webhooks.admit(request, resource, (namespace, name), body)
-        return self._one(request.method, resource, (namespace, name, sub), body)
+        return self._stored(request, resource, (namespace, name, sub), body)
+
+    def _stored(
+        self, request: web.Request, resource: str, where: tuple[str, str, str], body: Any
+    ) -> web.StreamResponse:
+        """Do what is asked of one object, and answer as etcd lets us."""
+        is_confirmed = self._is_confirmed(request, resource, *where[1:])
+        answer = self._one(request.method, resource, where, body)
+        if not is_confirmed:
+            raise _storage_failure(resource, *where[1:])
+        return answer
+
+    def _is_confirmed(self, request: web.Request, resource: str, name: str, sub: str) -> bool:
+        """Return whether etcd will confirm what is asked. Raises ApiFailureError: it is away."""
+        if self._unconfirmed is None:
+            return True
+        if request.method == "GET" or self._unconfirmed == 0:
+            raise _storage_failure(resource, name, sub)
+        self._unconfirmed -= 1
+        return False
 
     def _about(self, path: str) -> Object | None:
         """Return what anybody may ask of the server itself; None: it is about objects."""
@@ -216,12 +268,11 @@ class Double:
     def _may(self, request: web.Request, right: Right) -> bool:
         agent = request.headers.get("User-Agent", "")
         self.uses.setdefault(agent, set()).add(right)
-        is_warm = time.monotonic() >= (self._warm_at or 0.0)
         rights = self.rights.get(agent)
         if rights is None:
             return True
         anywhere = (*right[:3], "")
-        return is_warm and (right in rights or anywhere in rights)
+        return self.is_warm and (right in rights or anywhere in rights)
 
     def _check_owners(self, request: web.Request, body: Object) -> None:
         """Do as OwnerReferencesPermissionEnforcement: an owner is not held up by just anybody."""
@@ -300,17 +351,22 @@ class Double:
         return self.store.update(resource, obj, change)
 
     def _list(self, request: web.Request, resource: str, namespace: str) -> web.StreamResponse:
+        self._is_confirmed(request, resource, "", "")
         selects = self._selector(request)
         found = [
             obj
             for (where, _), obj in self.store.all(resource).items()
             if (not namespace or where == namespace) and selects(obj)
         ]
-        start = int(request.query.get("continue") or 0)
+        version, _, at = request.query.get("continue", "").partition(":")
+        if version and int(version) < self.store.oldest:
+            text = "The provided continue parameter is too old to display a consistent list result."
+            raise ApiFailureError(410, "Expired", text)
+        start = int(at or 0)
         limit = int(request.query.get("limit") or 0) or len(found)
         metadata = {"resourceVersion": str(self.store.version)}
         if start + limit < len(found):
-            metadata["continue"] = str(start + limit)
+            metadata["continue"] = f"{version or self.store.version}:{start + limit}"
         return _json({"kind": "List", "metadata": metadata, "items": found[start : start + limit]})
 
     @staticmethod
@@ -322,6 +378,7 @@ class Double:
     async def _watch(
         self, request: web.Request, resource: str, namespace: str
     ) -> web.StreamResponse:
+        self._is_confirmed(request, resource, "", "")
         selects = self._selector(request)
         version = int(request.query.get("resourceVersion") or self.store.version)
         list(self.store.since(resource, version))  # 410 as an answer, when it is too old at once
@@ -338,10 +395,15 @@ class Double:
                 await self._stream(response, resource, namespace, version, selects)
         except (TimeoutError, ConnectionError):
             pass
-        except asyncio.CancelledError:
-            if request.transport is not None:
-                request.transport.abort()
+        except asyncio.CancelledError as why:
             task.uncancel()
+            if why.args == (EXPIRED,):
+                gone = ApiFailureError(410, "Expired", "mvcc: required revision has been compacted")
+                last = {"type": "ERROR", "object": _status(gone)}
+                with suppress(ConnectionError):
+                    await response.write(orjson.dumps(last) + b"\n")
+            elif request.transport is not None:
+                request.transport.abort()
         finally:
             self._watches.pop(task, None)
         return response
@@ -385,6 +447,8 @@ class Double:
         told = {
             "cut": self.cut,
             "compact": self.compact,
+            "lose_storage": self.lose_storage,
+            "regain_storage": self.regain_storage,
             "fault": self.fault,
             "load": self.load,
             "submit": self.submit,
@@ -437,6 +501,14 @@ def _merge(into: Object, patch: Object) -> None:
             into[key] = value
 
 
+def _storage_failure(resource: str, name: str, sub: str) -> ApiFailureError:
+    """Return how an API server says that etcd is away: of a binding it makes a conflict."""
+    if sub == "binding":
+        text = f'Operation cannot be fulfilled on {resource}/{sub} "{name}": {ETCD_AWAY}'
+        return ApiFailureError(409, "Conflict", text)
+    return ApiFailureError(500, "InternalError", ETCD_AWAY)
+
+
 def _json(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")
 
@@ -455,9 +527,9 @@ def _failed(failure: ApiFailureError) -> web.Response:
     return response
 
 
-async def main(port: int) -> None:
+async def main(port: int, journal: Path | None = None) -> None:
     """Run alone until killed."""
-    double = Double()
+    double = Double(journal=journal)
     await double.start(port)
     print(double.url, flush=True)
     with suppress(asyncio.CancelledError):
@@ -465,4 +537,4 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1])))
+    asyncio.run(main(int(sys.argv[1]), *map(Path, sys.argv[2:3])))

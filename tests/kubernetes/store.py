@@ -1,7 +1,9 @@
 """What the API server double keeps: objects with uid and resourceVersion, and what happened to them.
 
 As a real one does it: every write has the next resourceVersion, events are kept for a while so that
-watches resume, and what is older than the history is answered with 410.
+watches resume, and what is older than the history is answered with 410. With a journal every write is
+in a file before it is answered, so that a process which is killed comes back with all that it said;
+the history is not in it, as an API server that starts has none.
 """
 
 import asyncio
@@ -12,11 +14,15 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+import orjson
 
 Object = dict[str, Any]
 Selector = Callable[[Object], bool]
 HISTORY = 200_000
+LEASES = "leases.coordination.k8s.io"
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
@@ -51,12 +57,37 @@ def key_of(obj: Object) -> tuple[str, str]:
 class Store:
     """Every object, by resource; ``changed`` is set, and made anew, with every write."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Path | None = None) -> None:
         self.version = 1000
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         self.history: deque[Event] = deque(maxlen=HISTORY)
-        self.oldest = self.version
         self.changed = asyncio.Event()
+        self._journal = None
+        if journal is not None:
+            self._journal = journal.open("a+b", buffering=0)
+            self._read_journal()
+        self.oldest = self.version
+
+    def _read_journal(self) -> None:
+        """Take in what was written before; a last line that was cut short was never answered."""
+        assert self._journal is not None
+        self._journal.seek(0)
+        lines, whole = self._journal.readlines(), 0
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            self.version, resource, where, obj = orjson.loads(line)
+            if obj is None:
+                self.all(resource).pop(tuple(where), None)
+            else:
+                self.all(resource)[tuple(where)] = obj
+        self._journal.truncate(whole)
+
+    def _keep(self, resource: str, obj: Object, after: Object | None) -> None:
+        if self._journal is not None:
+            entry = [self.version, resource, key_of(obj), after]
+            self._journal.write(orjson.dumps(entry) + b"\n")
 
     def all(self, resource: str) -> dict[tuple[str, str], Object]:
         return self.objects.setdefault(resource, {})
@@ -94,10 +125,19 @@ class Store:
 
     def delete(self, resource: str, obj: Object) -> Object:
         self.version += 1
+        self._keep(resource, obj, None)
         del self.all(resource)[key_of(obj)]
         gone = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
         self._note(Event(self.version, resource, obj, None, gone))
         return gone
+
+    def beat(self) -> None:
+        """Write the lease that every API server renews by itself: versions go on by that alone."""
+        lease = self.all(LEASES).get(("kube-system", "apiserver-double"))
+        if lease is None:
+            self.create(LEASES, "kube-system", {"metadata": {"name": "apiserver-double"}})
+        else:
+            self.update(LEASES, lease, lambda _: None)
 
     def compact(self) -> None:
         """Forget the history: whoever resumes from before now gets 410."""
@@ -120,6 +160,7 @@ class Store:
     def _write(self, resource: str, before: Object | None, after: Object) -> Object:
         self.version += 1
         after["metadata"]["resourceVersion"] = str(self.version)
+        self._keep(resource, after, after)
         self.all(resource)[key_of(after)] = after
         self._note(Event(self.version, resource, before, after, after))
         return after

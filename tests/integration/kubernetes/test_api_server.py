@@ -17,7 +17,9 @@ from services.shim_adapter.backends.kubernetes.client import (
 )
 from services.shim_adapter.backends.kubernetes.reflector import Reflector, Source
 from services.shim_adapter.backends.kubernetes.turn import LEASE, Turn
+from tests.kubernetes import pods
 from tests.kubernetes.double import Double, a_pod
+from tests.kubernetes.store import ApiFailureError
 from tests.patience import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -264,3 +266,58 @@ async def test_a_watch_of_which_nothing_is_heard_is_no_broken_one(monkeypatch):
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
     await client.close()
     await double.stop()
+
+
+# --- what the double does when a process behind it is killed -------------------------------------
+
+
+def kept(double):
+    return {kind: objects for kind, objects in double.store.objects.items() if objects}
+
+
+async def test_a_double_that_is_killed_comes_back_with_all_that_it_answered(tmp_path):
+    """And with nothing that it was still writing; who watched it before has to list anew."""
+    journal = tmp_path / "journal"
+    first = Double(journal=journal)
+    first.submit(3, "root.a")
+    pods.bind(first.store, "default", "mine-000000", binding("mine-000000"))
+    pods.delete(first.store, "default", "mine-000001", {})
+    with journal.open("ab") as file:
+        file.write(b'[9999, "pods", ["default", "half"], {"meta')
+    for _ in range(2):  # the second one finds the torn line gone
+        again = Double(journal=journal)
+        assert kept(again) == kept(first)
+        assert again.store.version == first.store.version
+    with pytest.raises(ApiFailureError) as caught:
+        list(again.store.since("pods", first.store.version - 1))
+    assert caught.value.code == 410
+    await again.start()
+    assert not again.is_warm
+    await again.stop()
+
+
+async def test_without_etcd_nothing_is_confirmed_and_every_watch_is_to_be_listed_anew(
+    server, double
+):
+    for name in ("a", "b", "c", "d", "e"):
+        await server.kubectl.pod(a_pod(name))
+    heard = Heard(server)
+    try:
+        await until(lambda: len(heard.events) == 5, "the list")
+        await until(lambda: double.watches, "the watch")
+        watched = double.watched
+        double.lose_storage()
+        for name in ("a", "b", "c", "d"):
+            path = f"{PODS}/{name}/binding"
+            doing = server.client.request("POST", path, binding(name))
+            assert await refused(doing) == (409, "Conflict")
+        assert await refused(server.kubectl.delete("e")) == (500, "InternalError")
+        assert await refused(server.kubectl.pods()) == (500, "InternalError")
+        assert double.watched == watched
+        double.regain_storage()
+        bound = {name: "nodeName" in p["spec"] for name, p in (await server.kubectl.pods()).items()}
+        assert bound == {"a": True, "b": True, "c": True, "d": False, "e": False}
+        await until(lambda: len(heard.events) == 8, "what the list shows anew")
+        assert sorted(heard.events[5:]) == [("MODIFIED", name) for name in "abc"]
+    finally:
+        await heard.stop()
