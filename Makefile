@@ -2,10 +2,10 @@
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: $(shell sed -n 's,^\([a-z][a-z-]*\):.*,\1,p' $(MAKEFILE_LIST))
+.PHONY: $(shell sed -n 's,^\([a-z][a-z0-9-]*\):.*,\1,p' $(MAKEFILE_LIST))
 
 help: ## Show the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .setup-stamp ## Make .venv with everything in it (again only when the lock has changed)
 
@@ -22,7 +22,7 @@ test: setup ## All tests: on RabbitMQ against a real broker, the live page in Ch
 	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-kubernetes: setup ## The Kubernetes tests on a real API server too: K3s in Docker, or KUBECONFIG's
-	@$(PYTHON) -m pytest tests/integration/kubernetes --real-api-server $(ARGS)
+	@$(PYTHON) -m pytest tests/integration/kubernetes tests/chaos/test_gang_survives.py --real-api-server $(ARGS)
 
 test-containers: setup ## The composed stack, and the bus through testcontainers; needs a Docker Engine
 	@$(PYTHON) -m pytest -n 0 tests/containers/composed.py $(ARGS)
@@ -121,6 +121,10 @@ guards: setup ## Remove every guard of the table once: its tests must fail (minu
 
 chaos: setup ## Real services, a real broker, and everything that breaks; ARGS="--seed N --minutes M"
 	@$(PYTHON) -m tests.chaos $(ARGS)
+
+gang-of-200: setup ## A gang of 200 on Kubernetes, each part killed in its middle at five moments; ARGS="--only core"
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m tests.chaos.gang_of_200 $(ARGS)
 
 mutants: setup build/covering.json ## Every mutant of the pure parts (hours; stopped, it goes on; ARGS='--lines 600 --seed x' for some)
 	@$(PYTHON) -m tests.mutation.every $(ARGS)

@@ -30,7 +30,7 @@ _OF_A_DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*\.(io|org|com)/.+")  # a label or a
 _NAMED = re.compile(r"`([\w/]+\.py)` \(((?:`\w+`(?:, | and )?)+)\)")
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 _PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|yaml|toml)")
-_TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
+_TARGET = re.compile(r"\bmake ([a-z][a-z0-9-]*)\b")
 _ROOM = re.compile(r"^ {4}(\w+)/ ", re.MULTILINE)
 MADE_BY_USERS = {
     "job.yaml",
@@ -59,7 +59,7 @@ def main() -> int:
 
 def _check(page: str, there_are: set[str]) -> list[str]:
     text = (ROOT / page).read_text()
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     prose = _BLOCK.sub("", text)
     paths = {
         quoted

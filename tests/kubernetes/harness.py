@@ -20,6 +20,7 @@ from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.runtime.clock import SystemClock
 from tests.patience import until
 
+AGAIN_SECONDS = 0.1
 TEST_LABEL = "muster.io/test-node"
 
 
@@ -204,21 +205,28 @@ class Kubelets:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         node = spec.get("nodeName")
         if change == DELETED or node not in self._kubectl.nodes:
-            return
+            return None
         self.nodes_of.setdefault(metadata["uid"], {})[node] = None
+        while True:
+            try:
+                return await self._attend(pod, node)
+            except ApiServerError as error:
+                if not error.is_transient:
+                    return None  # it has gone meanwhile
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _attend(self, pod: dict[str, Any], node: str) -> None:
+        metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        try:
-            if metadata.get("deletionTimestamp"):
-                body = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-                await self._client.request("DELETE", path, body)
-            elif (pod.get("status") or {}).get("phase", "Pending") == "Pending":
-                self.ran[metadata["name"]] = node
-                status = {"status": {"phase": "Running"}}
-                await self._client.request(
-                    "PATCH", f"{path}/status", status, content_type=STRATEGIC_PATCH
-                )
-        except ApiServerError:
-            pass  # it has gone meanwhile
+        if metadata.get("deletionTimestamp"):
+            body = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+            await self._client.request("DELETE", path, body)
+        elif (pod.get("status") or {}).get("phase", "Pending") == "Pending":
+            self.ran[metadata["name"]] = node
+            status = {"metadata": {"uid": metadata["uid"]}, "status": {"phase": "Running"}}
+            await self._client.request(
+                "PATCH", f"{path}/status", status, content_type=STRATEGIC_PATCH
+            )
 
 
 @asynccontextmanager

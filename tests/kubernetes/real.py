@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from services.shim_adapter.backends.kubernetes.access import Access, find_access
 from services.shim_adapter.backends.kubernetes.client import MERGE_PATCH, ApiServerError
@@ -47,8 +48,8 @@ def real_access(*, is_asked: bool) -> Iterator[Access | None]:
     if os.environ.get("KUBECONFIG"):
         yield find_access(Path(os.environ["KUBECONFIG"]))
     elif assets:
-        with _from_binaries(Path(assets)) as access:
-            yield access
+        with Binaries(Path(assets)) as binaries:
+            yield binaries.access
     elif is_asked:
         with _k3s() as access:
             yield access
@@ -85,61 +86,88 @@ def _wait_for_a_node(access: Access) -> None:
     raise RuntimeError("K3s has no node")
 
 
-@contextmanager
-def _from_binaries(assets: Path) -> Iterator[Access]:
-    """Start etcd and an API server with a token of an administrator, on ports of their own."""
-    if not (assets / "kube-apiserver").exists():
-        raise ApiServerUnavailableError(
-            f"KUBEBUILDER_ASSETS names {assets}, and there is no kube-apiserver in it"
-        )
-    folder = Path(tempfile.mkdtemp(prefix="muster-apiserver-"))
-    client, peer, port = free_port(), free_port(), free_port()
-    (folder / "tokens").write_text("muster-tests,admin,admin,system:masters\n")
-    key = folder / "sa.key"
-    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
-    etcd = [
-        str(assets / "etcd"), f"--data-dir={folder / 'etcd'}",
-        f"--listen-client-urls=http://127.0.0.1:{client}",
-        f"--advertise-client-urls=http://127.0.0.1:{client}",
-        f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync",
-    ]  # fmt: skip
-    server = [
-        str(assets / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{client}",
-        f"--secure-port={port}", f"--cert-dir={folder / 'certs'}",
-        f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
-        "--service-account-issuer=https://muster.test", f"--token-auth-file={folder / 'tokens'}",
-        "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
-        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-        "--service-cluster-ip-range=10.0.0.0/24",
-    ]  # fmt: skip
-    running: list[subprocess.Popen[bytes]] = []
-    try:
-        for command in (etcd, server):
-            log = (folder / f"{Path(command[0]).name}.log").open("wb")
-            running.append(subprocess.Popen(command, stdout=log, stderr=log))
-        url = f"https://127.0.0.1:{port}"
+class Binaries:
+    """etcd and an API server with a token of an administrator, on ports of their own.
+
+    Each can be killed and started again by its name; what etcd has written stays.
+    """
+
+    def __init__(self, assets: Path) -> None:
+        if not (assets / "kube-apiserver").exists():
+            raise ApiServerUnavailableError(
+                f"KUBEBUILDER_ASSETS names {assets}, and there is no kube-apiserver in it"
+            )
+        self._assets = assets
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="muster-apiserver-"))
+        client, peer, port = free_port(), free_port(), free_port()
+        (folder / "tokens").write_text("muster-tests,admin,admin,system:masters\n")
+        key = folder / "sa.key"
+        command = ["openssl", "genrsa", "-out", str(key), "2048"]
+        subprocess.run(command, check=True, capture_output=True)
+        self._options = {
+            "etcd": [
+                f"--data-dir={folder / 'etcd'}",
+                f"--listen-client-urls=http://127.0.0.1:{client}",
+                f"--advertise-client-urls=http://127.0.0.1:{client}",
+                f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync",
+            ],
+            "kube-apiserver": [
+                f"--etcd-servers=http://127.0.0.1:{client}",
+                f"--secure-port={port}", f"--cert-dir={folder / 'certs'}",
+                f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
+                "--service-account-issuer=https://muster.test",
+                f"--token-auth-file={folder / 'tokens'}",
+                "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
+                "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+                "--service-cluster-ip-range=10.0.0.0/24",
+            ],
+        }  # fmt: skip
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        _wait_for(url, context, folder)
-        yield Access(url, "default", context, token="muster-tests")
-    finally:
-        for process in reversed(running):
+        url = f"https://127.0.0.1:{port}"
+        self.access = Access(url, "default", context, token="muster-tests")
+
+    def __enter__(self) -> Self:
+        try:
+            for name in self._options:
+                self.start(name)
+            self.wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._running.values()):
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
+    def start(self, name: str) -> None:
+        """Start one of the two."""
+        with (self._folder / f"{name}.log").open("ab") as log:
+            command = [str(self._assets / name), *self._options[name]]
+            self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
-def _wait_for(url: str, context: ssl.SSLContext, folder: Path) -> None:
-    request = urllib.request.Request(
-        f"{url}/readyz", headers={"Authorization": "Bearer muster-tests"}
-    )
-    for _ in range(_START_SECONDS * 2):
-        with suppress(OSError):
-            urllib.request.urlopen(request, context=context, timeout=2).close()
-            return
-        time.sleep(0.5)
-    raise RuntimeError((folder / "kube-apiserver.log").read_text()[-2000:])
+    def kill(self, name: str) -> None:
+        """Kill one of the two as a power cut would."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
+    def wait(self) -> None:
+        """Wait until the API server is ready."""
+        request = urllib.request.Request(
+            f"{self.access.url}/readyz", headers={"Authorization": f"Bearer {self.access.token}"}
+        )
+        for _ in range(_START_SECONDS * 2):
+            with suppress(OSError):
+                urllib.request.urlopen(request, context=self.access.tls, timeout=2).close()
+                return
+            time.sleep(0.5)
+        raise RuntimeError((self._folder / "kube-apiserver.log").read_text()[-2000:])
 
 
 async def cordon(client) -> None:
