@@ -84,8 +84,8 @@ async def test_a_refused_eviction_is_taken_back_and_another_victim_is_chosen(mus
     await until(lambda: "wants" in muster.kubelets.ran, "it has the room of another")
     assert double.requests["POST pods/eviction"] == 1  # beside the one that was refused
     assert len(await left(muster)) == 4
-    reasons = [event["reason"] for event in await muster.kubectl.events()]
-    assert reasons.count("PreemptionRefused") == 1
+    (spared,) = await told(muster, "PreemptionRefused")
+    assert spared in await left(muster)
 
 
 async def test_an_eviction_that_nobody_needs_any_more_does_not_happen(muster, double):
@@ -104,6 +104,58 @@ async def test_an_eviction_that_nobody_needs_any_more_does_not_happen(muster, do
     await asyncio.sleep(1.5)  # an eviction that is asked again by itself comes within this time
     assert await left(muster) == set(VICTIMS)
     assert double.requests.get("POST pods/eviction", 0) == 0  # none was carried out
+
+
+@pytest.mark.parametrize("code", [500, 503, 429])
+async def test_an_eviction_that_had_no_answer_is_not_asked_again_for_nobody(muster, double, code):
+    """Its preemptor is deleted while the API server fails; then the server works again."""
+    double.fault(method="POST", path=EVICTION, code=code, times=1)
+    double.fault(method="GET", path="/pods/v.$", code=500, times=1_000)
+    await muster.kubectl.pod(wants())
+    await until(lambda: double.faults[0].times == 0, "the eviction is asked for")
+    await muster.kubectl.delete("wants", gracePeriodSeconds=0)
+    await until(lambda: "high" not in held_asks(muster), "the core knows")
+    double.faults.clear()
+    await until(lambda: not released(muster), "it is taken back")
+    assert await left(muster) == set(VICTIMS)
+    assert double.requests.get("POST pods/eviction", 0) == 0
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_an_eviction_that_had_no_answer_is_settled_by_reading_the_pod(
+    muster, double, is_done
+):
+    """Carried out, it was it; else the same victim is chosen again, and no other one."""
+    double.fault(method="POST", path=EVICTION, code=504, times=1, after=is_done)
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room")
+    gone = set(VICTIMS) - await left(muster)
+    assert len(gone) == 1
+    assert double.requests["POST pods/eviction"] == 1
+    assert await told(muster, "Preempted") == [*gone] * (1 if is_done else 2)
+    assert await told(muster, "PreemptionRefused") == ([] if is_done else [*gone])
+
+
+async def test_an_eviction_that_is_forbidden_is_told_and_another_victim_is_chosen(muster, double):
+    """As by an admission webhook: 403, and never another answer."""
+    double.fault(method="POST", path=EVICTION, code=403, times=1, message="no")
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of another")
+    (spared,) = await told(muster, "PreemptionRefused")
+    there = await left(muster)
+    assert spared in there
+    assert len(there) == 4
+
+
+async def told(muster, reason):
+    """Return the pods that an event of a reason is about."""
+    events = await muster.kubectl.events()
+    return [event["regarding"]["name"] for event in events if event["reason"] == reason]
+
+
+def released(muster):
+    applications = muster.cluster.core.partition.applications
+    return [key for application in applications.values() for key in application.released]
 
 
 def held_asks(muster):

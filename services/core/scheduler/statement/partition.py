@@ -475,7 +475,11 @@ class Partition:
         self.journal.record(AllocationChanged(application, allocation))
 
     def _preempt_again(self, reservation: Reservation) -> None:
-        """Let an ask look for victims anew; one that needs its node goes on waiting for it."""
+        """Let an ask look for victims anew, at once: its last try came to nothing from outside.
+
+        One that needs its node goes on waiting for it.
+        """
+        self.set(reservation.ask, preemption_checked_ns=0)
         if reservation.is_required:
             self.set(reservation, has_preempted=False)
             reservation.retry()

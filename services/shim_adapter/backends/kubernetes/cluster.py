@@ -427,7 +427,8 @@ class KubernetesCluster:
         if seen.is_over:
             self.budgets.ask_again(pod.uid)
             return self._disruption_of([pod])
-        self.budgets.refused(pod.uid)
+        if seen.is_barred:
+            self.budgets.refused(pod.uid)
         pod.deletion_ns, pod.release, pod.reason = 0, "", ""
         pod.disruption = self.budgets.state_of(pod)
         self._notes.spared(pod, seen.reason)

@@ -77,11 +77,15 @@ class PodGroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefused:
-    """A pod may not be evicted now; with ``is_over`` it may be asked again."""
+    """A pod was not evicted; with ``is_over`` one that was barred may be asked again.
+
+    ``is_barred``: the API server said no; else it had no answer, and the same may be chosen again.
+    """
 
     uid: str
     reason: str
     is_over: bool = False
+    is_barred: bool = True
 
 
 @dataclass(frozen=True, slots=True)

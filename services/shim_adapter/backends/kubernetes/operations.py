@@ -6,6 +6,8 @@ Rule 2: the API server being away, slow, throttling or just started (no answer, 
         jittered, for as long as it takes. A quota, and admission, are final.
 Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
         A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
+        An eviction is not asked again by itself: who needed it may be gone. It is told as refused
+        once the pod shows that it was not carried out, and whoever still needs it decides anew.
 Rule 4: placeholders that nobody waits for any more are not made, and none that is there already,
         whose answer was lost (``cancel_creates``).
 Rule 5: events and conditions are for people and autoscalers: beyond MAX_NOTES of them the oldest
@@ -70,7 +72,8 @@ class Operation:
     attempts: int = 0
     started: float = 0.0
     is_cancelled: bool = False
-    why_not: str = ""  # a bind is refused for this, as if the API server had done so
+    # a bind is refused for this, as if the API server had done so; an eviction had no answer
+    why_not: str = ""
     pause: float = 0.0  # before it is begun, in seconds
 
 
@@ -89,7 +92,7 @@ class Operations:
         self._waiting: dict[str, deque[Operation]] = {}  # by pod; the first is being carried out
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
         self._notes: asyncio.Queue[Operation] = asyncio.Queue(MAX_NOTES)
-        self._refusals: dict[str, int] = {}  # of binds, by pod
+        self._refusals: dict[str, int] = {}  # of binds and evictions, by pod
         self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and name
         self._does: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "bind": self._bind,
@@ -293,14 +296,18 @@ class Operations:
 
     def _refuse(self, operation: Operation, reason: str) -> None:
         """Say that a pod cannot be bound, later each time: nothing is to go round in a circle."""
-        uid = operation.pod.uid
+        _DONE.labels("bind", "refused").inc()
+        count = self._count_refusal(operation.pod.uid)
+        pause = min(_REFUSED_PAUSE_SECONDS[0] * (2**count - 1), _REFUSED_PAUSE_SECONDS[1])
+        news = NotBound(operation.pod.uid, reason)
+        asyncio.get_running_loop().call_later(pause, self._report, news)
+
+    def _count_refusal(self, uid: str) -> int:
+        """Return how often a pod was refused before, since something was last done with it."""
         count = self._refusals[uid] = self._refusals.get(uid, -1) + 1
         if len(self._refusals) > MAX_NOTES:
             del self._refusals[next(iter(self._refusals))]
-        _DONE.labels("bind", "refused").inc()
-        pause = min(_REFUSED_PAUSE_SECONDS[0] * (2**count - 1), _REFUSED_PAUSE_SECONDS[1])
-        news = NotBound(uid, reason)
-        asyncio.get_running_loop().call_later(pause, self._report, news)
+        return count
 
     # --- creating and deleting ------------------------------------------------------------------
 
@@ -321,19 +328,34 @@ class Operations:
         await self._unless_gone("DELETE", pod_path(operation.pod), operation)
 
     async def _evict(self, operation: Operation) -> None:
-        """Evict; where a disruption budget says no that is told, and it is never overruled.
+        """Evict; what says no, a disruption budget above all, is never overruled, and told.
 
         Whether the pod is asked again is not for us to say: who needed its room may be gone, or
         have found others.
         """
+        if operation.why_not:
+            if await self._is_going(operation.pod):
+                _DONE.labels("evict", "done").inc()
+            else:
+                self._spare(operation, operation.why_not, is_barred=False)
+            return
         try:
             await self._unless_gone("POST", pod_path(operation.pod, "eviction"), operation)
         except ApiServerError as error:
-            if not error.is_about_budgets:
+            if error.is_transient and not error.is_about_budgets:
+                operation.why_not = str(error)
+                operation.attempts = self._count_refusal(operation.pod.uid)
                 raise
-            _DONE.labels("evict", "refused").inc()
-            uid = operation.pod.uid
-            self._report(EvictionRefused(uid, error.message))
+            self._spare(operation, error.message, is_barred=True)
+            return
+        self._refusals.pop(operation.pod.uid, None)
+
+    def _spare(self, operation: Operation, reason: str, *, is_barred: bool) -> None:
+        """Say that a pod was not evicted; one that was refused is barred for a while."""
+        uid = operation.pod.uid
+        _DONE.labels("evict", "refused").inc()
+        self._report(EvictionRefused(uid, reason, is_barred=is_barred))
+        if is_barred:
             later = EvictionRefused(uid, "", is_over=True)
             pause = jittered(_BUDGET_PAUSE_SECONDS)
             asyncio.get_running_loop().call_later(pause, self._report, later)
@@ -357,13 +379,22 @@ class Operations:
 
     async def _is_gone(self, pod: PodRecord) -> bool:
         """Read whether a pod is no more. Raises ApiServerError when that is not known."""
+        return await self._found(pod) is None
+
+    async def _is_going(self, pod: PodRecord) -> bool:
+        """Read whether a pod is being deleted, or gone. Raises ApiServerError: it is not known."""
+        found = await self._found(pod)
+        return found is None or bool(found["metadata"].get("deletionTimestamp"))
+
+    async def _found(self, pod: PodRecord) -> dict[str, Any] | None:
+        """Read a pod; None if it is no more. Raises ApiServerError when that is not known."""
         try:
-            found = await self._client.request("GET", pod_path(pod))
+            found: dict[str, Any] = await self._client.request("GET", pod_path(pod))
         except ApiServerError as error:
             if error.code != HTTPStatus.NOT_FOUND:
                 raise
-            return True
-        return bool(found["metadata"].get("uid") != pod.uid)
+            return None
+        return found if found["metadata"].get("uid") == pod.uid else None
 
     # --- notes ----------------------------------------------------------------------------------
 
