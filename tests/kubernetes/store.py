@@ -64,25 +64,25 @@ class Store:
         self.changed = asyncio.Event()
         self._journal = None
         if journal is not None:
-            self._journal = journal.open("a+b", buffering=0)
-            self._read_journal()
+            if journal.exists():
+                self._read(journal)
+            self._journal = journal.open("ab", buffering=0)
         self.oldest = self.version
 
-    def _read_journal(self) -> None:
+    def _read(self, journal: Path) -> None:
         """Take in what was written before; a last line that was cut short was never answered."""
-        assert self._journal is not None
-        self._journal.seek(0)
-        lines, whole = self._journal.readlines(), 0
-        for line in lines:
-            if not line.endswith(b"\n"):
-                break
-            whole += len(line)
-            self.version, resource, where, obj = orjson.loads(line)
-            if obj is None:
-                self.all(resource).pop(tuple(where), None)
-            else:
-                self.all(resource)[tuple(where)] = obj
-        self._journal.truncate(whole)
+        whole = 0
+        with journal.open("r+b") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                whole += len(line)
+                self.version, resource, where, obj = orjson.loads(line)
+                if obj is None:
+                    self.all(resource).pop(tuple(where), None)
+                else:
+                    self.all(resource)[tuple(where)] = obj
+            file.truncate(whole)
 
     def _keep(self, resource: str, obj: Object, after: Object | None) -> None:
         if self._journal is not None:
