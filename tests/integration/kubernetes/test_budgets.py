@@ -166,6 +166,24 @@ def held_asks(muster):
     }
 
 
+async def test_a_pod_whose_labels_change_is_under_other_budgets(muster):
+    """As when somebody takes a pod out of its service: what protected that does so no more."""
+    for name in VICTIMS[1:]:
+        await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
+    await muster.kubectl.budget("spare", {"victim": "spare"}, allowed=1)
+    await until(lambda: held(muster) == dict.fromkeys(VICTIMS[1:], "barred"), "it is known")
+    for victim, label in (("v0", "v1"), ("v3", "spare"), ("v4", "out")):
+        labels = {"metadata": {"labels": {"victim": label}}}
+        await muster.kubectl.patch(f"/api/v1/namespaces/default/pods/{victim}", labels)
+    expected = {"v0": "barred", "v1": "barred", "v2": "barred", "v3": "budgeted"}
+    await until(lambda: held(muster) == expected, "each is under the budgets that are for it now")
+    await muster.kill_core()
+    await until(lambda: muster.is_ready() and held(muster) == expected, "a new core knows it")
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the free one")
+    assert await left(muster) == set(VICTIMS[:4])
+
+
 async def test_budgets_are_known_after_a_restart_of_either_side(muster):
     await muster.kubectl.budget("all", {"app": "x"}, allowed=0)
     await until(lambda: len(held(muster)) == 5, "it is known")

@@ -89,9 +89,16 @@ class Budgets:
 
     def placed(self, pod: PodRecord) -> None:
         """Take in a pod that is on a node."""
-        namespace = pod.spec.namespace
-        self._pods.setdefault(namespace, {})[pod.uid] = pod
-        for name, budget in self._budgets.get(namespace, {}).items():
+        self._pods.setdefault(pod.spec.namespace, {})[pod.uid] = pod
+        self._match_all(pod)
+
+    def relabelled(self, pod: PodRecord) -> None:
+        """Take in that a pod's labels have changed."""
+        if pod.uid in self._pods.get(pod.spec.namespace, {}):
+            self._match_all(pod)
+
+    def _match_all(self, pod: PodRecord) -> None:
+        for name, budget in self._budgets.get(pod.spec.namespace, {}).items():
             self._match(pod, name, budget)
 
     def gone(self, pod: PodRecord) -> None:

@@ -272,7 +272,7 @@ class KubernetesCluster:
             self.groups.ended(view)
             return self._end(pod, view.phase)
         pod.phase = view.phase if not pod.has_ended else pod.phase
-        return self._node_of(pod, view) + self._changes_of(pod, view)
+        return self._labels_of(pod, view) + self._node_of(pod, view) + self._changes_of(pod, view)
 
     def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
         if view.error and view.is_ours:
@@ -405,6 +405,14 @@ class KubernetesCluster:
             return []
         self.groups.placed(pod.uid)
         self.budgets.placed(pod)
+        return self._disruption_of([pod])
+
+    def _labels_of(self, pod: PodRecord, view: PodView) -> list[News]:
+        """Take in labels that have changed: other budgets may be for the pod now."""
+        if pod.spec.foreign or view.labels is None or view.labels == pod.spec.labels:
+            return []
+        pod.spec = replace(pod.spec, labels=view.labels)
+        self.budgets.relabelled(pod)
         return self._disruption_of([pod])
 
     def _disruption_of(self, pods: list[PodRecord]) -> list[News]:

@@ -71,6 +71,7 @@ class PodView:
     created_ns: int
     bound_ns: int
     is_marked: bool = False  # as Unschedulable, for autoscalers
+    labels: Mapping[str, str] | None = None  # None: not known
     spec: PodSpec | None = None
     error: str = ""
     group: GroupRef | None = None  # the PodGroup that it names
@@ -121,6 +122,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         created_ns=time_ns(metadata.get("creationTimestamp")),
         bound_ns=_bound_ns(status),
         is_marked=_is_marked(status),
+        labels=metadata.get("labels") or {},
     )
     if is_ours:
         view.group = group_of(metadata, spec)
