@@ -13,6 +13,7 @@ from shared.model.reasons import (
     TAKEN,
     TOO_SMALL,
     UNSCHEDULABLE,
+    VOLUMES,
     NodeEvidence,
     Reason,
     Shortage,
@@ -79,6 +80,7 @@ _FAILURES = {
     TAINTS: "have a taint that it does not tolerate",
     TOO_SMALL: "are too small even when empty",
     OTHER_PODS: "are ruled out by pods' affinity, spread or ports",
+    VOLUMES: "have no place for its volumes",
     TAKEN: "are reserved for others",
     PLUGIN: "are refused by a plugin",
 }
@@ -145,6 +147,7 @@ SENTENCES: dict[str, Sentence] = {
     Reason.NODE_TOO_SMALL: _of_nodes("cannot start: none of {} nodes could hold it when empty"),
     Reason.CONSTRAINTS: _of_nodes("cannot start: none of {} nodes is one that it may use"),
     Reason.OTHER_PODS: _of_nodes("waits: other pods leave none of {} nodes open to it"),
+    Reason.VOLUMES: _said("waits for its volumes"),
     Reason.NO_NODES: _no_nodes,
     Reason.PLUGIN: _said("is held back by a plugin"),
     Reason.APPLICATION_ENDING: _said("waits for the end of what was before it"),
@@ -165,6 +168,7 @@ def cure(evidence: NodeEvidence, need: str) -> str:
         TAINTS: f"a toleration of a taint of one of {number} nodes",
         TOO_SMALL: f"a node that can hold {need}, or a smaller request",
         OTHER_PODS: "fewer pods that keep it away, or a node in another domain",
+        VOLUMES: "fewer volumes on a node, or the end of the pod that has one of its own",
         TAKEN: f"the start of those for whom {number} nodes are reserved, or another node",
         PLUGIN: "the plugin's consent",
     }

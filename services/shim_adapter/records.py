@@ -102,6 +102,7 @@ class NodeRecord:
     taints: tuple[Taint, ...] = ()
     is_cordoned: bool = False
     partition: str = ""
+    volume_limits: Mapping[str, int] = field(default_factory=dict)  # by driver
 
     def __post_init__(self) -> None:
         self.partition = self.partition or self.labels.get(NODE_PARTITION) or DEFAULT_PARTITION

@@ -88,6 +88,20 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedVolume:
+    """A volume that is attached to the pod's node, which takes so many of one ``driver``.
+
+    One that several pods of a node have is attached once: they name its ``claim``, with the
+    namespace; "": nobody else has it. Of an ``exclusive`` claim (ReadWriteOncePod) one pod may run
+    at a time, on whatever node. A driver "" is never counted.
+    """
+
+    driver: str
+    claim: str = ""
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Constraints:
     """Where an ask may be placed. ``required_node`` is that of a DaemonSet's pod.
 
@@ -107,6 +121,7 @@ class Constraints:
     spread: tuple[SpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     namespace: str = ""
+    volumes: tuple[AttachedVolume, ...] = ()
 
     @property
     def of_nodes(self) -> "Constraints":
@@ -131,6 +146,7 @@ class Constraints:
             or self.avoided_pods
             or self.spread
             or self.host_ports
+            or self.volumes
         )
 
 

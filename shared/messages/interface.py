@@ -62,7 +62,10 @@ class UserGroupInformation:
 
 @record
 class NodeInfo:
-    """News of one node. ``schedulable_resource`` is what pods may use in all."""
+    """News of one node. ``schedulable_resource`` is what pods may use in all.
+
+    ``volume_limits`` is how many volumes of a driver it takes; of others any number.
+    """
 
     node_id: str
     action: NodeAction
@@ -70,6 +73,7 @@ class NodeInfo:
     attributes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    volume_limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

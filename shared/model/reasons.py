@@ -30,6 +30,7 @@ class Reason(StrEnum):
     NODE_TOO_SMALL = "NODE_TOO_SMALL"  # no node could hold it even when empty
     CONSTRAINTS = "CONSTRAINTS"  # no node matches its selector, affinity and tolerations
     OTHER_PODS = "OTHER_PODS"  # affinity, spread or host ports of pods leave no node open
+    VOLUMES = "VOLUMES"  # its volumes: nodes have their number of them, or another pod has one
     NO_NODES = "NO_NODES"  # the partition has no schedulable node
     PLUGIN = "PLUGIN"  # a plugin says no, or has failed; the sentence names it
     APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
@@ -40,6 +41,7 @@ NODES_WOULD_HELP = (
     Reason.NODE_TOO_SMALL,
     Reason.CONSTRAINTS,
     Reason.OTHER_PODS,
+    Reason.VOLUMES,
     Reason.RESERVED,
     Reason.NO_NODES,
 )
@@ -59,10 +61,12 @@ class Law(StrEnum):
 
 UNSCHEDULABLE, SELECTOR, TAINTS = "unschedulable", "selector", "taints"
 TOO_SMALL, TAKEN, OTHER_PODS, PLUGIN = "too small", "reserved", "other pods", "plugin"
+VOLUMES = "volumes"
 PREDICATES = {  # what a node may fail on but for its room, in the words of Kubernetes' scheduler
     SELECTOR: "node(s) didn't match Pod's node affinity/selector",
     TAINTS: "node(s) had untolerated taint(s)",
     OTHER_PODS: "node(s) didn't satisfy affinity, spread or host ports of pods",
+    VOLUMES: "node(s) exceed max volume count, or a volume is in use by another pod",
     PLUGIN: "node(s) were refused by a plugin",
 }
 

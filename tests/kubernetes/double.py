@@ -5,11 +5,11 @@ It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a seco
 rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a restart none at all; the
 plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. PodGroups and Workloads are served
 where a test has it so (``serve``), and fields of pods that hang on them are dropped otherwise. Names,
-events and PodGroups are validated, and nothing else; there are no controllers. ``python -m
-tests.kubernetes.double PORT [JOURNAL]`` runs it alone; POST /double/NAME then does what the methods of
-the same names do. With a journal it may be killed and started again: it has what it had answered, no
-history, and a cold RBAC. Its etcd is the same process: ``lose_storage`` is how an API server answers
-while etcd is away.
+events, volumes, claims and PodGroups are validated, and nothing else; there are no controllers.
+``python -m tests.kubernetes.double PORT [JOURNAL]`` runs it alone; POST /double/NAME then does what the
+methods of the same names do. With a journal it may be killed and started again: it has what it had
+answered, no history, and a cold RBAC. Its etcd is the same process: ``lose_storage`` is how an API
+server answers while etcd is away.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from tests.kubernetes import groups, pods
+from tests.kubernetes import groups, pods, storage
 from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, selector_of
 from tests.kubernetes.webhooks import Webhooks
@@ -45,6 +45,7 @@ FINALIZERS: Right = ("update", "", "pods/finalizers", "")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 UNCONFIRMED = 3  # writes that etcd still took when it went away, and never confirmed
 ETCD_AWAY = "rpc error: code = Unavailable desc = error reading from server: EOF"
+CHECKS = {**pods.ADMISSION, **storage.CHECKS}
 SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
 
 
@@ -308,8 +309,8 @@ class Double:
 
     def _admit(self, resource: str, namespace: str, body: Object) -> None:
         """Default and check an object that is being created."""
-        if resource in pods.ADMISSION:
-            pods.ADMISSION[resource](self.store, namespace, body)
+        if resource in CHECKS:
+            CHECKS[resource](self.store, namespace, body)
         if resource == pods.PODS:
             groups.prune(self.served, body)
         groups.check(resource, body)

@@ -291,7 +291,7 @@ class NodeIndexMachine(RuleBasedStateMachine):
     @precondition(has_nodes)
     @rule(data=st.data(), labels=LABELS, taints=TAINTS)
     def relabel(self, data, labels, taints):
-        self.table.relabel(self.node(data), labels, taints)
+        self.table.relabel(self.node(data), labels, taints, {})
 
     @rule(
         policy=st.sampled_from([FAIR, BINPACKING]),

@@ -9,6 +9,7 @@ from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes import pod_topology
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.constraints import (
+    AttachedVolume,
     Constraints,
     HostPort,
     PodTerm,
@@ -57,6 +58,17 @@ PORTS = st.builds(
     st.sampled_from(["TCP", "UDP"]),
     st.sampled_from(["0.0.0.0", "10.0.0.1", "10.0.0.2"]),
 )
+CLAIMS = st.builds(
+    AttachedVolume,
+    st.sampled_from(["disk", "files"]),
+    st.sampled_from(["c", "e"]),
+    st.booleans(),
+)
+VOLUMES = st.tuples(
+    st.lists(st.builds(AttachedVolume, st.sampled_from(["disk", "files"])), max_size=2),
+    st.lists(CLAIMS, max_size=2, unique_by=lambda item: (item.driver, item.claim)),
+).map(lambda kinds: (*kinds[0], *kinds[1]))
+LIMITS = st.sampled_from([{}, {"disk": 2}, {"disk": 1, "files": 3}, {"files": 0}])
 
 
 def few(items):
@@ -74,6 +86,7 @@ CONSTRAINTS = st.builds(
     avoided_pods=few(TERMS),
     spread=few(SPREADS),
     host_ports=few(PORTS),
+    volumes=st.one_of(st.just(()), VOLUMES),
     namespace=st.sampled_from(NAMESPACES),
 )
 X = (Requirement("app", "In", ("x",)),)
@@ -84,6 +97,8 @@ ALWAYS = [
     Constraints(pod_anti_affinity=(PodTerm("rack", X),), namespace="d"),
     Constraints(pod_affinity=(PodTerm("zone", X),), namespace="d"),
     Constraints(host_ports=(HostPort(80),), namespace="d"),
+    Constraints(volumes=(AttachedVolume("disk"), AttachedVolume("disk", "c"))),
+    Constraints(volumes=(AttachedVolume("files", "e", exclusive=True),)),
 ]
 LABELS = st.one_of(
     st.just({"app": "x"}),
@@ -91,7 +106,8 @@ LABELS = st.one_of(
 )
 PODS = st.one_of(
     st.just(Constraints(namespace="d")),
-    st.sampled_from([Constraints(host_ports=(HostPort(80),)), ALWAYS[2]]),
+    st.sampled_from([Constraints(host_ports=(HostPort(80),)), ALWAYS[2], *ALWAYS[-2:]]),
+    st.builds(Constraints, volumes=VOLUMES),
     CONSTRAINTS,
 )
 NODE_LABELS = st.fixed_dictionaries(
@@ -128,17 +144,19 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
         self.always = [(item, {"app": "x"}, "d") for item in always]
         self.most_terms, pod_topology.MAX_TERMS = pod_topology.MAX_TERMS, terms
         for item in labels:
-            self.add_node(item, ())
+            self.add_node(item, (), {"disk": 1})
 
     def teardown(self):
         pod_topology.MAX_TERMS = getattr(self, "most_terms", pod_topology.MAX_TERMS)
 
     # --- what comes and goes -----------------------------------------------------------------
 
-    @rule(labels=NODE_LABELS, taints=TAINTS)
-    def add_node(self, labels, taints):
+    @rule(labels=NODE_LABELS, taints=TAINTS, limits=LIMITS)
+    def add_node(self, labels, taints, limits):
         self.made += 1
-        self.table.add(Node(f"n{self.made}", 0, {"pods": 99}, {}, dict(labels), taints, True))
+        node = Node(f"n{self.made}", 0, {"pods": 99}, {}, dict(labels), taints, True)
+        node.volume_limits = limits
+        self.table.add(node)
         self.nodes_changed()
 
     @precondition(lambda self: self.table.nodes)
@@ -151,10 +169,10 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
         self.nodes_changed()
 
     @precondition(lambda self: self.table.nodes)
-    @rule(data=st.data(), labels=NODE_LABELS, taints=TAINTS)
-    def relabel_node(self, data, labels, taints):
+    @rule(data=st.data(), labels=NODE_LABELS, taints=TAINTS, limits=LIMITS)
+    def relabel_node(self, data, labels, taints, limits):
         node = self.node(data)
-        self.table.relabel(node, dict(labels), taints)
+        self.table.relabel(node, dict(labels), taints, limits)
         self.nodes_changed()
 
     @precondition(lambda self: self.table.nodes)
@@ -313,6 +331,7 @@ class Judge:
         return (
             self.is_near(node)
             and self.is_even(node)
+            and self.takes_volumes(node)
             and not any(
                 wanted.port == port.port
                 and wanted.protocol == port.protocol
@@ -323,6 +342,29 @@ class Judge:
                 for wanted in wants.host_ports
             )
         )
+
+    def takes_volumes(self, node):
+        wanted = self.wants.volumes
+        everywhere = {
+            (item.driver, item.claim) for pod in self.pods for item in pod.constraints.volumes
+        }
+        if any(item.exclusive and (item.driver, item.claim) in everywhere for item in wanted):
+            return False
+        there = [
+            item
+            for pod in self.pods
+            if pod.node_id == node.node_id
+            for item in pod.constraints.volumes
+        ]
+        for driver in {item.driver for item in wanted}:
+            before, after = (
+                sum(not item.claim for item in found if item.driver == driver)
+                + len({item.claim for item in found if item.driver == driver and item.claim})
+                for found in (there, [*there, *wanted])
+            )
+            if before < after > node.volume_limits.get(driver, 99):
+                return False
+        return True
 
     def is_near(self, node):
         terms = self.wants.pod_affinity

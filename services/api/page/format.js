@@ -110,6 +110,7 @@ const WORDS = {
   NODE_TOO_SMALL: "no node is large enough",
   CONSTRAINTS: "no node matches its constraints",
   OTHER_PODS: "other pods leave no node open",
+  VOLUMES: "its volumes find no node",
   NO_NODES: "there is no node",
   PLUGIN: "a plugin says no",
   APPLICATION_ENDING: "it is ending",

@@ -44,6 +44,7 @@ def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
         },
         labels={HOST_NAME_LABEL: node.name, **node.labels},
         taints=node.taints,
+        volume_limits=node.volume_limits,
     )
 
 

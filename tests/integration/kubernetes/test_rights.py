@@ -31,7 +31,7 @@ async def used():
     client = ApiClient(Access(double.url), "tests")
     kubectl = Kubectl(client)
     await kubectl.config(QUEUES)
-    await kubectl.node("n1", {"zone": ""}, cpu="8", memory="8Gi", pods="20")
+    await kubectl.node("n1", {"zone": "a"}, cpu="8", memory="8Gi", pods="20")
     async with muster_over(Access(double.url), kubectl) as muster:
         double.fault(method="POST", path="/binding$", code=500, times=1, after=True)
         for at in range(3):
@@ -39,14 +39,17 @@ async def used():
         await until(lambda: all(f"m{at}" in muster.kubelets.ran for at in range(3)), "the gang")
         await kubectl.pod(a_pod("big", cpu="64", labels={"applicationId": "b", "queue": "root.a"}))
         await until(lambda: double.requests.get("PATCH pods/status", 0) > 3, "its condition")
-        late = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
+        late = {
+            "metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer",
+            "provisioner": "disk",
+        }  # fmt: skip
         await client.request("POST", CLASSES, late)
         await client.request("POST", CLAIMS, claim("data", storage_class="late"))
         await kubectl.pod(with_claim("with-a-volume", "data"))
         await until(lambda: double.requests.get("PATCH persistentvolumeclaims"), "its volume")
         static = {**late, "metadata": {"name": "local"}, "provisioner": STATIC}
         await client.request("POST", CLASSES, static)
-        await client.request("POST", VOLUMES, local_volume("pv", "", "9Gi"))
+        await client.request("POST", VOLUMES, local_volume("pv", "a", "9Gi"))
         await client.request("POST", CLAIMS, local_claim("local", "5Gi"))
         await kubectl.pod(with_claim("with-a-local-volume", "local"))
         await until(lambda: double.requests.get("PATCH persistentvolumes"), "its volume")

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from services.shim_adapter.backends.kubernetes.client import ApiServerError
 from services.shim_adapter.backends.kubernetes.volumes import (
+    MAX_TERMS,
     SELECTED_NODE,
     Claim,
     StorageClass,
@@ -13,10 +15,15 @@ from services.shim_adapter.backends.kubernetes.volumes import (
     Volumes,
     both,
     claim_names,
+    claim_of,
+    merged,
+    storage_class,
+    volume_limits,
+    volume_of,
     volume_terms,
 )
 from services.shim_adapter.records import NodeRecord
-from shared.messages.constraints import NodeTerm, Requirement
+from shared.messages.constraints import AttachedVolume, NodeTerm, Requirement
 from tests.integration.kubernetes.test_backend import QUEUES, condition_of, until_condition
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over
@@ -25,10 +32,11 @@ from tests.patience import until
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 
 
-def on(zone):
-    return (NodeTerm((Requirement("zone", "In", (zone,)),)),)
+def on(*zones):
+    return (NodeTerm((Requirement("zone", "In", zones),)),)
 
 
 def with_claim(name, claim):
@@ -37,19 +45,23 @@ def with_claim(name, claim):
     return a_pod(name, labels=labels, volumes=[volume])
 
 
-def volume(name, zone):
-    expression = {"key": "zone", "operator": "In", "values": [zone]}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    return {"metadata": {"name": name}, "spec": {"nodeAffinity": {"required": required}}}
+def volume(name, zone="", *, mode="ReadWriteOnce"):
+    """Return a volume of the driver ``disk``; without a zone it is reached from everywhere."""
+    spec = {
+        "capacity": {"storage": "1Gi"}, "accessModes": [mode],
+        "csi": {"driver": "disk", "volumeHandle": name},
+    }  # fmt: skip
+    if zone:
+        expression = {"key": "zone", "operator": "In", "values": [zone]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        spec["nodeAffinity"] = {"required": terms}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
-def claim(name, *, bound_to="", storage_class=""):
-    phase = "Bound" if bound_to else "Pending"
-    return {
-        "metadata": {"name": name},
-        "spec": {"volumeName": bound_to, "storageClassName": storage_class},
-        "status": {"phase": phase},
-    }
+def claim(name, *, storage_class="", mode="ReadWriteOnce"):
+    requests = {"requests": {"storage": "1Gi"}}
+    spec = {"storageClassName": storage_class, "accessModes": [mode], "resources": requests}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture
@@ -62,12 +74,9 @@ async def muster():
     await kubectl.config(QUEUES)
     for zone in ("a", "b"):
         await kubectl.node(f"n-{zone}", {"zone": zone}, cpu="4", memory="8Gi", pods="20")
-    await client.request(
-        "POST", CLASSES, {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
-    )
-    await client.request(
-        "POST", CLASSES, {"metadata": {"name": "now"}, "volumeBindingMode": "Immediate"}
-    )
+    for name, mode in (("late", "WaitForFirstConsumer"), ("now", "Immediate")):
+        body = {"metadata": {"name": name}, "provisioner": "disk", "volumeBindingMode": mode}
+        await client.request("POST", CLASSES, body)
     async with muster_over(Access(double.url), kubectl) as running:
         running.client = client
         yield running
@@ -87,7 +96,8 @@ async def bind_claim(muster, name, to):
 async def test_a_pod_goes_where_its_volume_is(muster):
     for zone in ("b", "a"):
         await muster.client.request("POST", VOLUMES, volume(f"pv-{zone}", zone))
-        await muster.client.request("POST", CLAIMS, claim(f"data-{zone}", bound_to=f"pv-{zone}"))
+        await muster.client.request("POST", CLAIMS, claim(f"data-{zone}"))
+        await bind_claim(muster, f"data-{zone}", f"pv-{zone}")
         await muster.kubectl.pod(with_claim(f"p-{zone}", f"data-{zone}"))
     await until(lambda: {"p-a", "p-b"} <= set(muster.kubelets.ran), "both run")
     assert (muster.kubelets.ran["p-a"], muster.kubelets.ran["p-b"]) == ("n-a", "n-b")
@@ -133,16 +143,16 @@ async def static_class(muster):
 
 def local_volume(name, zone, size):
     made = volume(name, zone)
+    del made["spec"]["csi"]
     made["spec"] |= {
-        "storageClassName": "local", "capacity": {"storage": size},
-        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local", "capacity": {"storage": size}, "local": {"path": "/disk"},
     }  # fmt: skip
     return made
 
 
 def local_claim(name, size):
     made = claim(name, storage_class="local")
-    made["spec"] |= {"resources": {"requests": {"storage": size}}, "accessModes": ["ReadWriteOnce"]}
+    made["spec"]["resources"] = {"requests": {"storage": size}}
     return made
 
 
@@ -176,6 +186,104 @@ async def test_a_static_local_volume_takes_its_pod_to_its_node(muster):
     await muster.client.request("POST", VOLUMES, local_volume("another", "a", "6Gi"))
     await bind_what_is_kept(muster, "data-2", "another")
     await until(lambda: muster.kubelets.ran.get("p2") == "n-a", "it is at the other")
+
+
+# --- how many a node takes, and who has one for himself ------------------------------------------
+
+
+async def takes(muster, node, count):
+    """Say how many volumes of the driver ``disk`` a node takes."""
+    driver = {"name": "disk", "nodeID": node, "topologyKeys": [], "allocatable": {"count": count}}
+    body = {"metadata": {"name": node}, "spec": {"drivers": [driver]}}
+    try:
+        await muster.client.request("POST", CSI_NODES, body)
+    except ApiServerError:
+        await muster.kubectl.patch(f"{CSI_NODES}/{node}", body)
+
+
+async def have_claim(muster, name, mode="ReadWriteOnce"):
+    await muster.client.request("POST", VOLUMES, volume(f"pv-{name}", mode=mode))
+    await muster.client.request("POST", CLAIMS, claim(name, mode=mode))
+    await bind_claim(muster, name, f"pv-{name}")
+
+
+async def why(muster, name):
+    """Return why a pod waits, as its condition says it."""
+    await until_condition(muster.kubectl, name, ("False", "Unschedulable"))
+    conditions = (await muster.kubectl.pods())[name]["status"]["conditions"]
+    return next(item["message"] for item in conditions if item["type"] == "PodScheduled")
+
+
+async def test_a_node_takes_as_many_volumes_as_its_driver_says_foreign_pods_counted(muster):
+    for node, count in (("n-a", 1), ("n-b", 2)):
+        await takes(muster, node, count)
+    for at in range(4):
+        await have_claim(muster, f"data-{at}")
+    other = with_claim("other", "data-0")
+    other["spec"] |= {"schedulerName": "someone-else", "nodeName": "n-b"}
+    await muster.kubectl.pod(other)
+    await until(lambda: "other" in muster.kubelets.ran, "the other scheduler's pod")
+    for at in (1, 2):
+        await muster.kubectl.pod(with_claim(f"p{at}", f"data-{at}"))
+    await until(lambda: {"p1", "p2"} <= set(muster.kubelets.ran), "both run")
+    assert sorted(muster.kubelets.ran[f"p{at}"] for at in (1, 2)) == ["n-a", "n-b"]
+    await muster.kubectl.pod(with_claim("p3", "data-3"))
+    assert await why(muster, "p3") == (
+        "2 nodes have the room, and 1 more volume(s) of disk are too many for 2 of 2 nodes, "
+        "which take at most 2 each"
+    )
+    await muster.kubectl.pod(with_claim("p4", "data-0"))  # which n-b has already
+    await until(lambda: muster.kubelets.ran.get("p4") == "n-b", "one that is shared counts once")
+    assert "p3" not in muster.kubelets.ran
+    await takes(muster, "n-a", 2)
+    await until(lambda: muster.kubelets.ran.get("p3") == "n-a", "there is room for it now")
+
+
+async def test_what_is_attached_is_known_after_a_restart_of_shim_adapter_and_core(muster):
+    for node in ("n-a", "n-b"):
+        await takes(muster, node, 1)
+    for at in range(3):
+        await have_claim(muster, f"data-{at}")
+    for at in (0, 1):
+        await muster.kubectl.pod(with_claim(f"p{at}", f"data-{at}"))
+    await until(lambda: {"p0", "p1"} <= set(muster.kubelets.ran), "both run")
+    await muster.kill_core()
+    await muster.kill_shim()
+    await until(muster.is_ready, "the next turn")
+    await muster.kubectl.pod(with_claim("p2", "data-2"))
+    assert "1 more volume(s) of disk are too many for 2 of 2 nodes" in await why(muster, "p2")
+    await muster.kubectl.delete("p0", gracePeriodSeconds=0)
+    await until(lambda: "p2" in muster.kubelets.ran, "it takes the place")
+    assert muster.kubelets.ran["p2"] == muster.kubelets.ran["p0"]
+
+
+async def test_a_claim_of_one_pod_is_waited_for_by_the_next(muster):
+    await have_claim(muster, "mine", mode="ReadWriteOncePod")
+    await muster.kubectl.pod(with_claim("p0", "mine"))
+    await until(lambda: "p0" in muster.kubelets.ran, "the first runs")
+    await muster.kubectl.pod(with_claim("p1", "mine"))
+    text = "claim default/mine is ReadWriteOncePod and used by 1 other pod(s), on n-"
+    assert text in await why(muster, "p1")
+    await muster.kubectl.delete("p0", gracePeriodSeconds=0)
+    await until(lambda: "p1" in muster.kubelets.ran, "the next runs")
+
+
+async def test_a_pod_that_waits_for_its_class_runs_once_it_is_there(muster):
+    await muster.client.request("POST", CLAIMS, claim("data", storage_class="later"))
+    await muster.kubectl.pod(with_claim("p", "data"))
+    await until_condition(muster.kubectl, "p", ("False", "SchedulerError"))
+    zone = [{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]
+    body = {
+        "metadata": {"name": "later"}, "provisioner": "disk", "allowedTopologies": zone,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }  # fmt: skip
+    await muster.client.request("POST", CLASSES, body)
+
+    async def is_told():
+        made = await muster.kubectl.get(f"{CLAIMS}/data")
+        return (made["metadata"].get("annotations") or {}).get(SELECTED_NODE) == "n-b"
+
+    await until(is_told, "the claim is told a node of the class's zone")
 
 
 # --- the pure part ------------------------------------------------------------------------------
@@ -233,7 +341,7 @@ def test_a_free_volume_that_suits_a_claim_is_kept_for_it_alone():
         assert volumes.judge("ns", ("c",)).waits == waits
     assert volumes.see_volume("pv", good) == ["of-c", "of-d"]
     volumes.see_volume("larger", replace(good, size=9, terms=on("b")))
-    assert volumes.judge("ns", ("c",)).terms == on("a") + on("b")
+    assert volumes.judge("ns", ("c",)).terms == on("a", "b")
     assert volumes.keep("ns", "c", node) == ToMake("c", "pv")
     assert volumes.keep("ns", "c", node) == ToMake("c", "pv")
     assert volumes.keep("ns", "d", node) is None
@@ -256,6 +364,65 @@ def test_names_of_claims_and_volumes_that_cannot_be_understood():
     assert volume_terms({"spec": {}}) == ()
     broken = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}}
     assert volume_terms(broken) == (NodeTerm(),)  # nowhere, rather than anywhere
+
+
+def test_zones_may_be_labels_of_the_volume_of_nodes_that_have_such_labels():
+    zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+    labels = {zone: "a__b", "failure-domain.beta.kubernetes.io/region": "r"}
+    in_zones = (Requirement(zone, "In", ("a", "b")), Requirement(region, "In", ("r",)))
+    nowhere = (Requirement(zone, "DoesNotExist"), Requirement(region, "DoesNotExist"))
+    assert volume_terms({"metadata": {"labels": labels}}) == (
+        NodeTerm(in_zones),
+        NodeTerm(nowhere),
+    )
+
+
+def test_terms_that_say_the_same_are_one_and_there_are_not_too_many():
+    a, b = on("a"), on("b")
+    other = NodeTerm((Requirement("disk", "Exists"),))
+    assert merged((*a, other, *b, other)) == (*on("a", "b"), other)
+    assert both(a, a) == a
+    volumes = Volumes()
+    names = tuple(f"c{at}" for at in range(20))
+    for at, name in enumerate(names):
+        volumes.see_claim(("ns", name), Claim(name, ""))
+        terms = tuple(NodeTerm((Requirement(f"k{at}-{n}", "Exists"),)) for n in range(4))
+        volumes.see_volume(name, Volume(terms))
+    assert len(volumes.judge("ns", names[:4]).terms) == 4**4
+    assert f"more than {MAX_TERMS} ways" in volumes.judge("ns", names).waits
+
+
+def test_what_is_attached_is_named_where_two_pods_have_it_and_is_alike_otherwise():
+    volumes = Volumes()
+    once = "ReadWriteOncePod"
+    raw_volume = volume("pv", mode=once)
+    volumes.see_claim(("ns", "c"), Claim("pv", "", modes=(once,)))
+    volumes.see_volume("pv", volume_of(raw_volume))
+    late = {"provisioner": "kubernetes.io/aws-ebs", "volumeBindingMode": "WaitForFirstConsumer"}
+    volumes.see_class("late", storage_class(late))
+    volumes.see_claim(("ns", "d"), claim_of(claim("d", storage_class="late")))
+    claims = ("d", "c", "none")
+    assert volumes.name("first", "ns", claims) == []
+    alone = (AttachedVolume("disk"), AttachedVolume("ebs.csi.aws.com"))
+    assert volumes.attached("ns", claims) == alone
+    assert volumes.name("second", "ns", ("c",)) == ["first"]
+    shared = AttachedVolume("disk", "ns/c", exclusive=True)
+    assert volumes.attached("ns", claims) == (shared, AttachedVolume("ebs.csi.aws.com"))
+    assert volumes.name("third", "ns", ("c",)) == []
+    for uid in ("first", "second", "third"):
+        volumes.forget(uid, "ns", claims)
+    assert volumes.attached("ns", claims) == alone
+
+
+def test_limits_of_drivers_that_say_none_or_nonsense():
+    drivers = [
+        {"name": "a", "allocatable": {"count": 2}}, {"name": "b"}, {"name": "c", "allocatable": {}},
+        {"name": "d", "allocatable": {"count": 10**12}}, {"name": "e", "allocatable": {"count": "x"}},
+        {"name": "f", "allocatable": {"count": 0}},
+    ]  # fmt: skip
+    found = volume_limits({"spec": {"drivers": drivers}})
+    assert found == {"a": 2, "d": 2**31 - 1, "f": 0}
+    assert volume_limits({"spec": {}}) == {}
 
 
 def test_claims_that_have_gone_leave_nothing_behind_and_a_volume_that_returns_is_told():

@@ -7,13 +7,15 @@ import pytest
 
 from services.api.why import why
 from services.api.why_sentences import SENTENCES
+from shared.messages.constraints import AttachedVolume, Constraints
+from shared.messages.interface import NodeAction, NodeInfo
 from shared.model.amounts import amounts_text, readable
 from shared.model.reasons import Reason
 from tests.builders import config_of
 from tests.unit.api.following import System
 
 SCENARIOS = Path(__file__).parents[2] / "conformance" / "scenarios"
-HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN}
+HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN, Reason.VOLUMES}
 
 
 def asked(system, name):
@@ -56,6 +58,23 @@ def test_a_plugin_is_named():
         answer["sentence"]
         == "application a is held back by a plugin: plugin strict: none of 1 matching nodes may be taken."
     )
+
+
+def test_volumes_are_counted():
+    """The simulated cluster has none, and so no scenario has."""
+    system = System()
+    nodes = (NodeInfo("n1", NodeAction.CREATE, {"vcore": 9}, volume_limits={"disk": 1}),)
+    system.update(nodes=nodes)
+    system.application("a")
+    disk = Constraints(volumes=(AttachedVolume("disk"),))
+    system.asks("a", ["p", "q"], {"vcore": 1}, constraints=disk)
+    answer = asked(system, "q")
+    assert answer["reason"] == Reason.VOLUMES
+    assert answer["sentence"] == (
+        "pod q waits for its volumes: 1 nodes have the room, and 1 more volume(s) of disk are too "
+        "many for 1 of 1 nodes, which take at most 1 each."
+    )
+    assert answer["nodes"]["classes"][0]["fails"] == [{"what": "volumes", "nodes": 1}]
 
 
 def test_what_runs_and_what_has_its_turn_next_says_so():

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.messages.constraints import (
+    AttachedVolume,
     Constraints,
     HostPort,
     NodeTerm,
@@ -19,6 +20,7 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
 )
+from shared.model.reasons import Reason
 from tests.builders import Core, config_of, section
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
@@ -39,6 +41,13 @@ class Cluster:
         info = NodeInfo(name, NodeAction.CREATE, {"vcore": vcore, "pods": 100}, {}, labels, taints)
         self.core.update(nodes=(info,))
 
+    def limit(self, name: str, **limits: int) -> list[tuple[str, str]]:
+        """Say how many volumes a node takes, by driver; return who is placed then, and where."""
+        node = self.core.partition.nodes.nodes[name]
+        info = NodeInfo(name, NodeAction.UPDATE, {}, {}, node.labels, volume_limits=limits)
+        placed = section(self.core.update(nodes=(info,)), "new_allocations")
+        return [(item.allocation_key, item.node_id) for item in placed]
+
     def pod(self, key: str, labels: dict | None = None, /, vcore: int = 1000, **constraints):
         """Ask for a pod; return its node, or None when it waits."""
         tags = {"kubernetes.io/meta/namespace": "d"}
@@ -53,6 +62,12 @@ class Cluster:
         placed = section(self.core.update(asks=(ask,)), "new_allocations")
         self.core.check()
         return placed[0].node_id if placed else None
+
+    def why(self, key: str):
+        """Return why a pod waits."""
+        asks = self.core.partition.applications["app"].asks()
+        shape = next(ask.shape for ask in asks if ask.key == key)
+        return self.core.partition.nodes.refusal(shape)
 
     def end(self, key: str) -> list[tuple[str, str]]:
         """End a pod; return who is placed then, and where."""
@@ -343,6 +358,43 @@ def test_host_ports():
     anywhere = (HostPort(82),)
     assert cluster.pod("any", host_ports=anywhere, node_selector=((HOST, "n1"),)) is None
     assert cluster.end("p0") == [("p2", "n1")]
+
+
+def test_a_node_takes_so_many_volumes_of_a_driver_and_a_shared_one_once():
+    cluster = Cluster("a", "a")
+    disk, shared = AttachedVolume("disk"), AttachedVolume("disk", "d/shared")
+    cluster.limit("n1", disk=2)
+    cluster.limit("n2", disk=1, other=0)
+    assert cluster.pod("p0", volumes=(disk, shared), node_selector=((HOST, "n1"),)) == "n1"
+    assert cluster.pod("p1", volumes=(shared,), node_selector=((HOST, "n1"),)) == "n1"
+    assert [cluster.pod(f"q{at}", volumes=(disk,)) for at in range(2)] == ["n2", None]
+    refusal = cluster.why("q1")
+    assert refusal.reason is Reason.VOLUMES
+    assert "1 more volume(s) of disk are too many for 2 of 2 nodes" in refusal.message
+    assert "at most 2 each" in refusal.message
+    assert [(item.on, item.nodes) for item in refusal.nodes.failures] == [("volumes", 2)]
+    assert cluster.pod("free", volumes=(AttachedVolume("other"),)) == "n1"
+    assert cluster.end("p1") == []  # p0 has it still
+    assert cluster.end("p0") == [("q1", "n1")]
+
+
+def test_more_volumes_than_a_node_ever_takes_and_a_limit_that_is_raised():
+    cluster = Cluster("a")
+    cluster.limit("n1", disk=2)
+    assert cluster.pod("p", volumes=(AttachedVolume("disk"),) * 3) is None
+    assert cluster.why("p").reason is Reason.VOLUMES
+    assert cluster.limit("n1", disk=3) == [("p", "n1")]
+
+
+def test_of_an_exclusive_claim_one_pod_runs_at_a_time_wherever():
+    cluster = Cluster("a", "b")
+    mine = (AttachedVolume("disk", "d/mine", exclusive=True),)
+    assert cluster.pod("p0", volumes=mine) == "n1"
+    assert cluster.pod("p1", volumes=mine) is None
+    refusal = cluster.why("p1")
+    assert refusal.reason is Reason.VOLUMES
+    assert "claim d/mine is ReadWriteOncePod and used by 1 other pod(s), on n1" in refusal.message
+    assert cluster.end("p0") == [("p1", "n1")]
 
 
 def test_pods_that_only_differ_in_labels_nobody_asks_about_share_their_work():

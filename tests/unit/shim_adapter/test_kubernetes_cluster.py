@@ -121,6 +121,8 @@ def test_a_pod_that_waits_for_a_volume_is_seen_when_it_is_there_and_forgotten_wh
     assert session.see(VolumeSeen("pv", Volume())) == [PodAdded]
     session.cluster.carry_out(BindPod("uid-p", "n1"), 5)
     assert session.pod(volumes=volumes, node="n1") == [PodBound]
+    assert session.cluster.volumes.volumes.claimants == {("ns", "c"): {"uid-p": None}}
+    session.status("Succeeded", volumes=volumes, node="n1")
     assert session.cluster.volumes.volumes.claimants == {}
     waiting = Session()
     waiting.pod(volumes=volumes)

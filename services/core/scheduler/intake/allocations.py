@@ -2,7 +2,7 @@
 
 Rule 1: an allocation that exists is counted in, whatever the limits say (recovery).
 Rule 2: the same key again with another resource is a pod that was resized in its place: every
-        ledger follows, whatever the limits say.
+        ledger follows, whatever the limits say. So do the counts of its volumes.
 Rule 3: one that could not be bound goes back to being an ask, at the place that it had in its
         queue; no node, queue or user counts it any more, and nobody is made to end for it.
 """
@@ -24,7 +24,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT32
-from shared.model.resources import ResourceView, is_negative, is_zero, without_zeros
+from shared.model.resources import is_negative, is_zero, without_zeros
 from shared.model.states import ApplicationEvent, ApplicationState
 
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
@@ -75,7 +75,7 @@ def _count_existing(
     """Count an allocation in whatever the limits say; one that is being released stays so."""
     key = allocation.allocation_key
     if key in application.allocations:
-        _resize(partition, application, key, allocation.resource_per_alloc)
+        _resize(partition, application, key, allocation)
         return
     ask = partition.remove_ask(application, key)
     partition.learn(allocation.constraints)
@@ -93,14 +93,14 @@ def _count_existing(
 # --- resized ------------------------------------------------------------------------------------
 
 
-def _resize(
-    partition: Partition, application: Application, key: str, resource: ResourceView
-) -> None:
-    """Bring every ledger to a pod's present size."""
-    allocation = application.allocations[key]
-    if without_zeros(allocation.resource_per_alloc) == without_zeros(resource):
+def _resize(partition: Partition, application: Application, key: str, now: Allocation) -> None:
+    """Bring every ledger to a pod's present size, and to which of its volumes it shares."""
+    before = application.allocations[key]
+    resource, volumes = now.resource_per_alloc, now.constraints.volumes
+    is_as_large = without_zeros(before.resource_per_alloc) == without_zeros(resource)
+    if is_as_large and before.constraints.volumes == volumes:
         return
-    partition.resize(application, key, resource)
+    partition.resize(application, key, resource, volumes)
     quota_preemption.use_changed(partition, application.queue)
 
 

@@ -78,6 +78,7 @@ def _create(partition: Partition, info: NodeInfo) -> Node | None:
         labels=dict(info.labels),
         taints=info.taints,
         schedulable=info.action is NodeAction.CREATE,
+        volume_limits=dict(info.volume_limits),
     )
     node_moves.add(partition, node)
     return node
@@ -90,8 +91,9 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
         return
     if info.schedulable_resource:
         node_moves.resize(partition, node, info.schedulable_resource)
-    if info.labels or info.taints:
-        node_moves.relabel(partition, node, dict(info.labels), info.taints)
+    if info.labels or info.taints or info.volume_limits:
+        limits = dict(info.volume_limits)
+        node_moves.relabel(partition, node, dict(info.labels), info.taints, limits)
 
 
 def _remove(partition: Partition, node: Node) -> None:

@@ -95,6 +95,7 @@ class Node:
     spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log
+    volume_limits: dict[str, int] = field(default_factory=dict)  # by driver; of others any number
 
     @property
     def is_closed(self) -> bool:

@@ -39,6 +39,7 @@ from shared.model.reasons import (
     TAKEN,
     TOO_SMALL,
     UNSCHEDULABLE,
+    VOLUMES,
     NodeEvidence,
     Reason,
     Refusal,
@@ -187,10 +188,16 @@ class NodeTable:
             self._judge_anew(node)
         self.refresh(node)
 
-    def relabel(self, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]) -> None:
-        """Change a node's labels and taints."""
+    def relabel(
+        self,
+        node: Node,
+        labels: dict[str, str],
+        taints: tuple[Taint, ...],
+        volume_limits: dict[str, int],
+    ) -> None:
+        """Change a node's labels and taints, and how many volumes it takes."""
         self._soft_taints -= _soft_taints(node)
-        node.labels, node.taints = labels, taints
+        node.labels, node.taints, node.volume_limits = labels, taints, volume_limits
         self._soft_taints += _soft_taints(node)
         self._judge_anew(node)
         self._index.changed(node)
@@ -931,7 +938,9 @@ class NodeTable:
         found: list[tuple[str, NDArray[np.bool_]]] = []
         open_rows = self._open_rows(shape)
         if open_rows is not None:
-            found.append((OTHER_PODS, room & ~open_rows))
+            to_volumes = self.pods.volumes.open_rows(shape.constraints.volumes, self.rows)
+            found.append((VOLUMES, room & ~to_volumes))
+            found.append((OTHER_PODS, room & to_volumes & ~open_rows))
             room = room & open_rows
         reserved = self._closed(slice(len(self.rows)), shape)
         found.append((TAKEN, room & reserved))
@@ -990,6 +999,10 @@ class NodeTable:
     ) -> tuple[Reason, str]:
         open_rows = self._open_rows(shape)
         if open_rows is not None and not (room & open_rows).any():
+            volumes = shape.constraints.volumes
+            if not (room & self.pods.volumes.open_rows(volumes, self.rows)).any():
+                why = self.pods.volumes.why_none(volumes, self.rows)
+                return Reason.VOLUMES, f"{roomy} nodes have the room, and {why}"
             return (
                 Reason.OTHER_PODS,
                 (

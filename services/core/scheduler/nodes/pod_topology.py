@@ -1,4 +1,4 @@
-"""Pods that care about other pods: affinity, anti-affinity, topology spread and host ports.
+"""Pods that care about other pods: affinity, anti-affinity, topology spread, ports and volumes.
 
 Rule 1: a selector that some ask uses is a term; for every term the pods that match it are counted
         node by node, and a domain's count is the sum over its nodes. Counts follow every placement
@@ -39,6 +39,7 @@ from services.core.scheduler.nodes.pod_kinds import (
     selections_of,
 )
 from services.core.scheduler.nodes.pod_waiters import PodWaiters
+from services.core.scheduler.nodes.volume_counts import VolumeCounts
 from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.messages.selectors import is_tolerated
@@ -126,6 +127,7 @@ class PodIndex:
         self._plans: dict[tuple[Constraints, Labels], PodPlan] = {}
         self._version = 0  # of what plans are made from
         self._is_stale = True  # no pod is counted: nobody has asked yet
+        self.volumes = VolumeCounts()
         self.waiting = PodWaiters()
         self._are_domains_stale = False
         self._places: dict[tuple[str, str], tuple[Node, Pod]] = {}  # kept for who is to come
@@ -215,7 +217,12 @@ class PodIndex:
                 labels = self.labels_of(allocation.allocation_tags)
                 self.waiting.note(PodKind(labels), allocation.constraints, is_gone=change < 0)
         constraints = allocation.constraints
-        return bool(self.label_keys or constraints.host_ports or constraints.pod_anti_affinity)
+        return bool(
+            self.label_keys
+            or constraints.host_ports
+            or constraints.pod_anti_affinity
+            or constraints.volumes
+        )
 
     def suppose(self, node: "Node", pod: Pod, change: int) -> None:
         """Count a pod in (1) or out (-1) for as long as it is supposed: nobody is woken."""
@@ -228,7 +235,7 @@ class PodIndex:
         self.count(node, pod, change)
 
     def keep_place(self, node: "Node", pod: Pod, *, is_kept: bool) -> None:
-        """Keep away whom a pod that is to come would, by host ports and anti-affinity of its own.
+        """Keep away whom a pod that is to come would, by ports, volumes, anti-affinity of its own.
 
         It is not there yet: for affinity and spread it does not count.
         """
@@ -247,6 +254,7 @@ class PodIndex:
         constraints = pod.constraints
         for port in constraints.host_ports:
             self._count_port(node, port, change)
+        self.volumes.count(node, constraints.volumes, change)
         for term in constraints.pod_anti_affinity:
             self._count_owner(node, term, constraints.namespace, change)
 
@@ -326,6 +334,7 @@ class PodIndex:
         self._owners.clear()
         self._owned.clear()
         self._ports.clear()
+        self.volumes.clear()
         self._counts.clear()
         self._terms.clear()
         self._forget_domains()
@@ -352,6 +361,7 @@ class PodIndex:
         self._are_domains_stale = False
         self._domains.clear()
         self._closed.clear()
+        self.volumes.forget_rows()
         self._forget_plans()
         for count in self._counts.values():
             count.forget_domains()
@@ -375,6 +385,8 @@ class PodIndex:
         """Return where pods let a shape go; the rows are those of ``mask``."""
         plan = self._plan(shape, eligible, selected)
         closed = [self._closed_to(port) for port in shape.constraints.host_ports]
+        if shape.constraints.volumes:
+            closed.append(~self.volumes.open_rows(shape.constraints.volumes, self._rows))
         return PodLimits(plan, self._kept_away(plan.kind), closed)
 
     def mask_when_empty(self, shape: "Shape") -> Mask:
@@ -388,7 +400,7 @@ class PodIndex:
         keys = [term.topology_key for term in near]
         for key in (*keys, *(item.topology_key for item in constraints.spread if item.hard)):
             result &= self._domain(key).has_key
-        return result
+        return result & self.volumes.open_when_empty(constraints.volumes, self._rows)
 
     def concern(self, shape: "Shape") -> bool:
         """Return whether any pod may matter to where a shape goes."""

@@ -1,10 +1,11 @@
 """The shapes that no node takes, by the pods whose coming or going may help them.
 
 A pod that comes or goes wakes those whose selectors match it; one that goes, also those that its
-own anti-affinity kept away and those that want a port it had. Others are not looked at.
+own anti-affinity kept away and those that want a port it had, or a volume of its drivers. One that
+comes with a volume that others share makes its node good for them. Others are not looked at.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from services.core.scheduler.nodes.pod_kinds import (
     KindTable,
@@ -19,7 +20,8 @@ from shared.messages.constraints import Constraints
 if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Labels, Shape
 
-_Port = tuple[int, str]
+_Port = tuple[int, str]  # number and protocol
+_Volume = tuple[str, str]  # driver and claim; claim "": whichever of the driver
 
 
 class PodWaiters:
@@ -32,6 +34,7 @@ class PodWaiters:
         self._kinds = KindTable()
         self._by_labels: dict[Labels, dict[Shape, None]] = {}
         self._by_port: dict[_Port, dict[Shape, None]] = {}
+        self._by_volume: dict[_Volume, dict[Shape, None]] = {}
         self._noted: dict[Shape, None] = {}
         self._next = 0
 
@@ -52,6 +55,8 @@ class PodWaiters:
         self._by_labels.setdefault(shape.labels, {})[shape] = None
         for port in shape.constraints.host_ports:
             self._by_port.setdefault((port.port, port.protocol), {})[shape] = None
+        for volume in _volumes_of(shape.constraints):
+            self._by_volume.setdefault(volume, {})[shape] = None
 
     def remove(self, shape: "Shape") -> None:
         """Let a shape wait no more; one that does not is no error."""
@@ -68,14 +73,17 @@ class PodWaiters:
             del self._by_labels[shape.labels]
             self._kinds.remove(shape.labels)
         for port in dict.fromkeys((p.port, p.protocol) for p in shape.constraints.host_ports):
-            del self._by_port[port][shape]
-            if not self._by_port[port]:
-                del self._by_port[port]
+            _take_out(self._by_port, port, shape)
+        for volume in _volumes_of(shape.constraints):
+            _take_out(self._by_volume, volume, shape)
 
     def note(self, pod: PodKind, constraints: Constraints, *, is_gone: bool) -> None:
         """Note whom a pod that came or went may help."""
         for selection in self._selections.matching(pod):
             self._noted.update(self._by_selection[selection])
+        for driver, claim in _volumes_of(constraints):
+            if claim or is_gone:
+                self._noted.update(self._by_volume.get((driver, claim), {}))
         if not is_gone:
             return
         for term in constraints.pod_anti_affinity:
@@ -101,3 +109,17 @@ class PodWaiters:
         noted = sorted(self._noted, key=self._places.__getitem__)
         self._noted.clear()
         return noted
+
+
+def _take_out(waiting: "dict[Any, dict[Shape, None]]", key: object, shape: "Shape") -> None:
+    del waiting[key][shape]
+    if not waiting[key]:
+        del waiting[key]
+
+
+def _volumes_of(constraints: Constraints) -> dict[_Volume, None]:
+    """Return what a shape waits for, or a pod has: volumes of drivers, and shared ones by name."""
+    found: dict[_Volume, None] = {}
+    for volume in constraints.volumes:
+        found[volume.driver, ""] = found[volume.driver, volume.claim] = None
+    return found

@@ -231,7 +231,7 @@ class _Forecaster:
             labels = {key: name if value == like else value for key, value in model.labels.items()}
             self._hypothesis.add_node(
                 Node(name, 0, dict(model.capacity), dict(model.attributes), labels, model.taints,
-                     schedulable=True)
+                     schedulable=True, volume_limits=dict(model.volume_limits))
             )  # fmt: skip
 
     def _all_waiting(self) -> list[_Waiter]:

@@ -47,10 +47,14 @@ def resize(partition: Partition, node: Node, capacity: ResourceView) -> None:
 
 
 def relabel(
-    partition: Partition, node: Node, labels: dict[str, str], taints: tuple[Taint, ...]
+    partition: Partition,
+    node: Node,
+    labels: dict[str, str],
+    taints: tuple[Taint, ...],
+    volume_limits: dict[str, int],
 ) -> None:
-    """Change a node's labels and taints."""
-    partition.nodes.relabel(node, labels, taints)
+    """Change a node's labels and taints, and how many volumes it takes."""
+    partition.nodes.relabel(node, labels, taints, volume_limits)
     partition.journal.record(RowSet(node, {"labels": labels}))
     partition.is_capacity_new = True
     partition.requeue_for_domains()

@@ -62,7 +62,7 @@ from services.core.scheduler.statement.journal import (
     TimerArmed,
     TimerCancelled,
 )
-from shared.messages.constraints import Constraints
+from shared.messages.constraints import AttachedVolume, Constraints
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
     Allocation,
@@ -375,13 +375,20 @@ class Partition:
         self.journal.record(AllocationEnded(application, allocation, why or "", is_node_gone))
         return allocation
 
-    def resize(self, application: Application, key: str, resource: ResourceView) -> None:
-        """Bring every ledger to an allocation's present size."""
+    def resize(
+        self,
+        application: Application,
+        key: str,
+        resource: ResourceView,
+        volumes: tuple[AttachedVolume, ...],
+    ) -> None:
+        """Bring every ledger to an allocation's present size, and its volumes to what they are."""
         allocation = application.allocations[key]
         before = allocation.resource_per_alloc
         queue = application.queue
         self.victims.gone(allocation)
-        allocation = replace(allocation, resource_per_alloc=resource)
+        constraints = replace(allocation.constraints, volumes=volumes)
+        allocation = replace(allocation, resource_per_alloc=resource, constraints=constraints)
         application_ledger.count_size(application, allocation, before)
         self.change_cover(application, key, resource)
         node = self.nodes.nodes.get(allocation.node_id)

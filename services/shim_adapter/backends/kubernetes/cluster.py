@@ -26,6 +26,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
     BudgetSeen,
     ClaimSeen,
+    CsiNodeSeen,
     EvictionRefused,
     NamespaceSeen,
     NodeSeen,
@@ -35,6 +36,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     PodDeleted,
     PodGroupSeen,
     PodSeen,
+    StorageClassSeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, bind
@@ -112,6 +114,8 @@ class KubernetesCluster:
             NamespaceSeen: self._on_namespace,
             ClaimSeen: self.volumes.on_claim,
             VolumeSeen: self.volumes.on_volume,
+            StorageClassSeen: self.volumes.on_class,
+            CsiNodeSeen: self.volumes.on_node,
             BudgetSeen: self._on_budget,
             PodGroupSeen: self.groups.see,
             EvictionRefused: self._on_eviction_refused,
@@ -279,17 +283,20 @@ class KubernetesCluster:
             self._notes.refuse(view, view.error, now_ns)
         if view.phase in ENDED_PHASES:
             self.groups.ended(view)
-        if view.spec is None or view.phase in ENDED_PHASES or (not view.is_ours and not view.node):
+            self.volumes.forget(view.uid)
             return []
+        if view.spec is None or (not view.is_ours and not view.node):
+            return []
+        news = self.volumes.name(view)
         spec, waits = self.volumes.spec_of(view)
         if waits:
             self._notes.refuse(view, waits, now_ns)
-            return []
+            return news
         if spec is not view.spec:
             view = replace(view, spec=spec)
         if view.group is not None:
-            return self.groups.on_pod(view, now_ns)
-        return self._take_in(view, now_ns)
+            return [*news, *self.groups.on_pod(view, now_ns)]
+        return [*news, *self._take_in(view, now_ns)]
 
     def _take_in(self, view: PodView, now_ns: int) -> list[News]:
         """Take in a pod that waits for nothing that we know of."""
@@ -315,7 +322,7 @@ class KubernetesCluster:
             gates = ",".join(view.gates)
             self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
         if pod.spec.foreign or not pod.node:
-            return [PodAdded(pod)]
+            return [PodAdded(pod), *self.volumes.restated(pod.uid)]
         return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> list[News]:
@@ -328,7 +335,7 @@ class KubernetesCluster:
     def _forget(self, pod: PodRecord) -> None:
         self._binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
-        self.volumes.is_over(pod)
+        self.volumes.forget(pod.uid)
         self.budgets.gone(pod)
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
@@ -359,7 +366,7 @@ class KubernetesCluster:
 
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
         self._notes.forget(seen.uid)
-        self.volumes.deleted(seen.uid)
+        self.volumes.forget(seen.uid)
         self.groups.gone(seen.uid)
         pod = self.world.pods.get(seen.uid)
         if pod is None:
@@ -376,7 +383,7 @@ class KubernetesCluster:
         if self._binding.pop(pod.uid, True) is not None:
             return []
         self._notes.forget(pod.uid)
-        self.volumes.is_over(pod)
+        self.volumes.bound(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._notes.tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
         return [PodBound(pod), *self._on_a_node(pod)]
@@ -452,6 +459,7 @@ class KubernetesCluster:
             del self.world.nodes[known.name]
             return [NodeNews(known, "remove")]
         if known is None:
+            record.volume_limits = self.volumes.limits.get(record.name, {})
             self.world.nodes[record.name] = record
             return [NodeNews(record, "add")]
         news: list[News] = []

@@ -198,6 +198,7 @@ def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
         namespace=view.namespace,
         priority=max(INT32.start, min(INT32.stop - 1, int(spec.get("priority") or 0))),
         constraints=_repelling(spec),
+        claims=claim_names(spec, view.name),
         labels=metadata.get("labels") or {},
         foreign=FOREIGN_STATIC if is_static else FOREIGN_DEFAULT,
     )

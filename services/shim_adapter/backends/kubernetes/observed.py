@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.objects import PodView
-from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, Volume
+from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, StorageClass, Volume
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.workloads.replicas import Gang
 
@@ -54,6 +54,22 @@ class VolumeSeen:
 
     name: str
     volume: Volume | None
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClassSeen:
+    """A storage class has changed; None: it has gone."""
+
+    name: str
+    made_by: StorageClass | None
+
+
+@dataclass(frozen=True, slots=True)
+class CsiNodeSeen:
+    """How many volumes a node takes, by driver, has changed."""
+
+    name: str
+    limits: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +134,8 @@ Observed = (
     | NamespaceSeen
     | ClaimSeen
     | VolumeSeen
+    | StorageClassSeen
+    | CsiNodeSeen
     | BudgetSeen
     | PodGroupSeen
     | EvictionRefused

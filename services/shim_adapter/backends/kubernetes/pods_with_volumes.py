@@ -1,16 +1,21 @@
-"""Pods with volumes that are not bound yet: where they may be, and which wait for a volume."""
+"""Pods with volumes: where those may be that are not bound yet, and what is attached to nodes."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from services.shim_adapter.backends.kubernetes.objects import PodView
-from services.shim_adapter.backends.kubernetes.observed import ClaimSeen, VolumeSeen
+from services.shim_adapter.backends.kubernetes.observed import (
+    ClaimSeen,
+    CsiNodeSeen,
+    StorageClassSeen,
+    VolumeSeen,
+)
 from services.shim_adapter.backends.kubernetes.volumes import (
     ToMake,
     Volumes,
     within,
 )
-from services.shim_adapter.mirror.calls import News, PodChanged
+from services.shim_adapter.mirror.calls import News, NodeNews, PodChanged
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
@@ -26,21 +31,57 @@ class PodsWithVolumes:
         self._admit = admit
         self._waiting: dict[str, PodView] = {}
         self._own: dict[str, Constraints] = {}  # without what volumes add
+        self._named: dict[str, tuple[str, tuple[str, ...]]] = {}  # namespace and claims, by pod
+        self.limits: dict[str, dict[str, int]] = {}  # of nodes, by driver
+
+    def name(self, view: PodView) -> list[News]:
+        """Take in which claims a new pod names; return the news of those that share one now."""
+        spec = view.spec
+        if spec is None or not spec.claims:
+            return []
+        self._named[view.uid] = spec.namespace, spec.claims
+        others = self.volumes.name(view.uid, spec.namespace, spec.claims)
+        return [news for uid in others for news in self.restated(uid)]
 
     def spec_of(self, view: PodView) -> tuple[PodSpec, str]:
         """Return a new pod's spec within what its volumes allow, and what it waits for ("")."""
         spec = view.spec
         assert spec is not None
-        if not spec.claims or view.node:
+        if not spec.claims:
             return spec, ""
-        self.volumes.name(view.uid, spec.namespace, spec.claims)
+        if view.node:
+            self._waiting.pop(view.uid, None)
+            return replace(spec, constraints=self._attaching(spec, spec.constraints)), ""
         verdict = self.volumes.judge(spec.namespace, spec.claims)
         if verdict.waits:
             self._waiting[view.uid] = view
             return spec, verdict.waits
         self._waiting.pop(view.uid, None)
         self._own[view.uid] = spec.constraints
-        return replace(spec, constraints=within(spec.constraints, verdict.terms)), ""
+        allowed = within(spec.constraints, verdict.terms)
+        return replace(spec, constraints=self._attaching(spec, allowed)), ""
+
+    def _attaching(self, spec: PodSpec, constraints: Constraints) -> Constraints:
+        attached = self.volumes.attached(spec.namespace, spec.claims)
+        return constraints if attached == constraints.volumes else replace(
+            constraints, volumes=attached
+        )  # fmt: skip
+
+    def on_node(self, seen: CsiNodeSeen, _: int) -> list[News]:
+        """Take in how many volumes a node takes."""
+        if seen.limits:
+            self.limits[seen.name] = seen.limits
+        else:
+            self.limits.pop(seen.name, None)
+        node = self._world.nodes.get(seen.name)
+        if node is None or node.volume_limits == seen.limits:
+            return []
+        node.volume_limits = seen.limits
+        return [NodeNews(node, "update")]
+
+    def on_class(self, seen: StorageClassSeen, now_ns: int) -> list[News]:
+        """Look again at the pods whose claims wait for a storage class."""
+        return self._judge_again(self.volumes.see_class(seen.name, seen.made_by), now_ns)
 
     def on_claim(self, seen: ClaimSeen, now_ns: int) -> list[News]:
         """Look again at the pods of a claim."""
@@ -53,16 +94,29 @@ class PodsWithVolumes:
     def _judge_again(self, uids: list[str], now_ns: int) -> list[News]:
         news: list[News] = []
         for uid in uids:
-            waiting, pod = self._waiting.get(uid), self._world.pods.get(uid)
-            if pod is None and waiting is not None:
+            waiting = self._waiting.get(uid)
+            if waiting is not None and uid not in self._world.pods:
                 news += self._admit(waiting, now_ns)
-            elif pod is not None and not pod.node:
-                verdict = self.volumes.judge(pod.spec.namespace, pod.spec.claims)
-                own = within(self._own.get(uid, pod.spec.constraints), verdict.terms)
-                if not verdict.waits and own != pod.spec.constraints:
-                    pod.spec = replace(pod.spec, constraints=own)
-                    news.append(PodChanged(pod))
+            else:
+                news += self.restated(uid)
         return news
+
+    def restated(self, uid: str) -> list[News]:
+        """Return the news of a pod that its volumes let be elsewhere now, or that shares one."""
+        pod = self._world.pods.get(uid)
+        if pod is None:
+            return []
+        constraints = pod.spec.constraints
+        if not pod.node:
+            verdict = self.volumes.judge(pod.spec.namespace, pod.spec.claims)
+            if verdict.waits:
+                return []
+            constraints = within(self._own.get(uid, constraints), verdict.terms)
+        constraints = self._attaching(pod.spec, constraints)
+        if constraints == pod.spec.constraints:
+            return []
+        pod.spec = replace(pod.spec, constraints=constraints)
+        return [PodChanged(pod)]
 
     def to_make(self, pod: PodRecord) -> tuple[ToMake, ...] | None:
         """Return what is to be done on its node before a pod is bound; None: it is not there."""
@@ -83,16 +137,12 @@ class PodsWithVolumes:
         for claim in pod.spec.claims:
             self.volumes.keep_no_more((pod.spec.namespace, claim))
 
-    def is_over(self, pod: PodRecord) -> None:
-        """Hear no more of a pod's volumes: it is bound, or gone."""
-        self._forget(pod.uid, pod.spec)
+    def bound(self, pod: PodRecord) -> None:
+        """Take in that where a pod may be is settled."""
+        self._own.pop(pod.uid, None)
 
-    def deleted(self, uid: str) -> None:
-        """Forget a pod that is gone and waited for its volumes."""
-        view = self._waiting.pop(uid, None)
-        if view is not None and view.spec is not None:
-            self._forget(uid, view.spec)
-
-    def _forget(self, uid: str, spec: PodSpec) -> None:
-        self.volumes.forget(uid, spec.namespace, spec.claims)
+    def forget(self, uid: str) -> None:
+        """Hear no more of a pod's volumes: it has ended, or gone."""
+        self._waiting.pop(uid, None)
         self._own.pop(uid, None)
+        self.volumes.forget(uid, *self._named.pop(uid, ("", ())))

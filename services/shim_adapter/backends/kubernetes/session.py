@@ -26,11 +26,13 @@ from services.shim_adapter.backends.kubernetes.objects import (
 from services.shim_adapter.backends.kubernetes.observed import (
     BudgetSeen,
     ClaimSeen,
+    CsiNodeSeen,
     NamespaceSeen,
     NodeSeen,
     PodDeleted,
     PodGroupSeen,
     PodSeen,
+    StorageClassSeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, Operations
@@ -51,6 +53,7 @@ from services.shim_adapter.backends.kubernetes.turn import Turn, now_text
 from services.shim_adapter.backends.kubernetes.volumes import (
     claim_of,
     storage_class,
+    volume_limits,
     volume_of,
 )
 from services.shim_adapter.mirror.world import World
@@ -103,6 +106,9 @@ class Session:
                 client, Source("budgets", "/apis/policy/v1/poddisruptionbudgets"), self._on_budget
             ),
             Discovery(client, GROUP_KINDS, self._on_pod_group),
+            Reflector(
+                client, Source("csinodes", "/apis/storage.k8s.io/v1/csinodes"), self._on_csi_node
+            ),
             Reflector(client, Source("nodes", "/api/v1/nodes"), self._on_node),
             Reflector(client, Source("pods", "/api/v1/pods"), self._on_pod),
         ]
@@ -222,11 +228,8 @@ class Session:
         note_class(self.classes, change, item)
 
     async def _on_storage_class(self, change: str, item: dict[str, Any]) -> None:
-        classes, name = self.cluster.volumes.volumes.classes, item["metadata"]["name"]
-        if change == DELETED:
-            classes.pop(name, None)
-        else:
-            classes[name] = storage_class(item)
+        made_by = None if change == DELETED else storage_class(item)
+        await self.cluster.see(StorageClassSeen(item["metadata"]["name"], made_by))
 
     async def _on_volume(self, change: str, item: dict[str, Any]) -> None:
         volume = None if change == DELETED else volume_of(item)
@@ -249,6 +252,10 @@ class Session:
         gangs = None if change == DELETED else gangs_of(kind, item)
         name = (kind, metadata.get("namespace") or "default", metadata["name"])
         await self.cluster.see(PodGroupSeen(name, gangs))
+
+    async def _on_csi_node(self, change: str, item: dict[str, Any]) -> None:
+        limits = {} if change == DELETED else volume_limits(item)
+        await self.cluster.see(CsiNodeSeen(item["metadata"]["name"], limits))
 
     async def _on_node(self, change: str, item: dict[str, Any]) -> None:
         await self.cluster.see(NodeSeen(node_record(item), is_gone=change == DELETED))

@@ -5,12 +5,16 @@ Rule 2: a claim whose class waits for the first consumer lets them be where the 
         made once a node is decided: the claim is told the node, and the pod bound when it is there.
         Where nothing makes volumes (``no-provisioner``), its pods may be where a free volume is
         that it would take; once a node is decided, the smallest of them there is kept for it.
-Rule 3: any other claim that is not bound, or not there, has its pods wait for it.
-Pure. Source: the Kubernetes documentation of volume binding modes. How many volumes a node takes,
-and access modes, are left to the kubelet.
+Rule 3: any other claim that is not bound, not there, or being deleted has its pods wait for it.
+Rule 4: what is attached to a node is told to the core, which knows how many volumes of a driver a
+        node takes (CSINode), and lets one pod at a time have a ReadWriteOncePod claim. A claim is
+        named as soon as two pods name it: those that have claims of their own stay alike.
+Pure. Source: the Kubernetes documentation of volume binding modes, of node-specific volume limits,
+and of access modes. Other access modes are left to the kubelet.
+Limit: MAX_TERMS alternatives of nodes a pod; where its volumes allow more it waits, and says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -19,14 +23,33 @@ from services.shim_adapter.mirror.asks import HOST_NAME_LABEL
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.constraints import label_selector, parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
-from shared.messages.constraints import Constraints, NodeTerm, Requirement
+from shared.messages.constraints import AttachedVolume, Constraints, NodeTerm, Requirement
 from shared.messages.selectors import all_hold, term_matches
+from shared.model.numbers import INT32
 from shared.model.quantity import QuantityError, parse_pod_quantity
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _WAITS = "WaitForFirstConsumer"
 _BOUND = "Bound"
 _STATIC = "kubernetes.io/no-provisioner"
+_ONE_POD = "ReadWriteOncePod"
+MAX_TERMS = 1_000  # alternatives of nodes that a pod's volumes leave; beyond it the pod waits
+_TOPOLOGY = "topology.kubernetes.io/"
+_OLD_TOPOLOGY = "failure-domain.beta.kubernetes.io/"
+_ZONES = (f"{_TOPOLOGY}zone", f"{_TOPOLOGY}region")
+# The drivers that do what plugins did that Kubernetes once had built in.
+_MIGRATED = {
+    "awsElasticBlockStore": "ebs.csi.aws.com",
+    "azureDisk": "disk.csi.azure.com",
+    "cinder": "cinder.csi.openstack.org",
+    "gcePersistentDisk": "pd.csi.storage.gke.io",
+    "vsphereVolume": "csi.vsphere.vmware.com",
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
 
 Name = tuple[str, str]  # namespace and name
 
@@ -40,6 +63,7 @@ class Claim:
     size: int = 0
     modes: tuple[str, ...] = ()
     selector: tuple[Requirement, ...] = ()
+    is_deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,7 @@ class Volume:
     modes: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     claim: Name | None = None  # whose it is, or is to be
+    driver: str = ""  # that attaches it; "": none that counts
 
     def suits(self, name: Name, claim: Claim) -> bool:
         """Return whether a claim would take it."""
@@ -74,6 +99,7 @@ class StorageClass:
     waits: bool
     terms: tuple[NodeTerm, ...] = ()
     static: bool = False
+    provisioner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +120,7 @@ class Verdict:
 
 
 class Volumes:
-    """Every claim, volume and storage class, and which pods that are not bound name a claim."""
+    """Every claim, volume and storage class, and which pods name a claim: bound ones, too."""
 
     def __init__(self) -> None:
         self.claims: dict[Name, Claim] = {}
@@ -103,23 +129,37 @@ class Volumes:
         self._kept: dict[str, Name] = {}  # by us, for a claim, until that is seen
         self.classes: dict[str, StorageClass] = {}
         self.claimants: dict[Name, dict[str, None]] = {}
+        self._shared: dict[Name, None] = {}  # that two pods have named at one time
         self._claims_of: dict[str, dict[Name, None]] = {}  # by volume, of bound claims
+        self._unbound: dict[str, dict[Name, None]] = {}  # claims, by class
 
     def see_claim(self, name: Name, claim: Claim | None) -> list[str]:
         """Take a claim in, or that it has gone; return the pods that it concerns."""
         before = self.claims.pop(name, None)
         if before is not None:
-            self._unlink(name, before.volume)
+            self._index(before, name, is_in=False)
         if claim is not None:
             self.claims[name] = claim
-            if claim.volume:
-                self._claims_of.setdefault(claim.volume, {})[name] = None
+            self._index(claim, name, is_in=True)
         return [] if claim == before else list(self.claimants.get(name, ()))
 
-    def _unlink(self, name: Name, volume: str) -> None:
-        claims = self._claims_of.get(volume, {})
-        if claims.pop(name, volume) is None and not claims:
-            del self._claims_of[volume]
+    def _index(self, claim: Claim, name: Name, *, is_in: bool) -> None:
+        by = self._claims_of if claim.volume else self._unbound
+        key = claim.volume or claim.storage_class
+        claims = by.setdefault(key, {})
+        if is_in:
+            claims[name] = None
+        else:
+            del claims[name]
+        if not claims:
+            del by[key]
+
+    def see_class(self, name: str, made_by: StorageClass | None) -> list[str]:
+        """Take a storage class in, or that it has gone; return the pods that it concerns."""
+        before = self.classes.pop(name, None)
+        if made_by is not None:
+            self.classes[name] = made_by
+        return [] if made_by == before else self._waiting_for(name)
 
     def see_volume(self, name: str, volume: Volume | None) -> list[str]:
         """Take a volume in, or that it has gone; return the pods that it concerns."""
@@ -131,7 +171,7 @@ class Volumes:
                 del self._of_class[before.storage_class]
         if volume is None:
             self._kept.pop(name, None)
-            return self._waiting_for(before.storage_class if before is not None else "")
+            return self._waiting_for_static(before.storage_class if before is not None else "")
         self.volumes[name] = volume
         if volume.claim is None:
             self._of_class.setdefault(volume.storage_class, {})[name] = None
@@ -141,21 +181,16 @@ class Volumes:
             return []
         concerned = sorted(self._claims_of.get(name, ()))
         found = [uid for claim in concerned for uid in self.claimants.get(claim, ())]
-        return found + self._waiting_for(volume.storage_class)
+        return found + self._waiting_for_static(volume.storage_class)
 
-    def _waiting_for(self, storage_class: str) -> list[str]:
+    def _waiting_for_static(self, storage_class: str) -> list[str]:
         """Return the pods whose claims wait for a volume that somebody made."""
         made_by = self.classes.get(storage_class)
-        if made_by is None or not made_by.static:
-            return []
-        return [
-            uid
-            for name, uids in self.claimants.items()
-            if (claim := self.claims.get(name)) is not None
-            and not claim.volume
-            and claim.storage_class == storage_class
-            for uid in uids
-        ]
+        return self._waiting_for(storage_class) if made_by is not None and made_by.static else []
+
+    def _waiting_for(self, storage_class: str) -> list[str]:
+        claims = self._unbound.get(storage_class, ())
+        return [uid for name in claims for uid in self.claimants.get(name, ())]
 
     def _free(self, name: Name, claim: Claim) -> list[tuple[int, str]]:
         """Return the volumes that a claim would take, the smallest first."""
@@ -183,44 +218,91 @@ class Volumes:
         for volume in [volume for volume, kept in self._kept.items() if kept == name]:
             del self._kept[volume]
 
-    def name(self, uid: str, namespace: str, claims: tuple[str, ...]) -> None:
-        """Note that a pod names claims, so that it hears of them."""
+    def name(self, uid: str, namespace: str, claims: tuple[str, ...]) -> list[str]:
+        """Note that a pod names claims, so that it hears of them; return who shares them now."""
+        found: list[str] = []
         for claim in claims:
-            self.claimants.setdefault((namespace, claim), {})[uid] = None
+            name = (namespace, claim)
+            named = self.claimants.setdefault(name, {})
+            named[uid] = None
+            if len(named) > 1 and name not in self._shared:
+                self._shared[name] = None
+                found += (other for other in named if other != uid)
+        return found
 
     def forget(self, uid: str, namespace: str, claims: tuple[str, ...]) -> None:
-        """Note that a pod is bound, or gone."""
+        """Note that a pod has ended, or gone."""
         for claim in claims:
             named = self.claimants.get((namespace, claim), {})
             named.pop(uid, None)
             if not named:
                 self.claimants.pop((namespace, claim), None)
+                self._shared.pop((namespace, claim), None)
+
+    def attached(self, namespace: str, claims: tuple[str, ...]) -> tuple[AttachedVolume, ...]:
+        """Return what a pod's claims attach to its node; the same for pods that are alike."""
+        found: list[AttachedVolume] = []
+        for name in claims:
+            claim = self.claims.get((namespace, name))
+            if claim is None:
+                continue
+            driver = self._driver_of(claim)
+            if (namespace, name) not in self._shared:
+                found += [AttachedVolume(driver)] if driver else []
+            elif driver or _ONE_POD in claim.modes:
+                is_exclusive = _ONE_POD in claim.modes
+                found.append(AttachedVolume(driver, f"{namespace}/{name}", is_exclusive))
+        return tuple(sorted(found, key=lambda item: (item.driver, item.claim)))
+
+    def _driver_of(self, claim: Claim) -> str:
+        """Return the driver of a claim's volume, which is there or is to be made; "": none."""
+        if claim.volume:
+            volume = self.volumes.get(claim.volume)
+            return volume.driver if volume is not None else ""
+        made_by = self.classes.get(claim.storage_class)
+        if made_by is None or made_by.static:
+            return ""
+        return _MIGRATED.get(made_by.provisioner, made_by.provisioner)
 
     def judge(self, namespace: str, claims: tuple[str, ...]) -> Verdict:
         """Return what a pod's claims come to."""
         terms: tuple[NodeTerm, ...] = ()
         to_make: list[str] = []
         for name in claims:
-            claim = self.claims.get((namespace, name))
-            if claim is None:
-                return Verdict(f'persistentvolumeclaim "{name}" not found')
-            if claim.volume:
-                if claim.volume not in self.volumes:
-                    return Verdict(f'persistentvolume "{claim.volume}" not found')
-                terms = both(terms, self.volumes[claim.volume].terms)
-                continue
-            made_by = self.classes.get(claim.storage_class)
-            if made_by is None or not made_by.waits:
-                return Verdict(f'persistentvolumeclaim "{name}" is not bound yet')
-            if made_by.static:
-                there = [self.volumes[v].terms for _, v in self._free((namespace, name), claim)]
-                if not there:
-                    return Verdict(f'no persistent volume is free for claim "{name}"')
-                terms = both(terms, () if () in there else tuple(chain.from_iterable(there)))
-            else:
-                terms = both(terms, made_by.terms)
-            to_make.append(name)
+            found = self._judge(namespace, name)
+            if found.waits:
+                return found
+            terms = both(terms, found.terms)
+            to_make += found.to_make
+            if len(terms) > MAX_TERMS:
+                return Verdict(
+                    f"its {len(claims)} volumes can be reached together in more than {MAX_TERMS} "
+                    "ways, too many to look at: give them fewer zones, or it fewer volumes"
+                )
         return Verdict("", terms, tuple(to_make))
+
+    def _judge(self, namespace: str, name: str) -> Verdict:
+        """Return what one of a pod's claims comes to."""
+        claim = self.claims.get((namespace, name))
+        if claim is None:
+            return Verdict(f'persistentvolumeclaim "{name}" not found')
+        if claim.is_deleting:
+            return Verdict(f'persistentvolumeclaim "{name}" is being deleted')
+        if claim.volume:
+            volume = self.volumes.get(claim.volume)
+            if volume is None:
+                return Verdict(f'persistentvolume "{claim.volume}" not found')
+            return Verdict("", volume.terms)
+        made_by = self.classes.get(claim.storage_class)
+        if made_by is None or not made_by.waits:
+            return Verdict(f'persistentvolumeclaim "{name}" is not bound yet')
+        if not made_by.static:
+            return Verdict("", made_by.terms, (name,))
+        there = [self.volumes[volume].terms for _, volume in self._free((namespace, name), claim)]
+        if not there:
+            return Verdict(f'no persistent volume is free for claim "{name}"')
+        terms = () if () in there else merged(chain.from_iterable(there))
+        return Verdict("", terms, (name,))
 
 
 def _reaches(volume: Volume, node: NodeRecord) -> bool:
@@ -233,11 +315,33 @@ def both(left: tuple[NodeTerm, ...], right: tuple[NodeTerm, ...]) -> tuple[NodeT
     """Return the terms of which one holds where one of each holds; none at all is no condition."""
     if not (left and right):
         return left or right
-    return tuple(
-        NodeTerm(one.expressions + other.expressions, one.fields + other.fields)
-        for one in left
-        for other in right
-    )
+    found: dict[NodeTerm, None] = {}
+    for one in left:
+        for other in right:
+            found[NodeTerm(_all(one.expressions, other.expressions), one.fields + other.fields)] = (
+                None
+            )
+            if len(found) > MAX_TERMS:
+                return tuple(found)
+    return tuple(found)
+
+
+def _all(left: tuple[Requirement, ...], right: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+    return tuple(dict.fromkeys(left + right))
+
+
+def merged(terms: Iterable[NodeTerm]) -> tuple[NodeTerm, ...]:
+    """Return terms that say the same; those that want one of some values of one label are one."""
+    values: dict[str, dict[str, None]] = {}
+    others: dict[NodeTerm, None] = {}
+    for term in terms:
+        only = term.expressions[0] if len(term.expressions) == 1 and not term.fields else None
+        if only is not None and only.operator == "In":
+            values.setdefault(only.key, {}).update(dict.fromkeys(only.values))
+        else:
+            others[term] = None
+    one_of = (NodeTerm((Requirement(key, "In", tuple(of)),)) for key, of in values.items())
+    return (*one_of, *others)
 
 
 def within(constraints: Constraints, terms: tuple[NodeTerm, ...]) -> Constraints:
@@ -275,6 +379,7 @@ def claim_of(raw: Mapping[str, Any]) -> Claim:
         _bytes((spec.get("resources") or {}).get("requests")),
         _modes(spec),
         selector,
+        bool((raw.get("metadata") or {}).get("deletionTimestamp")),
     )
 
 
@@ -303,11 +408,46 @@ def volume_of(raw: Mapping[str, Any]) -> Volume:
         _modes(spec),
         tuple(sorted((metadata.get("labels") or {}).items())),
         None if is_free else (str(owner.get("namespace")), str(owner.get("name"))),
+        _driver(spec),
     )
 
 
+def _driver(spec: Mapping[str, Any]) -> str:
+    if spec.get("csi"):
+        return str(spec["csi"].get("driver") or "")
+    return next((_MIGRATED[name] for name in _MIGRATED if spec.get(name)), "")
+
+
+def volume_limits(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many volumes of a driver a CSINode takes; of those that do not say any number."""
+    found: dict[str, int] = {}
+    for driver in (raw.get("spec") or {}).get("drivers") or ():
+        count = (driver.get("allocatable") or {}).get("count")
+        if type(count) is int:
+            found[str(driver.get("name"))] = max(0, min(count, INT32.stop - 1))
+    return found
+
+
 def volume_terms(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
-    """Return from which nodes a PersistentVolume can be reached; none: from all."""
+    """Return from which nodes a PersistentVolume can be reached; none: from all.
+
+    Labels of zones say it as well as an affinity does, of nodes that have such labels.
+    """
+    labels = (raw.get("metadata") or {}).get("labels") or {}
+    return both(_zone_terms(labels), _affinity_terms(raw))
+
+
+def _zone_terms(labels: Mapping[str, str]) -> tuple[NodeTerm, ...]:
+    within = []
+    for key in _ZONES:
+        value = labels.get(key) or labels.get(key.replace(_TOPOLOGY, _OLD_TOPOLOGY))
+        if value:
+            within.append(Requirement(key, "In", tuple(value.split("__"))))
+    nowhere = [Requirement(key, "DoesNotExist") for key in _ZONES]
+    return (NodeTerm(tuple(within)), NodeTerm(tuple(nowhere))) if within else ()
+
+
+def _affinity_terms(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
     required = ((raw.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     if not required:
         return ()
@@ -330,5 +470,6 @@ def storage_class(raw: Mapping[str, Any]) -> StorageClass:
         )
         for term in raw.get("allowedTopologies") or ()
     )
-    is_static = raw.get("provisioner") == _STATIC
-    return StorageClass(raw.get("volumeBindingMode") == _WAITS, terms, is_static)
+    provisioner = str(raw.get("provisioner") or "")
+    waits = raw.get("volumeBindingMode") == _WAITS
+    return StorageClass(waits, terms, provisioner == _STATIC, provisioner)
