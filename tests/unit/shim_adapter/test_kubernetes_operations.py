@@ -7,9 +7,10 @@ from http import HTTPStatus
 import pytest
 
 from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes import operations as operations_module
 from services.shim_adapter.backends.kubernetes.client import ApiServerError
 from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound
-from services.shim_adapter.backends.kubernetes.operations import Operations, bind
+from services.shim_adapter.backends.kubernetes.operations import Operation, Operations, bind
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
 
@@ -51,6 +52,53 @@ async def test_a_bind_that_met_a_conflict_is_ours_if_the_pod_is_where_we_put_it(
         await task
     reason = "the pod is assigned already"
     assert news == (Bound("p-uid") if is_bound else NotBound("p-uid", reason))
+
+
+class Answering:
+    """A client whose API server does everything, and notes in which order; it takes its time."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def request(self, method, path, body=None, **_):
+        self.asked.append(path.rpartition("/")[2])
+        await asyncio.sleep(0)
+        return {}
+
+
+async def carried_out(operations, client, until_asked):
+    task = asyncio.create_task(operations.run())
+    async with asyncio.timeout(60):
+        while len(client.asked) < until_asked:
+            await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_binds_go_before_events_and_conditions_that_were_to_be_written_before_them():
+    client = Answering()
+    operations = Operations(client, lambda _: None)
+    records = [PodRecord(f"u{at}", PodSpec(f"p{at}", "app", {}), 1, 1) for at in range(200)]
+    for record in records:
+        operations.add(Operation("note", record, {"kind": "Event"}))
+    operations.add(Operation("note", records[0], {"status": {}}))
+    for record in records:
+        operations.add(bind(record, "n1"))
+    await carried_out(operations, client, 401)
+    assert client.asked == ["binding"] * 200 + ["events"] * 200 + ["status"]
+
+
+async def test_a_note_that_has_waited_for_long_is_written_beside_binds(monkeypatch):
+    monkeypatch.setattr(operations_module, "PATIENCE_SECONDS", 0.0)
+    client = Answering()
+    operations = Operations(client, lambda _: None)
+    for at in range(200):
+        record = PodRecord(f"u{at}", PodSpec(f"p{at}", "app", {}), 1, 1)
+        operations.add(bind(record, "n1"))
+    operations.add(Operation("note", record, {"kind": "Event"}))
+    await carried_out(operations, client, 201)
+    assert client.asked.index("events") < 200
 
 
 def test_what_is_deleted_or_evicted_is_this_pod_and_no_later_one_of_its_name():

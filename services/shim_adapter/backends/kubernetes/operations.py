@@ -10,14 +10,16 @@ Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: 
         once the pod shows that it was not carried out, and whoever still needs it decides anew.
 Rule 4: placeholders that nobody waits for any more are not made, and none that is there already,
         whose answer was lost (``cancel_creates``).
-Rule 5: events and conditions are for people and autoscalers: beyond MAX_NOTES of them the oldest
-        are left out, and counted.
+Rule 5: events and conditions are for people and autoscalers. They let everything go first that can
+        be done now, for PATIENCE_SECONDS at most; beyond MAX_NOTES of them the oldest are left out,
+        and counted.
 Limits: WORKERS requests at a time for what must be done, one for notes.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -46,6 +48,7 @@ from services.shim_adapter.records import PodRecord
 
 WORKERS = IN_FLIGHT - 2
 MAX_NOTES = 10_000
+PATIENCE_SECONDS = 1.0  # of notes: autoscalers are not to wait for ever beside a long row of binds
 BIND_CONFLICTS = 8  # about half a minute in all: what keeps the bind is not seen at the pod
 VOLUME_SECONDS = 600.0  # a volume that is not made by then: the pod is given another place
 _PAUSE_SECONDS = (0.1, 10.0)
@@ -113,6 +116,7 @@ class Operations:
             if self._notes.full():
                 self._notes.get_nowait()
                 _NOTES_LEFT_OUT.inc()
+            operation.started = asyncio.get_running_loop().time()
             self._notes.put_nowait(operation)
             return
         if operation.what == "create":
@@ -155,23 +159,30 @@ class Operations:
     async def _work(self) -> None:
         while True:
             uid = await self._ready.get()
-            line = self._waiting[uid]
-            operation = line[0]
             try:
-                if operation.is_cancelled:
-                    _DONE.labels(operation.what, "cancelled").inc()
-                else:
-                    await self._does[operation.what](operation)
-            except ApiServerError as error:
-                self._again(operation, error)
-                continue
-            line.popleft()
-            if operation.what == "create":
-                self._is_made(operation)
-            if line:
-                self._ready.put_nowait(uid)
+                await self._do_next(uid)
+            finally:
+                self._ready.task_done()
+
+    async def _do_next(self, uid: str) -> None:
+        """Carry out the first of what is to be done about a pod; what is left goes on later."""
+        line = self._waiting[uid]
+        operation = line[0]
+        try:
+            if operation.is_cancelled:
+                _DONE.labels(operation.what, "cancelled").inc()
             else:
-                del self._waiting[uid]
+                await self._does[operation.what](operation)
+        except ApiServerError as error:
+            self._again(operation, error)
+            return
+        line.popleft()
+        if operation.what == "create":
+            self._is_made(operation)
+        if line:
+            self._ready.put_nowait(uid)
+        else:
+            del self._waiting[uid]
 
     def _is_made(self, operation: Operation) -> None:
         application = operation.pod.spec.application_id
@@ -401,6 +412,9 @@ class Operations:
     async def _write_notes(self) -> None:
         while True:
             note = await self._notes.get()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(note.started + PATIENCE_SECONDS):
+                    await self._ready.join()
             is_event = note.body.get("kind") == "Event"
             try:
                 if is_event:
