@@ -139,13 +139,13 @@ async def test_an_answer_that_nobody_reads_is_let_go(served, monkeypatch):
 
 
 async def test_an_answer_that_is_read_slowly_comes_whole(served, monkeypatch):
-    hurry(monkeypatch, WRITE_SECONDS=1.0)
+    hurry(monkeypatch, WRITE_SECONDS=4.0)
     reader, _ = await served.open(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     size = 0
     async with patience():
         while part := await reader.read(2**20):
             size += len(part)
-            await asyncio.sleep(0.005)  # 20 MB in pieces of 64 KiB: longer than WRITE_SECONDS
+            await asyncio.sleep(0.015)  # 20 MB in pieces of 64 KiB: longer than WRITE_SECONDS
     assert size > len(LARGE)
 
 
