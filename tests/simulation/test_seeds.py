@@ -28,6 +28,7 @@ FOUND = {
     41254: "a gang whose last bind was done, and its shim adapter died unheard, was never whole",
     1844: "a placeholder whose node went before its bind, its gang whole by then, was nobody's",
     2055: "the order of a core that died came behind its successor's, whose timer never fired",
+    2775: "of placeholders on their way out twice as many were made by who started over",
     33145: "a gang that the core took for whole, and the shim adapter did not, waited for ever",
 }
 

@@ -112,11 +112,13 @@ class PlaceholdersToMake:
 def missing_placeholders(world: World, application: ApplicationRecord) -> Iterator[CreatePod]:
     """Return what is to be made of every group's placeholders, in the order of the groups.
 
-    What there is is counted now: what is lost from now on is made again by itself.
+    What there is is counted now, also what is on its way out: what is lost from now on is made
+    again by itself.
     """
     existing: dict[str, int] = {}
     for pod in world.pods_of(application.application_id):
-        if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
+        is_made_again = not pod.deletion_ns or pod.release not in _NOT_LOST
+        if pod.spec.placeholder and not pod.has_ended and is_made_again:
             made = pod.spec.task_group_name
             existing[made] = existing.get(made, 0) + 1
     return (

@@ -186,7 +186,7 @@ class ClusterMirror(Moves):
             self._bound.take_up(application)
             for pod in world.pods_of(application.application_id):
                 self._asked.pop(pod.uid, None)
-            self._clear_the_way(application, world.pods_of(application.application_id))
+            self._clear_the_way(application)
         self._asked.update(dict.fromkeys(pod.uid for pod in there.waiting))
         self._unanswered = {
             key: count for key, count in self._unanswered.items() if key[0] != partition
@@ -372,7 +372,7 @@ class ClusterMirror(Moves):
             self._ask_for_pods(application)
             self._to_make.add(application)
         else:
-            self._clear_the_way(application, self.world.pods_of(application.application_id))
+            self._clear_the_way(application)
             self._ask_for_pods(application)
 
     def _on_rejected(self, rejected: RejectedApplication) -> None:
@@ -420,6 +420,7 @@ class ClusterMirror(Moves):
                 application.phase = ApplicationPhase.RUNNING
                 self.world.touch_application(application)
                 self._tell(application, "GangReservationComplete", "every placeholder is bound")
+                self._clear_the_way(application)
                 self._ask_for_pods(application)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
@@ -466,14 +467,9 @@ class ClusterMirror(Moves):
         """
         pod = self.world.pods.get(release.allocation_key)
         if release.termination_type is TerminationType.STOPPED_BY_RM:
-            self._asked.pop(release.allocation_key, None)
             application = self.world.applications.get(release.application_id)
-            if pod is None or application is None:
-                return
-            if is_to_be_asked(application, pod):
+            if pod is not None and application is not None and is_to_be_asked(application, pod):
                 self._send(application.partition, asks=(self._ask(pod),))
-            else:
-                self._clear_the_way(application, (pod,))
             return
         if pod is None:
             self._send(self._decided_in, releases=(release,))

@@ -3,7 +3,7 @@
 Everything done is put by until ``taken``: calls for the resource manager, messages for the core.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -95,13 +95,17 @@ class Moves:
                     self._failed[pod.uid] = None
                     self._calls.append(FailPod(pod.uid, reason, message))
 
-    def _clear_the_way(self, application: ApplicationRecord, pods: Iterable[PodRecord]) -> None:
-        """Delete placeholders that wait, and no core is asked for: their gang reserves no more."""
-        if not application.may_reserve:
-            for pod in pods:
-                waits = not (pod.node or pod.has_ended or pod.deletion_ns)
-                if pod.spec.placeholder and waits and pod.uid not in self._asked:
-                    self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
+    def _clear_the_way(self, application: ApplicationRecord) -> None:
+        """Delete the placeholders that wait although their gang reserves no more.
+
+        There may be some: two are made where the first was on its way when its maker died.
+        """
+        if application.may_reserve:
+            return
+        for pod in self.world.pods_of(application.application_id):
+            if pod.spec.placeholder and not (pod.node or pod.has_ended or pod.deletion_ns):
+                self._release_ask(pod)
+                self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
 
     def _cancel_creates(self, application: ApplicationRecord) -> None:
         if application.placeholders_made:

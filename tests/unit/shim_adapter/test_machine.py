@@ -491,23 +491,27 @@ def test_a_placeholder_that_comes_when_its_gang_reserves_no_more_is_deleted(is_w
     assert (said == []) == is_whole
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_a_placeholder_whose_node_went_before_it_was_bound_is_needed_only_by_a_gang_that_reserves(
-    is_whole,
-):
-    """Seed 1844: the core had lost it with the node, the gang was whole without it."""
+def test_a_placeholder_that_waits_when_its_gang_becomes_whole_is_taken_back_and_deleted():
+    """Seeds 1844 and 2775: two were made of one, and the spare one would take room from others."""
     shim = Shim()
     placeholder, bind = _whole_gang(shim)
     (news,) = shim.machine.cluster.create_pods((replace(placeholder.spec, name="late"),), "c", 1)
     shim.machine.mirror.on_news(news)
-    if is_whole:
-        shim.send(bind)
-    place = UpdateResponse(new_allocations=(Allocation(news.pod.uid, "app", "gone", ONE),))
-    assert sent(shim.send(place), "releases")
-    lost = AllocationRelease("app", news.pod.uid, TerminationType.STOPPED_BY_RM)
-    asked = shim.asks(shim.send(UpdateResponse(released_allocations=(lost,))))
-    assert asked == ([] if is_whole else [news.pod.uid])
-    assert list(shim.world.pods) == [placeholder.uid, *asked]
+    (taken_back,) = sent(shim.send(bind), "ask_releases")
+    assert (taken_back.allocation_key, taken_back.termination_type) == (
+        news.pod.uid, TerminationType.STOPPED_BY_RM,
+    )  # fmt: skip
+    assert list(shim.world.pods) == [placeholder.uid]
+
+
+def test_who_starts_over_makes_nothing_for_placeholders_that_are_on_their_way_out():
+    """Seed 2775: each is made again when it has gone, and was made at the start as well."""
+    shim = Shim()
+    placeholder, _ = _whole_gang(shim)
+    placeholder.node, placeholder.deletion_ns = "node-0000", 1
+    placeholder.release = TerminationType.PREEMPTED_BY_SCHEDULER
+    shim.machine = shim.service.make_machine()
+    assert shim.machine.mirror.go_on() == ([], [])
 
 
 @pytest.mark.parametrize("starts_over", [True, False])
