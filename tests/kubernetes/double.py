@@ -19,6 +19,7 @@ import time
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from aiohttp import web
 
 from tests.kubernetes import groups, pods, storage
 from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
-from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, selector_of
+from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, now, selector_of
 from tests.kubernetes.webhooks import Webhooks
 
 PATH = re.compile(
@@ -453,6 +454,7 @@ class Double:
             "fault": self.fault,
             "load": self.load,
             "submit": self.submit,
+            "touch": self.touch,
         }
         told[what](**body)
         return _json({})
@@ -464,6 +466,12 @@ class Double:
             pod = a_pod(f"mine-{at:06d}", cpu="10m", labels=labels)
             pods.admit(self.store, "default", pod)
             self.store.create(pods.PODS, "default", pod)
+
+    def touch(self, first: int, count: int) -> None:
+        """Let something happen to so many of the pods that are there: kubelets say that they run."""
+        for pod in [*self.store.all(pods.PODS).values()][first : first + count]:
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
+            self.store.update(pods.PODS, pod, partial(pods.set_condition, condition=ready))
 
     def load(self, nodes: int, pods_in_all: int, foreign: bool = True) -> None:
         """Fill the cluster: so many nodes, and pods of another scheduler spread over them."""
