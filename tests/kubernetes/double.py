@@ -3,7 +3,8 @@
 It keeps resourceVersions, resumes watches with bookmarks, answers 409 to a second bind, 404, 410 after
 ``compact``, and whatever failure it is told to. The shim adapter and the admission webhook have the
 rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a restart none at all; the
-plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. PodGroups and Workloads are served
+plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. It serves what a ``version`` of
+Kubernetes does, and anything else is 404. PodGroups and Workloads are served
 where a test has it so (``serve``), and fields of pods that hang on them are dropped otherwise. Names,
 events, volumes, claims and PodGroups are validated, and nothing else; there are no controllers.
 ``python -m tests.kubernetes.double PORT [JOURNAL]`` runs it alone; POST /double/NAME then does what the
@@ -26,7 +27,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from tests.kubernetes import groups, pods, storage
+from tests.kubernetes import groups, pods, storage, versions
 from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, now, selector_of
 from tests.kubernetes.webhooks import Webhooks
@@ -70,7 +71,11 @@ class Double:
     """The server. ``url`` is where it answers once started."""
 
     def __init__(
-        self, *, bookmark_seconds: float = BOOKMARK_SECONDS, journal: Path | None = None
+        self,
+        *,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
+        journal: Path | None = None,
+        version: str = versions.NEWEST,
     ) -> None:
         self.store = Store(journal)
         self.faults: list[Fault] = []
@@ -80,7 +85,8 @@ class Double:
         # when RBAC is; None: not started yet
         self._warm_at: float | None = None if not self.store.objects else 0.0
         self._unconfirmed: int | None = None  # None: etcd is there
-        self.served: dict[str, dict[str, str]] = {}  # kinds by plural, by group and version
+        self.version = version
+        self.served = versions.built_in(version)
         self.watched = 0  # watches that were begun, in all
         self.webhooks: Webhooks | None = None  # whoever is asked about what is written
         self.url = ""
@@ -206,7 +212,7 @@ class Double:
         if request.path.startswith("/double/"):
             return await self._told(request)
         match = PATH.match(request.path)
-        if match is None or not groups.is_served(self.served, match):
+        if match is None or not versions.is_served(self.served, match):
             raise ApiFailureError(404, "NotFound", f"no such path: {request.path}")
         group, namespace = match["group"] or "", match["namespace"] or ""
         plural, name, sub = match["plural"], match["name"] or "", match["sub"] or ""
@@ -247,9 +253,10 @@ class Double:
     def _about(self, path: str) -> Object | None:
         """Return what anybody may ask of the server itself; None: it is about objects."""
         if path in ("/version", "/healthz", "/readyz"):
-            return {"major": "1", "minor": "36", "gitVersion": "v1.36.0-double"}
+            major, _, minor = self.version.partition(".")
+            return {"major": major, "minor": minor, "gitVersion": f"v{self.version}.0-double"}
         found = ABOUT_KINDS.fullmatch(path)
-        return None if found is None else groups.discovered(self.served, found["path"] or "")
+        return None if found is None else versions.discovered(self.served, found["path"] or "")
 
     def _check_right(self, request: web.Request, group: str, resource: str, name: str) -> None:
         """Note what right a request needs, as RBAC names it, and refuse whoever has not got it."""
@@ -314,6 +321,7 @@ class Double:
             CHECKS[resource](self.store, namespace, body)
         if resource == pods.PODS:
             groups.prune(self.served, body)
+            versions.prune(self.served, body)
         groups.check(resource, body)
 
     def _put(self, resource: str, namespace: str, name: str, body: Object) -> Object:

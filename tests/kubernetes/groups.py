@@ -4,10 +4,10 @@ As the schemas of their definitions have it: scheduling.x-k8s.io/v1alpha1, sched
 and scheduling.k8s.io v1alpha1 (1.35), v1alpha2 (1.36), v1beta1 (1.37).
 """
 
-import re
 from typing import Any
 
 from tests.kubernetes.store import ApiFailureError, Object
+from tests.kubernetes.versions import Served
 
 COSCHEDULING = ("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup")
 KAI = ("scheduling.run.ai/v2alpha2", "podgroups", "PodGroup")
@@ -18,20 +18,11 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CORE = "podgroups.scheduling.k8s.io"
 WORKLOADS = "workloads.scheduling.k8s.io"
 MAX_PARTS = 8
-_OPTIONAL = re.compile(r"podgroups|workloads")
 _INT32 = range(-(2**31), 2**31)
 _NUMBERS = {
     "podgroups.scheduling.x-k8s.io": ("minMember", "scheduleTimeoutSeconds"),
     "podgroups.scheduling.run.ai": ("minMember", "minSubGroup"),
 }
-
-BUILT_IN = {
-    "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
-    "storage.k8s.io/v1": {"storageclasses": "StorageClass"},
-    "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},
-}
-
-Served = dict[str, dict[str, str]]
 
 
 def definition(path: str, plural: str, kind: str) -> Object:
@@ -50,31 +41,6 @@ def definition(path: str, plural: str, kind: str) -> Object:
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
     }
-
-
-def is_served(served: Served, match: re.Match[str]) -> bool:
-    """Return whether a path is one of the API: what every server has, or what is served here."""
-    if _OPTIONAL.fullmatch(match["plural"]) is None:
-        return True
-    return match["plural"] in served.get(f"{match['group']}/{match['version']}", {})
-
-
-def discovered(served: Served, path: str) -> Object:
-    """Return which groups there are, or the resources of a group's version."""
-    served = {**BUILT_IN, **served}
-    if path:
-        if path not in served:
-            raise ApiFailureError(
-                404, "NotFound", "the server could not find the requested resource"
-            )
-        found = [{"name": p, "kind": k, "namespaced": True} for p, k in served[path].items()]
-        return {"kind": "APIResourceList", "groupVersion": path, "resources": found}
-    groups: dict[str, list[Object]] = {}
-    for item in served:
-        group, _, version = item.partition("/")
-        groups.setdefault(group, []).append({"groupVersion": item, "version": version})
-    found = [{"name": name, "versions": versions} for name, versions in groups.items()]
-    return {"kind": "APIGroupList", "groups": found}
 
 
 def prune(served: Served, pod: Object) -> None:

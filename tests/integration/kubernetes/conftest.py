@@ -1,4 +1,7 @@
-"""Every test here runs against the double and, when it is asked for, against a real API server."""
+"""Every test here runs against the double and, when it is asked for, against a real API server.
+
+The double is the newest version of Kubernetes that is supported, and the oldest.
+"""
 
 from dataclasses import dataclass
 
@@ -9,6 +12,7 @@ from services.shim_adapter.backends.kubernetes.client import ApiClient
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Kubectl
 from tests.kubernetes.real import OPTION, WHY_NOT, cordon, empty, real_access
+from tests.kubernetes.versions import NEWEST, OLDEST
 
 
 @dataclass
@@ -31,7 +35,10 @@ def real(request):
 REAL = pytest.param("real", marks=pytest.mark.xdist_group("real-api-server"))
 
 
-@pytest.fixture(params=["double", REAL])
+VERSIONS = {"double": NEWEST, "oldest-double": OLDEST}
+
+
+@pytest.fixture(params=[*VERSIONS, REAL])
 async def server(request):
     if request.param == "real":
         access = request.getfixturevalue("real")
@@ -44,7 +51,7 @@ async def server(request):
         await empty(client)
         await client.close()
         return
-    double = Double(bookmark_seconds=0.2)
+    double = Double(bookmark_seconds=0.2, version=VERSIONS[request.param])
     await double.start()
     access = Access(double.url)
     client = ApiClient(access, "tests")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.shim_adapter.backends.kubernetes import client as client_module
 from services.shim_adapter.backends.kubernetes.access import Access
@@ -20,6 +21,7 @@ from services.shim_adapter.backends.kubernetes.turn import LEASE, Turn
 from tests.kubernetes import pods
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.store import ApiFailureError
+from tests.kubernetes.versions import OLDEST
 from tests.patience import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -38,6 +40,30 @@ async def refused(doing):
     with pytest.raises(ApiServerError) as caught:
         await doing
     return caught.value.code, caught.value.reason
+
+
+async def test_what_is_not_served_is_not_found(server):
+    for path in ("/apis/policy/v1beta1/poddisruptionbudgets", "/apis/events.k8s.io/v1beta1/events"):
+        assert (await refused(server.client.request("GET", path)))[0] == 404
+
+
+async def test_an_api_server_that_lacks_what_we_need_is_told_so_and_asked_again(server, double):
+    budgets = double.served.pop("policy/v1")
+    source = Source("budgets", "/apis/policy/v1/poddisruptionbudgets")
+
+    async def hear(change, item):
+        pass
+
+    reflector = Reflector(server.client, source, hear)
+    with capture_logs() as logs:
+        task = asyncio.create_task(reflector.run())
+        await until(lambda: logs, "it is told")
+        double.served["policy/v1"] = budgets
+        await until(reflector.is_listed.is_set, "the list")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    said = logs[0]["log_level"], logs[0]["kind"], logs[0]["needed"]
+    assert said == ("error", "budgets", f"Kubernetes {OLDEST}")
 
 
 async def test_an_object_has_a_uid_and_a_version_and_exists_once(server):

@@ -268,12 +268,20 @@ async def test_a_pod_larger_than_its_placeholder_is_told_and_starts_where_they_w
 
 
 async def test_what_is_not_supported_is_said_at_the_pod(muster):
+    """An API server that knows no claims drops them: there is nothing to be heeded then."""
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    await muster.kubectl.pod(a_pod("p", resourceClaims=claims))
+    labels = {"applicationId": "app", "queue": "root.a"}
+    made = await muster.kubectl.pod(a_pod("p", labels=labels, resourceClaims=claims))
+    if not made["spec"].get("resourceClaims"):
+        await until(lambda: "p" in muster.kubelets.ran, "it runs")
+        return
     await until_condition(muster.kubectl, "p", ("False", "SchedulerError"))
     pod = (await muster.kubectl.pods())["p"]
     (condition,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
-    assert "dynamic resource allocation is not supported yet" in condition["message"]
+    assert "dynamic resource allocation is not supported" in condition["message"]
+    await muster.kubectl.pod(a_pod("other", labels=labels))
+    await until(lambda: "other" in muster.kubelets.ran, "others of its application run")
+    assert "p" not in muster.kubelets.ran
 
 
 async def test_a_hard_gang_that_does_not_come_about_fails_its_pods(muster):

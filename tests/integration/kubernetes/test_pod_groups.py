@@ -207,7 +207,7 @@ async def test_a_kind_that_goes_without_a_word_has_no_objects_any_more(muster, d
     await make(muster.kubectl, COSCHEDULING, "g", minMember=1)
     await muster.kubectl.pod(member("m0"))
     await until_running(muster, "m0")
-    double.served.clear()
+    del double.served[groups.COSCHEDULING[0]]
     double.store.objects.pop("podgroups.scheduling.x-k8s.io")
     session = muster.kubernetes.session
     await until(lambda: not session.cluster.groups._objects, "it is known to have gone")

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from services.cli.secrets_made import kubernetes_secrets
+from services.shim_adapter.backends.kubernetes.reflector import OLDEST_VERSION
 from shared.bus.permissions import definitions
 from shared.messages.routes import SERVICES
 from tests.kubernetes.chart import BY_HAND, CHART, VALUES, helm_template, made, rendered
@@ -236,6 +237,7 @@ def test_versions_are_those_of_the_program():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert chart["kubeVersion"] == f">={OLDEST_VERSION}.0-0"
     assert KUSTOMIZATION["images"] == [{"name": "muster", "newTag": version}]
 
 

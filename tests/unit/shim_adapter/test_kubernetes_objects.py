@@ -102,6 +102,7 @@ def test_what_would_have_to_be_heeded_and_is_not_is_refused():
     seen = view(raw(**claims))
     assert seen.spec is None
     assert seen.error.startswith("spec.resourceClaims: ")
+    assert "found 1 claim(s): ask for devices as resources of containers" in seen.error
     assert view(raw(node="n", **claims)).spec is not None  # it is there already, and counts
 
 

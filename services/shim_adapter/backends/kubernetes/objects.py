@@ -181,8 +181,14 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
 
 def _unsupported(spec: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return what a pod asks for that would have to be heeded and is not, by field."""
-    if spec.get("resourceClaims"):
-        return "spec.resourceClaims", "dynamic resource allocation is not supported yet"
+    claims = spec.get("resourceClaims")
+    if claims:
+        why = (
+            f"dynamic resource allocation is not supported, found {len(claims)} claim(s): ask for "
+            "devices as resources of containers (nvidia.com/gpu, say), or leave the pod to "
+            "another scheduler"
+        )
+        return "spec.resourceClaims", why
     return None
 
 

@@ -22,7 +22,8 @@ from prometheus_client import Counter
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError, jittered
 
 PAGE = 500
-_NOT_ALLOWED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+_NOT_ALLOWED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+OLDEST_VERSION = "1.27"  # of Kubernetes, that serves everything that we cannot do without
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
@@ -88,6 +89,15 @@ class Reflector:
         if error.code in _NOT_ALLOWED:
             log.error(
                 "the API server does not let us watch: see deploy/kubernetes/rbac.yaml",
+                kind=self.source.kind,
+                path=self.source.path,
+                error=str(error),
+            )
+        elif error.code == HTTPStatus.NOT_FOUND:
+            log.error(
+                "the API server does not serve what we cannot do without: it is too old, or has it "
+                "switched off (--runtime-config)",
+                needed=f"Kubernetes {OLDEST_VERSION}",
                 kind=self.source.kind,
                 path=self.source.path,
                 error=str(error),
