@@ -131,6 +131,8 @@ class PodRecord:
     gates: tuple[str, ...] = ()
     release: str = ""  # ours
     disruption: DisruptionState = DisruptionState.FREE
+    budget: str = ""  # the only one that it is under, of whose pods so many are allowed to go
+    allowed: int = 0
 
     @property
     def has_ended(self) -> bool:

@@ -183,13 +183,17 @@ class DisruptionState(StrEnum):
 class Disruption:
     """Whether an allocation may be evicted now; of one that is not named it is FREE.
 
-    ``is_refused``: its eviction, which was decided, was refused; it stays for now.
+    ``is_refused``: its eviction, which was decided, was refused; it stays for now. ``budget`` is
+    the one that it is under ("": none, or several), of whose members ``allowed`` may go now: what
+    is said of one holds for all of them.
     """
 
     allocation_key: str
     application_id: str
     state: DisruptionState
     is_refused: bool = False
+    budget: str = ""
+    allowed: int = 0
 
 
 @record

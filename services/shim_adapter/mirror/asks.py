@@ -91,7 +91,8 @@ def foreign_allocation(pod: PodRecord) -> Allocation:
 
 def disruption_of(pod: PodRecord, *, is_refused: bool = False) -> Disruption:
     """Return whether a pod may be evicted now."""
-    return Disruption(pod.uid, pod.spec.application_id, pod.disruption, is_refused)
+    name, state = pod.spec.application_id, pod.disruption
+    return Disruption(pod.uid, name, state, is_refused, pod.budget, pod.allowed)
 
 
 def _tags(pod: PodRecord) -> dict[str, str]:

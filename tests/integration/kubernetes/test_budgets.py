@@ -166,6 +166,32 @@ def held_asks(muster):
     }
 
 
+def left_of(muster, name):
+    budgets = muster.cluster.core.partition.victims.budgets
+    return {budgets.of(key) for key in budgets._of} == {name} and budgets.left(name)
+
+
+async def test_two_victims_of_one_budget_that_allows_one_are_not_chosen_together(muster):
+    """Nobody is evicted for a pod that needs two, until the budget allows two; none is refused."""
+    await muster.kubectl.config(QUEUES.replace("{vcore: 1}", "{vcore: 3}"))
+    await muster.kubectl.node("large", cpu="2", memory="8Gi", pods="20")
+    for name in ("l0", "l1"):
+        await muster.kubectl.pod(a_pod(name, labels={"applicationId": "low", "queue": "root.low"}))
+        await until(lambda name=name: name in muster.kubelets.ran, "it runs")
+    for allowed in (3, 1):
+        await muster.kubectl.budget("all", {"app": "x"}, allowed=allowed)
+        await until(lambda n=allowed: left_of(muster, "default/all") == n, "how many are left")
+    large = wants()
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    await muster.kubectl.pod(large)
+    await until(lambda: "high" in held_asks(muster), "the core knows it")
+    small = a_pod("small", labels={"applicationId": "high", "queue": "root.high"})
+    await muster.kubectl.pod(small)
+    await until(lambda: "small" in muster.kubelets.ran, "the one that needs one, behind it")
+    assert await told(muster, "PreemptionRefused") == []
+    assert len(await told(muster, "Preempted")) == 1
+
+
 async def test_a_pod_whose_labels_change_is_under_other_budgets(muster):
     """As when somebody takes a pod out of its service: what protected that does so no more."""
     for name in VICTIMS[1:]:
@@ -207,6 +233,11 @@ def placed(labels=None, uid="u"):
     return PodRecord(uid, spec, 0, 0, node="n")
 
 
+def state_of(known, pod):
+    known.note(pod)
+    return pod.disruption
+
+
 FREE, BUDGETED, BARRED = DisruptionState
 
 
@@ -232,10 +263,10 @@ def test_what_budgets_come_to_whatever_is_seen_first(budgets, expected):
             known.see(name, budget)
         if not is_pod_first:
             known.placed(pod)
-        assert known.state_of(pod) is expected
+        assert state_of(known, pod) is expected
         for name, _ in budgets:
             known.see(name, None)
-        assert known.state_of(pod) is FREE
+        assert state_of(known, pod) is FREE
 
 
 def test_a_refusal_lasts_until_the_budget_changes_or_the_pause_is_over():
@@ -243,13 +274,13 @@ def test_a_refusal_lasts_until_the_budget_changes_or_the_pause_is_over():
     known.placed(pod)
     known.see(*a_budget("b", 1, matchLabels={"app": "x"}))
     known.refused("u")
-    assert known.state_of(pod) is BARRED
+    assert state_of(known, pod) is BARRED
     known.ask_again("u")
-    assert known.state_of(pod) is BUDGETED
+    assert state_of(known, pod) is BUDGETED
     known.refused("u")
     known.see(*a_budget("other", 1, matchLabels={"app": "y"}))
-    assert known.state_of(pod) is BARRED
+    assert state_of(known, pod) is BARRED
     assert known.see(*a_budget("b", 2, matchLabels={"app": "x"})) == [pod]
-    assert known.state_of(pod) is BUDGETED
+    assert state_of(known, pod) is BUDGETED
     known.gone(pod)
     assert known.see(*a_budget("b", 0, matchLabels={"app": "x"})) == []

@@ -3,6 +3,7 @@
 import pytest
 
 from services.core.scheduler.actions.quota_preemption import victims_of
+from services.core.scheduler.nodes.victim_budgets import VictimBudgets
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AllocationAskRelease,
@@ -125,6 +126,99 @@ def test_a_quota_that_shrinks_spares_what_is_barred():
     leaf = core.partition.queues["root.parent.leaf1"]
     found = victims_of(core.partition, leaf, {"vcore": 15})
     assert [allocation.allocation_key for allocation in found] == ["v2", "v1", "v3"]
+
+
+# --- how many of one budget ---------------------------------------------------------------------
+
+
+def under(budget, allowed, *keys, app="leaf1"):
+    state = BUDGETED if allowed > 0 else BARRED
+    return tuple(Disruption(k, app, state, budget=budget, allowed=allowed) for k in keys)
+
+
+def pairs(*news):
+    """Two nodes with two each, the second's the newer; ``wants`` needs the room of two."""
+    leaf2 = guaranteed("leaf2", 10, "properties: {preemption.delay: 1ms},")
+    core = Cluster("{name: leaf1}", leaf2, nodes={"n1": 10, "n2": 10})
+    for at, node in enumerate(("n1", "n1", "n2", "n2"), 1):
+        core.place("leaf1", f"v{at}", 5, node)
+    core.update(disruptions=news)
+    core.run("leaf2", "wants", 10, priority=1)
+    return core
+
+
+@pytest.mark.parametrize(
+    ("news", "expected"),
+    [
+        (under("b", 2, "v1", "v2", "v3", "v4"), ["v3", "v4"]),
+        (under("b", 1, "v1", "v2", "v3", "v4"), []),
+        (under("b", 1, "v3", "v4") + under("c", 2, "v1", "v2"), ["v1", "v2"]),
+        (under("b", 1, "v3", "v2") + under("c", 1, "v1", "v4"), ["v3", "v4"]),
+        (under("b", 2, "v3", "v4") + under("b", 1, "v1", "v2"), []),  # what was said last
+        (under("", 0, "v1") + tuple(Disruption(f"v{n}", "leaf1", BUDGETED) for n in (3, 4)),
+         ["v3", "v4"]),  # as an earlier version says it
+    ],
+)  # fmt: skip
+def test_no_more_of_a_budget_are_chosen_together_than_it_allows(news, expected):
+    assert pairs(*news).look() == expected
+
+
+def two_preemptors(allowed):
+    core = four_and_one()
+    core.update(disruptions=under("b", allowed, "v1", "v2", "v3", "v4"))
+    core.partition.queues["root.parent.leaf2"].guaranteed_resource = {"vcore": 10}
+    core.run("leaf2", "more", 5, priority=1)
+    return core
+
+
+def test_what_one_ask_takes_of_a_budget_is_not_there_for_the_next():
+    core = two_preemptors(1)
+    assert core.look() == ["v4"]
+    assert core.look() == []
+    core.update(disruptions=under("b", 1, "v1"))  # it was counted in, and one more may go
+    assert core.look() == ["v3"]
+
+
+def test_who_has_gone_without_being_counted_or_was_kept_leaves_its_place_to_another():
+    core = two_preemptors(1)
+    assert core.look() == ["v4"]
+    core.confirm("leaf1", "v4")
+    assert core.look() == ["v3"]
+    core = two_preemptors(1)
+    assert core.look() == ["v4"]
+    refused = Disruption("v4", "leaf1", BARRED, is_refused=True, budget="b", allowed=1)
+    core.update(disruptions=(refused,))
+    assert core.look(seconds=0) == ["v3"]
+
+
+def test_a_daemons_pod_and_a_quota_take_no_more_of_a_budget_than_it_allows():
+    core = pairs(*under("b", 1, "v3", "v4"))
+    needs = Constraints(required_node="n2")
+    assert keys_of(core.run("leaf2", "daemon", 10, priority=1, constraints=needs)) == []
+    core = four_and_one()
+    core.update(disruptions=under("b", 1, "v3", "v4") + under("c", 0, "v1"))
+    leaf = core.partition.queues["root.parent.leaf1"]
+    found = victims_of(core.partition, leaf, {"vcore": 20})
+    assert [allocation.allocation_key for allocation in found] == ["v2", "v4"]
+
+
+def keys_of(answers):
+    return [r.allocation_key for answer in answers for r in answer.released_allocations]
+
+
+def test_a_budget_is_forgotten_with_the_last_that_is_under_it():
+    budgets = VictimBudgets()
+    budgets.told("a", "one", 1)
+    budgets.told("b", "one", 1)
+    budgets.told("a", "two", 3)
+    assert (budgets.of("a"), budgets.left("one"), budgets.left("two")) == ("two", 1, 3)
+    budgets.choose("b")
+    assert not budgets.going().may_go("b")
+    budgets.told("b", "", 0)
+    budgets.forget("a")
+    budgets.forget("a")
+    assert not budgets
+    assert budgets._budgets == {}
 
 
 def test_the_type_of_a_refused_eviction_is_what_was_decided():

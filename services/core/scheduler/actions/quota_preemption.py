@@ -22,6 +22,7 @@ from operator import le, sub
 
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.model.rows import Queue, depth_first
+from services.core.scheduler.nodes.victim_budgets import Going
 from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
@@ -166,28 +167,36 @@ def victims_below(
     partition: Partition, queue: Queue, wanted: Resource, gone: Container[str] = ()
 ) -> list[Allocation]:
     """Return whom a queue that is to give something back would evict; ``gone`` are left out."""
+    going = partition.victims.budgets.going()
     return [
         victim
         for leaf, share in divided(queue, wanted).items()
-        for victim in victims_of(partition, leaf, share, gone)
+        for victim in victims_of(partition, leaf, share, gone, going)
     ]
 
 
 def victims_of(
-    partition: Partition, leaf: Queue, wanted: Resource, gone: Container[str] = ()
+    partition: Partition,
+    leaf: Queue,
+    wanted: Resource,
+    gone: Container[str] = (),
+    going: Going | None = None,
 ) -> list[Allocation]:
     """Return the allocations of a leaf that together stay within what it is to give back.
 
-    Only those that go among the first are put in order: a class of which none fits is passed whole.
+    And within their disruption budgets, beside those of other leaves that are ``going``. Only those
+    that go among the first are put in order: a class of which none fits is passed whole.
     """
     left = tuple(wanted.values())
     chosen: list[Allocation] = []
-    for _, going in sorted(_classes(partition, leaf, wanted, gone).items()):
-        waiting = [entry for entries in going.values() for entry in entries]
+    going = going or partition.victims.budgets.going()
+    for _, parts in sorted(_classes(partition, leaf, wanted, gone).items()):
+        waiting = [entry for entries in parts.values() for entry in entries]
         heapify(waiting)
-        while waiting and any(_fits(part, left) for part in going):
+        while waiting and any(_fits(part, left) for part in parts):
             *_, part, allocation = heappop(waiting)
-            if _fits(part, left):
+            if _fits(part, left) and going.may_go(allocation.allocation_key):
+                going.go(allocation.allocation_key)
                 left = tuple(map(sub, left, part))
                 chosen.append(allocation)
     return chosen

@@ -101,6 +101,7 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     wanted = ask.shape.resource
     room = room_to_come(partition, node)
     chosen: list[Allocation] = []
+    going = partition.victims.budgets.going()
 
     def is_enough() -> bool:
         return fits_room(room, wanted) and is_open_without(partition, node, ask.shape, chosen)
@@ -108,8 +109,10 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     for candidate in _candidates(partition, node, ask):
         if is_enough():
             break
-        chosen.append(candidate)
-        add_into(room, candidate.resource_per_alloc)
+        if going.may_go(candidate.allocation_key):
+            going.go(candidate.allocation_key)
+            chosen.append(candidate)
+            add_into(room, candidate.resource_per_alloc)
     return chosen if is_enough() else []
 
 

@@ -92,6 +92,7 @@ def evict(
     ``winner`` is None where the room is for nobody, ``ask`` the one that it is for.
     """
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
+    partition.victims.budgets.choose(key)
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)
     allocation = owner.allocations[key]
     partition.journal.record(Preempted(owner, allocation, event or reason, law, winner, ask))

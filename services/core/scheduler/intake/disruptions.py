@@ -4,6 +4,7 @@ Rule 1: what the resource manager says of an allocation holds until it says some
         is barred is no victim, one under a budget is one after all others.
 Rule 2: an eviction that was refused is taken back, whoever it was for: it counts in its queue as
         before, and the ask that it was for looks for victims anew.
+Rule 3: of one budget no more are chosen than it allows (``nodes/victim_budgets.py``).
 News of what is no allocation (any more) changes nothing.
 """
 
@@ -21,4 +22,4 @@ def take(partition: Partition, news: Disruption) -> None:
     if news.is_refused and key in application.released:
         partition.keep_evicted(application, key)
         quota_preemption.use_changed(partition, application.queue)
-    partition.disrupt(application, key, news.state)
+    partition.disrupt(application, news)

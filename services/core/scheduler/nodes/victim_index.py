@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from services.core.scheduler.nodes.victim_bounds import BoundsTable, NodeBounds
+from services.core.scheduler.nodes.victim_budgets import VictimBudgets
 from services.core.scheduler.nodes.victim_kinds import (
     NOBODY,
     Kind,
@@ -24,7 +25,7 @@ from services.core.scheduler.nodes.victim_kinds import (
     Victim,
     rank_of,
 )
-from shared.messages.interface import Allocation, DisruptionState
+from shared.messages.interface import Allocation, Disruption, DisruptionState
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Node, Queue
@@ -38,6 +39,7 @@ class VictimIndex:
         self.is_kept = False
         self.by_leaf: dict[Queue, dict[Kind, None]] = {}
         self.disruptions: dict[str, DisruptionState] = {}  # by key; whoever is not there is free
+        self.budgets = VictimBudgets()
         self._nodes = nodes
         self._by_node: dict[str, NodeVictims] = {}
         self._kinds: dict[KindKey, Kind] = {}
@@ -124,19 +126,23 @@ class VictimIndex:
         if node is not None:
             self._nodes.touch(node)
 
-    def disrupt(
-        self, application: "Application", allocation: Allocation, state: DisruptionState
-    ) -> None:
+    def disrupt(self, application: "Application", allocation: Allocation, news: Disruption) -> None:
         """Take in whether an allocation may be disrupted now."""
         self.gone(allocation)
-        if state is DisruptionState.FREE:
-            self.disruptions.pop(allocation.allocation_key, None)
+        if news.state is DisruptionState.FREE:
+            self.forget(allocation.allocation_key)
         else:
-            self.disruptions[allocation.allocation_key] = state
+            self.disruptions[allocation.allocation_key] = news.state
+            self.budgets.told(allocation.allocation_key, news.budget, news.allowed)
         self.placed(application, allocation)
         node = self._nodes.nodes.get(allocation.node_id)
         if node is not None:
             self._nodes.touch(node)
+
+    def forget(self, key: str) -> None:
+        """Forget what disruption budgets say of an allocation: it has gone, or is under none."""
+        self.disruptions.pop(key, None)
+        self.budgets.forget(key)
 
     def node_gone(self, node: "Node") -> None:
         """Forget a node and all on it."""

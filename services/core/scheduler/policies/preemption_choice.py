@@ -164,7 +164,8 @@ class _Choice:
             for name, most in (queue.max_resource or {}).items()
             if name in self.wanted
         ]
-        self._is_less_than_known = bool(victims.spared or supposed.gone)
+        budgets = partition.victims.budgets
+        self._is_less_than_known = bool(victims.spared or supposed.gone or budgets)
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
         self._found: tuple[Harm, Node, list[Victim]] | None = None
@@ -352,6 +353,7 @@ class _Attempt:
         self._room = add(room_after(choice.partition, node), choice.supposed.room.get(node, {}))
         self._given: Resource = {}
         self._taken: list[Victim] = []
+        self._going = choice.partition.victims.budgets.going(choice.supposed.gone)
         self.has_room = self._node_fits()
 
     def victims(self, own: list[Victim]) -> list[Victim] | NoChoice:
@@ -375,7 +377,9 @@ class _Attempt:
             self._take(victim)
 
     def _take(self, victim: Victim) -> None:
-        """Take a victim, unless its queue would fall below what it is guaranteed."""
+        """Take a victim, unless its queue would fall below what it is guaranteed, or its budget."""
+        if not self._going.may_go(victim.key):
+            return
         trial, kind = self._choice.trial, victim.kind
         before = trial.checkpoint()
         trial.evict(kind.leaf, kind.amount)
@@ -383,6 +387,7 @@ class _Attempt:
             trial.rollback(before)
             return
         self._taken.append(victim)
+        self._going.go(victim.key)
         self._count(victim, add_into)
 
     def _count(self, victim: Victim, count: Callable[[Resource, ResourceView], None]) -> None:
@@ -398,10 +403,12 @@ class _Attempt:
                 return
             before, taken = trial.checkpoint(), self._taken
             trial.spare(victim.kind.leaf, victim.kind.amount)
+            self._going.stay(victim.key)
             self._count(victim, subtract_into)
             self._taken = [other for other in taken if other is not victim]
             if not self._is_enough():
                 trial.rollback(before)
+                self._going.go(victim.key)
                 self._count(victim, add_into)
                 self._taken = taken
 

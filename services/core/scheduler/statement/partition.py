@@ -67,6 +67,7 @@ from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
+    Disruption,
     DisruptionState,
     TerminationType,
 )
@@ -357,7 +358,7 @@ class Partition:
         self.releasing.pop(key, None)
         self.evicted_for.pop(key, None)
         self.victims.gone(allocation)
-        self.victims.disruptions.pop(key, None)
+        self.victims.forget(key)
         amount = allocation.resource_per_alloc
         is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
         self._remember(application, allocation, is_preempted=is_preempted)
@@ -451,12 +452,12 @@ class Partition:
         self.victims.released(application, allocation)
         return allocation
 
-    def disrupt(self, application: Application, key: str, state: DisruptionState) -> None:
+    def disrupt(self, application: Application, news: Disruption) -> None:
         """Take in whether an allocation may be evicted now; who waits for that looks again."""
-        allocation = application.allocations[key]
-        self.victims.disrupt(application, allocation, state)
+        allocation = application.allocations[news.allocation_key]
+        self.victims.disrupt(application, allocation, news)
         node = self.nodes.nodes.get(allocation.node_id)
-        if state is DisruptionState.BARRED:
+        if news.state is DisruptionState.BARRED:
             return
         for reservation in node.reservations.values() if node is not None else ():
             reservation.retry()
@@ -468,6 +469,7 @@ class Partition:
         if application.moves(key):
             self.end_successor(application, key)
         self.victims.gone(allocation)
+        self.victims.budgets.keep(key)
         why = application.released.pop(key)
         self.releasing.pop(key, None)
         if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # not as a core that recovered knows it

@@ -117,8 +117,16 @@ class Budgets:
         """Take in that the pause after a refusal is over."""
         self._refused.pop(uid, None)
 
-    def state_of(self, pod: PodRecord) -> DisruptionState:
-        """Return whether a pod may be evicted now."""
+    def note(self, pod: PodRecord) -> None:
+        """Write down at a pod whether it may be evicted now, and by which budget."""
+        pod.disruption = self._state_of(pod)
+        over = [*self._over.get(pod.uid, ())]
+        pod.budget, pod.allowed = "", 0
+        if len(over) == 1:
+            pod.budget = "/".join(over[0])
+            pod.allowed = self._budgets[pod.spec.namespace][over[0]].allowed
+
+    def _state_of(self, pod: PodRecord) -> DisruptionState:
         over: Iterable[Name] = self._over.get(pod.uid, ())
         allowed = [self._budgets[pod.spec.namespace][name].allowed for name in over]
         if pod.uid in self._refused or len(allowed) > 1 or any(count <= 0 for count in allowed):

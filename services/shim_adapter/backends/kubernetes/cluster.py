@@ -423,13 +423,18 @@ class KubernetesCluster:
         return self._disruption_of([pod])
 
     def _disruption_of(self, pods: list[PodRecord]) -> list[News]:
-        news: list[News] = []
+        """Say what has changed; of what a budget allows, once in every partition."""
+        changed: list[PodRecord] = []
+        allowed: dict[tuple[str, str], PodRecord] = {}  # one pod, by partition and budget
         for pod in pods:
-            state = self.budgets.state_of(pod)
-            if pod.disruption is not state:
-                pod.disruption = state
-                news.append(Disruptable(pod))
-        return news
+            before = (pod.disruption, pod.budget, pod.allowed)
+            self.budgets.note(pod)
+            if before[:2] != (pod.disruption, pod.budget):
+                changed.append(pod)
+            elif before[2] != pod.allowed:
+                partition = self.world.partition_of(pod.spec.application_id)
+                allowed.setdefault((partition, pod.budget), pod)
+        return [Disruptable(pod) for pod in (*changed, *allowed.values())]
 
     def _on_budget(self, seen: BudgetSeen, _: int) -> list[News]:
         return self._disruption_of(self.budgets.see(seen.name, seen.budget))
@@ -445,7 +450,7 @@ class KubernetesCluster:
         if seen.is_barred:
             self.budgets.refused(pod.uid)
         pod.deletion_ns, pod.release, pod.reason = 0, "", ""
-        pod.disruption = self.budgets.state_of(pod)
+        self.budgets.note(pod)
         self._notes.spared(pod, seen.reason)
         return [Disruptable(pod, is_refused=True)]
 
