@@ -105,7 +105,7 @@ class Replay:
 
     def __init__(self, trace: Trace, setup: Setup, watch: Watch = lambda _: None) -> None:
         self.trace, self.setup = trace, setup
-        self.scheduler = Scheduler(RM_ID, parse_configuration)
+        self.scheduler = Scheduler(RM_ID, parse_configuration, has_readers=False)
         self.runs = [Run(job, job.name) for job in trace.jobs]
         self.now_ns = 0
         self.evictions = 0

@@ -111,7 +111,8 @@ class Scheduler:
 
     ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; ``find``
     returns a plugin by its name, or raises PluginError; ``report`` is told what goes wrong in one.
-    They are handed in because they are no business of the pure part.
+    They are handed in because they are no business of the pure part. Without ``has_readers`` no
+    state is published; what is decided is the same.
     """
 
     recovers = True  # from what the resource manager tells a new one (architecture section 4)
@@ -125,8 +126,10 @@ class Scheduler:
         timings: Timings = UNTIMED,
         *,
         name: str = DEFAULT_PARTITION,
+        has_readers: bool = True,
     ) -> None:
         self.core_id = core_id
+        self._has_readers = has_readers
         self._timings = timings
         self.name = name
         self.partition = Partition(name)
@@ -519,6 +522,10 @@ class Scheduler:
         self._snapshot_for[f"api.{request.instance}"] = None
 
     def _state_events(self) -> list[Outgoing]:
+        if not self._has_readers:
+            self._digest.without_values()
+            self._snapshot_for.clear()
+            return []
         outgoing: list[Outgoing] = []
         is_anew = API_ALL.routing_key in self._snapshot_for
         rejected = tuple(self._digest.rejected)

@@ -10,8 +10,11 @@ from services.cli.replay.comparison import compared
 from services.cli.replay.figures import figures_of
 from services.cli.replay.formats import read
 from services.cli.replay.jobs import GPU, Job, Trace, TraceError, in_order
-from services.cli.replay.run import Replay
+from services.cli.replay.run import RM_ID, Replay
 from services.cli.replay.setup import read_setup, setup_of
+from services.core.configuration import parse_configuration
+from services.core.scheduler.scheduler import Scheduler
+from shared.messages.state import StateDelta
 from shared.model.units import NANOS_PER_SECOND
 
 S = NANOS_PER_SECOND
@@ -94,6 +97,33 @@ partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{nam
 def test_the_same_trace_gives_the_same_schedule():
     jobs = [(at % 7, 1 + at % 5, 1 + at % 3, 1 + at % 8) for at in range(60)]
     assert replayed(trace_of(*jobs, nodes=4))[1] == replayed(trace_of(*jobs, nodes=4))[1]
+
+
+def test_what_nobody_reads_is_not_published_and_the_schedule_is_the_same():
+    jobs = [(at % 7, 1 + at % 5, 1 + at % 3, 1 + at % 8) for at in range(60)]
+    trace = trace_of(*jobs, nodes=4)
+    setup = setup_of(trace, "setup", scheduler={"preset": "muster"})
+    published = []
+    times = []
+    for has_readers in (True, False):
+        replay = Replay(trace, setup)
+        replay.scheduler = scheduler = Scheduler(
+            RM_ID, parse_configuration, has_readers=has_readers
+        )
+        flush = scheduler.flush
+        told = []
+
+        def heard(now_ns, flush=flush, told=told):
+            answers = flush(now_ns)
+            told += [type(answer.message) for answer in answers]
+            return answers
+
+        scheduler.flush = heard
+        times.append([(run.started_ns, run.ended_ns) for run in replay.run().runs])
+        published.append(told.count(StateDelta))
+    assert times[0] == times[1]
+    assert published[0] > len(jobs)
+    assert published[1] == 0
 
 
 def test_another_seed_moves_submissions_and_nothing_else():
