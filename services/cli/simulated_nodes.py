@@ -9,6 +9,7 @@ Limits: MAX_NODES nodes in all; those of every manifest for the file (services/a
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,14 @@ def nodes_of(stated: str, capacity: str, gpus: int, labels: str) -> tuple[NodeRe
                 "--gpus and --labels out, or give --nodes a number"
             )
         return _read(Path(stated))
+    return alike(stated, own, pairs)
+
+
+def alike(stated: str, capacity: Resource, labels: Mapping[str, str]) -> tuple[NodeRecord, ...]:
+    """Return as many nodes as the digits say. Raises NodesError."""
     count = int(stated) if len(stated) <= len(str(MAX_NODES)) else MAX_NODES + 1
     _check_count(count)
-    return tuple(NodeRecord(f"node-{at:04d}", own, pairs) for at in range(count))
+    return tuple(NodeRecord(f"node-{at:04d}", capacity, labels) for at in range(count))
 
 
 def _check_count(count: int) -> None:

@@ -5,7 +5,8 @@ Rule 1: all that is due at a moment is handed in at once: first who ends, then w
 Rule 2: a job of one pod is an application with one ask. A job of several is a gang: placeholders
         first; when all have a place the real pods take it, and the job runs from then on.
 Rule 3: who is evicted begins anew, as a new application of a later submission; what ran is lost.
-Limit: a job waits for as long as the trace goes on: the placeholder timeout is MAX_DURATION_NS.
+Limit: a job waits for as long as the trace goes on: the placeholder timeout is MAX_DURATION_NS,
+        which is never reached: with jobs that would end later a replay is an error.
 """
 
 from array import array
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from services.cli.replay.jobs import Job, Trace
+from services.cli.replay.jobs import Job, Trace, TraceError
 from services.cli.replay.setup import Setup
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import Scheduler
@@ -122,17 +123,18 @@ class Replay:
         self._size_of_node = {n.name: n.capacity.get(trace.size_of, 0) for n in setup.nodes}
 
     def run(self) -> Outcome:
-        """Replay all jobs; those that still wait when nothing is left to come never start."""
+        """Replay all jobs; those that still wait when nothing is left to come never start.
+
+        Raises TraceError.
+        """
         self._begin()
         coming = iter(self.runs)
         next_run = next(coming, None)
         while True:
-            moments = [heap[0][0] for heap in (self._ends, self._due) if heap]
-            if next_run is not None:
-                moments.append(next_run.job.submitted_ns)
-            if not moments or (next_run is None and not self._of):
+            at_ns = self._next_ns(next_run)
+            if at_ns is None:
                 break
-            self.now_ns = max(self.now_ns, min(moments))
+            self.now_ns = max(self.now_ns, at_ns)
             request = _Request()
             ended = self._end_due(request)
             while next_run is not None and next_run.job.submitted_ns <= self.now_ns:
@@ -150,6 +152,20 @@ class Replay:
         return Outcome(
             self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions
         )
+
+    def _next_ns(self, next_run: Run | None) -> int | None:
+        """Return when something happens next; None: nothing that a job would start or end by."""
+        moments = [heap[0][0] for heap in (self._ends, self._due) if heap]
+        if next_run is not None:
+            moments.append(next_run.job.submitted_ns)
+        elif not self._of:
+            return None
+        at_ns = min(moments, default=MAX_DURATION_NS)
+        if at_ns < MAX_DURATION_NS:
+            return at_ns
+        if next_run is None and not self._ends:
+            return None
+        raise TraceError(f"{self.trace.name}: its jobs run for more than 100 years in all")
 
     # --- messages -------------------------------------------------------------------------------
 

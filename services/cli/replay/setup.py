@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from services.cli.replay.jobs import Trace, TraceError
-from services.cli.simulated_nodes import NodesError, nodes_of
+from services.cli.simulated_nodes import NodesError, alike, nodes_of
 from services.core.configuration import parse_configuration
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
@@ -57,15 +57,14 @@ def setup_of(
 
 def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:
     is_count = stated.isascii() and stated.isdigit()
-    if (not stated or is_count) and not capacity and trace.capacity:
-        count = int(stated[:7]) if stated else trace.nodes
-        return tuple(NodeRecord(f"node-{at:04d}", trace.capacity) for at in range(count))
-    if not stated:
-        raise TraceError(f"{name}: the trace names no nodes: --nodes says how many, or their file")
     try:
-        return nodes_of(stated, capacity, 0, "")
+        if (not stated or is_count) and not capacity and trace.capacity:
+            return alike(stated or str(trace.nodes), trace.capacity, {})
+        if stated:
+            return nodes_of(stated, capacity, 0, "")
     except NodesError as error:
         raise TraceError(f"{name}: {error}") from error
+    raise TraceError(f"{name}: the trace names no nodes: --nodes says how many, or their file")
 
 
 def default_queues(trace: Trace) -> str:
@@ -95,8 +94,9 @@ def read_setup(trace: Trace, file: Path, name: str) -> Setup:
         text = yaml.safe_dump(queues)
     else:
         text = read_text(file.parent / str(queues)) if queues else ""
-    nodes = str(document.get("nodes") or "")
-    is_file = nodes and not nodes.isdigit()
+    stated = document.get("nodes")
+    nodes = "" if stated is None else str(stated)
+    is_file = nodes and not isinstance(stated, int)
     return setup_of(
         trace,
         name,

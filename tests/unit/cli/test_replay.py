@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -208,10 +209,31 @@ def test_the_standard_workload_format(tmp_path):
     assert (trace.nodes, trace.capacity["vcore"]) == (4, 2000)
 
 
+PHILLY = "timestamp,duration,num_gpus,cluster\n{}-10-09 07:01:55,1,1,a\n"
+
+
+def swf(field: int, value: str) -> str:
+    """Return a log of a job, whose field of that number says that."""
+    fields = [1, 5, 0, 100, 3, -1, -1, 3, 200, -1, 1, 7, 1, -1, 2, -1, -1, -1]
+    fields[field - 1] = value
+    return f"; MaxProcs: 8\n; Note: {'-' * 40}\n{' '.join(map(str, fields))}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b\n1,2\n", "line 1: no format has these columns"),
+        ("a,b\n1,2\n", "line 1: no format has these columns; docs/replay.md has"),
+        (
+            "submit,pods,gpu\n1,2,1\n",
+            "line 1: no format has these columns: for the CSV of our own there must be run as well",
+        ),
+        (
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n",
+            "for openb there must be creation_time, deletion_time as well",
+        ),
+        ("", "trace.csv: there is nothing in it; docs/replay.md has"),
+        ("\n \n", "trace.csv: there is nothing in it"),
+        ("submit,run,gpu,run\n1,2,1,2\n", "line 1: two columns are named 'run'"),
         ("submit,run\n", "there is no job in it"),
         ("submit,run\n1,2\n", "line 2: pods: a pod that asks for something"),
         ("submit,run,gpu\n1,2,1\n1,-2,1\n", "line 3: run: a number from 0"),
@@ -222,7 +244,33 @@ def test_the_standard_workload_format(tmp_path):
         ("submit,run,gpu\n1,2," + "1" * 20_000, "line 2: at most 10000 characters"),
         ("submit,run,gpu\n1,2,1e\n", "line 2: gpu: '1e' is not a quantity"),
         ("; x\n1 2 3\n", "line 2: 18 fields were expected, found 3"),
-        ("; x\n" + "1 " * 17 + "x\n", "line 2: field 18: a number was expected, found 'x'"),
+        (
+            "; x\n" + "1 " * 17 + "x\n",
+            "line 2: Think Time from Preceding Job: a number was expected, found 'x'",
+        ),
+        (swf(4, "²"), "line 3: Run Time: a number was expected"),
+        (swf(4, "9" * 19), "line 3: Run Time: a number from 0 to"),
+        (swf(2, "-1"), "line 3: Submit Time: a number from 0 to"),
+        (swf(8, "1" + "0" * 30), "line 3: Requested Number of Processors: a number was"),
+        (swf(8, "99999999"), "line 3: at most 10000 pods a job"),
+        (swf(15, "1" + "0" * 18), "line 3: Queue Number: a number from 0"),
+        ("; MaxProcs: " + "9" * 5000, "line 1: MaxProcs: a whole number"),
+        ("submit,run,gpu\n1,1" + "0" * 30 + ",1\n", "line 2: run: a number from 0"),
+        ("submit,run,gpu\n1,1e30,1\n", "line 2: run: a number from 0"),
+        ("submit,run,gpu\n1,abc,1\n", "line 2: run: a number from 0"),
+        ('submit,run,gpu\n"1,2,3\n', "line 2: unexpected end of data"),
+        ("submit,run,gpu,queue\n1,2,1,a b\n", "line 2: 'a b' is no name of a queue"),
+        ("submit,run,gpu,name\n1,2,1," + "n" * 201, "line 2: a job has a name of at most 200"),
+        ("submit,run,gpu,user\n1,2,1,\x1b[0m\n", "line 2: a user has a name of at most 200"),
+        (
+            PHILLY.format(1017) + PHILLY.format(2017).partition("\n")[2],
+            "job-1 is submitted more than 3000000000 s after job-0",
+        ),
+        ("job_id,num_gpu,submit_time,duration\n1,-1,1,1\n", "line 2: num_gpu: a whole number"),
+        (
+            "name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\np,1,1,0,9,8\n",
+            "line 2: deletion_time: a time that is not before creation_time",
+        ),
         ("timestamp,duration,num_gpus,cluster\n2017,1,1,a\n", "line 2: timestamp: a moment like"),
     ],
 )
@@ -230,6 +278,60 @@ def test_what_does_not_hold_is_said_with_its_line(tmp_path, text, said):
     with pytest.raises(TraceError, match="trace") as caught:
         read(written(tmp_path, text))
     assert said in str(caught.value)
+
+
+def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    file = tmp_path / "trace"
+    file.write_bytes(gzip.compress(b"submit,run,gpu\n" + b"1" * 100_000_000))
+    tracemalloc.start()
+    with pytest.raises(TraceError, match="line 2: at most 10000 characters"):
+        read(file)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2_000_000
+    monkeypatch.setattr("services.cli.replay.lines.MAX_LINES", 3)
+    with pytest.raises(TraceError, match="line 4: at most 3 lines"):
+        read(written(tmp_path, "submit,run,gpu\n\n1,1,1\n\n"))
+
+
+def test_an_archive_is_known_by_its_beginning_and_a_byte_order_mark_is_passed_over(tmp_path):
+    text = "\ufeffsubmit,run,gpu\r\n1,2,1\r\n"
+    plain = read(written(tmp_path, text)).jobs
+    (tmp_path / "trace").write_bytes(gzip.compress(text.encode()))
+    assert read(tmp_path / "trace").jobs == plain
+    (tmp_path / "plain.gz").write_text(text)
+    assert read(tmp_path / "plain.gz").jobs == plain
+    (tmp_path / "wide.csv").write_bytes(text.encode("utf-16"))
+    with pytest.raises(TraceError, match="this is no text in UTF-8"):
+        read(tmp_path / "wide.csv")
+
+
+def test_users_and_queues_of_swf_are_whole_and_what_is_not_known_is_no_number(tmp_path):
+    (one,) = read(written(tmp_path, swf(15, "-1"), "log.swf")).jobs
+    (other,) = read(written(tmp_path, swf(12, "7.0"), "log.swf")).jobs
+    assert (one.queue, one.user) == ("jobs", "user-7") != (other.queue, other.user)
+    assert (other.queue, other.user) == ("queue-2", "user-7")
+
+
+def test_nodes_that_cannot_be_are_said_before_they_are_made(muster, tmp_path):
+    log = "; MaxProcs: 2000000000\n" + swf(1, "1")
+    result = muster("replay", str(written(tmp_path, log.replace("; MaxProcs: 8\n", ""), "x.swf")))
+    assert (result.status, "at most 100,000 nodes" in result.err) == (2, True)
+    result = muster("replay", str(written(tmp_path, swf(1, "1"))), "--nodes", "9" * 30)
+    assert (result.status, "at most 100,000 nodes" in result.err) == (2, True)
+
+
+def test_a_replay_ends_at_a_hundred_years(muster, tmp_path):
+    text = "submit,run,gpu\n" + "0,3000000000,8\n" * 2
+    on = ("--nodes", "1", "--capacity", "nvidia.com/gpu=8")
+    result = muster("replay", str(written(tmp_path, text)), *on)
+    assert (result.status, "run for more than 100 years" in result.err) == (2, True)
+
+
+def test_a_gang_that_nodes_cannot_hold_waits_to_the_end_of_the_others():
+    outcome, times = replayed(trace_of((0, 30, 1, 8), (1, 5, 2, 8), nodes=1))
+    assert times == [(0, 30), None]
+    assert outcome.series.at_ns[-1] == 30 * S
 
 
 def test_a_broken_archive_and_no_file_are_said(tmp_path):
