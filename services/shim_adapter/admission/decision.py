@@ -25,6 +25,7 @@ from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     ALLOW_PREEMPTION,
     APP_ID,
+    QUEUE,
     SCHEDULER_NAMES,
     USER_INFO,
     PriorityClass,
@@ -34,7 +35,6 @@ from services.shim_adapter.translation.pods import (
 from services.shim_adapter.translation.workloads.pod_groups import group_of
 from shared.model.texts import load_json
 
-QUEUE = "yunikorn.apache.org/queue"
 _LEGACY = {APP_ID: "applicationId", QUEUE: "queue"}
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")

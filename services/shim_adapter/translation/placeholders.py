@@ -5,7 +5,7 @@ and the index instead of drawn, so that making them again makes the same pods.
 """
 
 from services.shim_adapter.records import ApplicationRecord
-from services.shim_adapter.translation.pods import APP_ID
+from services.shim_adapter.translation.pods import APP_ID, QUEUE
 from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME
 from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.model.ids import derived_suffix
@@ -46,7 +46,7 @@ def placeholder_pod(application: ApplicationRecord, group: TaskGroupSpec, cause:
         labels={
             **group.labels,
             APP_ID: application.application_id,
-            "yunikorn.apache.org/queue": application.queue_name,
+            QUEUE: application.queue_name,
         },
         annotations={
             **group.annotations,

@@ -37,6 +37,7 @@ from shared.model.units import seconds
 SCHEDULER_NAMES = ("yunikorn", "muster")
 USER_INFO = "yunikorn.apache.org/user.info"
 APP_ID = "yunikorn.apache.org/app-id"
+QUEUE = "yunikorn.apache.org/queue"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 NOBODY = "nobody"
 MAX_NAME = 253
@@ -53,8 +54,8 @@ _APP_ID_SOURCES = (
     ("labels", "spark-app-selector"),
 )
 _QUEUE_SOURCES = (
-    ("labels", "yunikorn.apache.org/queue"),
-    ("annotations", "yunikorn.apache.org/queue"),
+    ("labels", QUEUE),
+    ("annotations", QUEUE),
     ("labels", "queue"),
 )
 _PARTITION_SOURCES = (("labels", PARTITION), ("annotations", PARTITION))

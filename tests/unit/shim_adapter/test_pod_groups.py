@@ -345,13 +345,20 @@ def test_a_pod_that_fails_for_another_reason_fails():
     assert session.whats() == ["fail"]
 
 
-def test_a_bind_says_the_application_to_whoever_reads_the_pod_after_a_restart():
-    session = Grouped(1)
+def test_a_bind_says_application_and_queue_to_whoever_reads_the_pod_after_a_restart():
+    session = Grouped(1, queue="root.g")
     session.pod("a")
     session.cluster.carry_out(BindPod("uid-a", "n1"), session.now)
     (bind,) = [op for op in session.done if op.what == "bind"]
     annotations = bind.body["metadata"]["annotations"]
-    assert annotations == {"yunikorn.apache.org/app-id": "ns-podgroup-g"}
+    assert annotations == {
+        "yunikorn.apache.org/app-id": "ns-podgroup-g",
+        "yunikorn.apache.org/queue": "root.g",
+    }
+    body = raw("a", node="n1")
+    body["metadata"] |= {"labels": {LABEL: "g"}, "annotations": annotations}
+    spec = pod_view(body, READING, lambda uid: False).spec
+    assert (spec.application_id, spec.queue_name) == ("ns-podgroup-g", "root.g")
 
 
 def test_a_pod_is_told_once_however_often_it_is_seen_and_however_many_come():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.shim_adapter.records import PodRecord
-from services.shim_adapter.translation.pods import APP_ID
+from services.shim_adapter.translation.pods import APP_ID, QUEUE
 from services.shim_adapter.translation.task_groups import TASK_GROUPS, WHERE
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP
 from shared.messages.commands import PodSpec
@@ -42,7 +42,8 @@ class Originator:
 def binding(pod: PodRecord, node: str) -> dict[str, Any]:
     """Return the body of the binding subresource; the uid keeps it from another pod's name.
 
-    The member of a PodGroup's gang is told its application, for whoever reads it after a restart.
+    The member of a PodGroup's gang is told its application and queue, for whoever reads it after a
+    restart: its PodGroup may be gone by then.
     """
     metadata: dict[str, Any] = {
         "name": pod.spec.name,
@@ -50,7 +51,8 @@ def binding(pod: PodRecord, node: str) -> dict[str, Any]:
         "uid": pod.uid,
     }
     if POD_GROUP in pod.spec.annotations and not pod.spec.placeholder:
-        metadata["annotations"] = {APP_ID: pod.spec.application_id}
+        queue = {QUEUE: pod.spec.queue_name} if pod.spec.queue_name else {}
+        metadata["annotations"] = {APP_ID: pod.spec.application_id, **queue}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
