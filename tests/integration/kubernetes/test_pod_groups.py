@@ -51,18 +51,21 @@ class Kinds:
         if self._server.double is not None:
             self._server.double.serve_no_more(path)
             return
-        name = f"{plural}.{path.partition('/')[0]}"
-        await self._server.client.request("DELETE", f"{groups.DEFINITIONS}/{name}")
+        name = f"{groups.DEFINITIONS}/{plural}.{path.partition('/')[0]}"
+        await self._server.client.request("DELETE", name)
         self._made.remove((path, plural, kind))
 
         async def has_gone():
-            return not await self._is_served(path, plural)
+            return not (await self._is_there(name) or await self._is_served(path, plural))
 
         await until(has_gone, f"no {plural} of {path} any more")
 
     async def _is_served(self, path, plural):
+        return await self._is_there(f"/apis/{path}/{plural}")
+
+    async def _is_there(self, path):
         try:
-            await self._server.client.request("GET", f"/apis/{path}/{plural}")
+            await self._server.client.request("GET", path)
         except ApiServerError as error:
             if error.code != 404:
                 raise

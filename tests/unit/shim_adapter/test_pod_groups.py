@@ -178,6 +178,15 @@ def test_pods_differ_in_shape_by_what_they_ask_for_and_not_by_labels_nobody_asks
     assert json.loads(worn[LABELS]) == {"role": "w"}
     assert worn_labels({"own": "1"}, worn) == {"own": "1", "role": "w"}
     assert worn_labels({"own": "1"}, {LABELS: "no json"}) == {"own": "1"}
+    for is_placeholder in (True, False):
+        body = raw()
+        body["metadata"]["annotations"] = {
+            LABELS: '{"role": "w"}',
+            "internal.yunikorn.apache.org/placeholder": str(is_placeholder).lower(),
+            "yunikorn.apache.org/task-group-name": "pods",
+        }
+        spec = pod_view(body, READING, lambda uid: False).spec
+        assert ("role" in spec.labels) is is_placeholder
 
 
 def test_task_groups_have_names_of_their_own_and_are_bounded(monkeypatch):

@@ -27,7 +27,7 @@ log = structlog.get_logger("muster.kubernetes")
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class OptionalKind:
     """A kind that may be served: its name here, its API group, versions (best first) and plural."""
 
     kind: str
@@ -43,13 +43,13 @@ Emit = Callable[[str, str, dict[str, Any]], Awaitable[None]]
 class Discovery:
     """Watches the kinds that are served. ``is_listed`` is set when what there is was listed."""
 
-    def __init__(self, client: ApiClient, kinds: Sequence[Optional], emit: Emit) -> None:
+    def __init__(self, client: ApiClient, kinds: Sequence[OptionalKind], emit: Emit) -> None:
         self.is_listed = asyncio.Event()
         self._client = client
         self._kinds = kinds
         self._emit = emit
         self._group = asyncio.TaskGroup()
-        self._watched: dict[Optional, tuple[str, Reflector, asyncio.Task[None]]] = {}
+        self._watched: dict[OptionalKind, tuple[str, Reflector, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -79,11 +79,11 @@ class Discovery:
             found = [path for path in paths if path in served and await self._has(path, kind)]
             await self._watch(kind, found[0] if found else "")
 
-    async def _has(self, path: str, kind: Optional) -> bool:
+    async def _has(self, path: str, kind: OptionalKind) -> bool:
         resources = (await self._client.request("GET", f"/apis/{path}")).get("resources") or ()
         return any(resource.get("name") == kind.plural for resource in resources)
 
-    async def _watch(self, kind: Optional, path: str) -> None:
+    async def _watch(self, kind: OptionalKind, path: str) -> None:
         """Watch a kind where it is served; "": nowhere."""
         before = self._watched.get(kind)
         if (before[0] if before is not None else "") == path:
@@ -104,7 +104,7 @@ class Discovery:
         with suppress(TimeoutError):
             await asyncio.wait_for(reflector.is_listed.wait(), LIST_SECONDS)
 
-    async def _stop(self, kind: Optional) -> None:
+    async def _stop(self, kind: OptionalKind) -> None:
         _, reflector, task = self._watched.pop(kind)
         task.cancel()
         with suppress(asyncio.CancelledError):

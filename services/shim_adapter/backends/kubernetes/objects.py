@@ -165,6 +165,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     spec = translate_pod(raw, where="", name=view.name, reading=reading)
     kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
     annotations = {key: intern(spec.annotations[key]) for key in kept}
+    is_placeholder = bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name)
     application = spec.application_id
     if application.endswith(UNIQUE_SUFFIX):
         application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{view.uid}"
@@ -174,8 +175,8 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         namespace=view.namespace,
         annotations=annotations,
         claims=claim_names(raw["spec"], view.name),
-        labels=worn_labels(spec.labels, spec.annotations),
-        placeholder=bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name),
+        labels=worn_labels(spec.labels, spec.annotations) if is_placeholder else spec.labels,
+        placeholder=is_placeholder,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.shim_adapter.backends.kubernetes.discovery import Optional
+from services.shim_adapter.backends.kubernetes.discovery import OptionalKind
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Source
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.manifests import priority_class
@@ -24,10 +24,10 @@ PRIORITY_CLASSES = Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorit
 
 # PodGroups, as their projects serve them; of core Kubernetes' the gangs are the Workload's in 1.35.
 GROUP_KINDS = (
-    Optional(COSCHEDULING, COSCHEDULING, ("v1alpha1",), "podgroups"),
-    Optional(KAI, KAI, ("v2alpha2",), "podgroups"),
-    Optional(CORE, CORE, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
-    Optional(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
+    OptionalKind(COSCHEDULING, COSCHEDULING, ("v1alpha1",), "podgroups"),
+    OptionalKind(KAI, KAI, ("v2alpha2",), "podgroups"),
+    OptionalKind(CORE, CORE, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
+    OptionalKind(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
 )
 _READ = {CORE: core_pod_group}
 
