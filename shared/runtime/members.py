@@ -14,7 +14,6 @@ Limit: MAX_MEMBERS others are known; of more nothing is heard.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -97,10 +96,9 @@ class Members:
             self._start(name)
         try:
             while True:
-                tasks = set(self._tasks.values())
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if task in self._tasks.values():
+                await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+                for task in self._tasks.values():
+                    if task.done():
                         task.result()
                         return
         finally:
@@ -187,7 +185,7 @@ class Members:
 
     def _note(self, name: str, count: int) -> None:
         if name in self._others or len(self._others) < MAX_MEMBERS:
-            self._others[name] = (time.monotonic(), count)
+            self._others[name] = (asyncio.get_running_loop().time(), count)
 
     async def _tell(self) -> None:
         """Say what this process is active for, and give up what is too much, each heartbeat."""
@@ -209,7 +207,7 @@ class Members:
 
     def _counts(self) -> dict[str, int]:
         """Return how many partitions each other process that lives is active for."""
-        oldest = time.monotonic() - MISSED_BEATS * self._beat_seconds
+        oldest = asyncio.get_running_loop().time() - MISSED_BEATS * self._beat_seconds
         self._others = {name: at for name, at in self._others.items() if at[0] >= oldest}
         return {name: count for name, (_, count) in self._others.items()}
 
@@ -228,7 +226,7 @@ class Members:
         fewest = min(self._counts().values(), default=None)
         if fewest is None or fewest >= len(self.active()):
             return True
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now - self._passed.get(partition, now - 1e9) < PASS_BEATS * self._beat_seconds:
             return True
         self._passed[partition] = now

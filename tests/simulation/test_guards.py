@@ -23,6 +23,8 @@ FOUND_AT = {
     "answered-by-key": 2,
     "clock-of-its-own": 47,
     "told-with-it": 0,
+    "epochs-apart": 1,
+    "shared-out": 1,
 }
 
 

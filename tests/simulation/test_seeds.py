@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 import structlog
 
+from services.cli.simulate import workload
 from services.cli.simulate.faults import KINDS, LATER, MAX_FAULTS, MAX_LATER, drawn
 from services.cli.simulate.run import run
+from services.cli.simulate.workload import partitions_of
+from shared.messages.commands import DeleteApplication, SubmitApplication, SubmitPods
+from shared.model.names import NODE_PARTITION
 
 ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("SIMULATED_SEEDS", "60"))  # make soak runs many more
 A_TEST = 10
+TWO = (7, 12, 86)  # seeds that are run with two partitions too
 FOUND = {
     86: "a recovery had the identities of the one before, and the core took it for handled",
     571: "a pod whose node went between decision and bind was in no ask any more",
@@ -51,7 +56,10 @@ def _quiet():
 
 def replay(outcome):
     numbers = ",".join(str(fault.index) for fault in outcome.faults)
-    command = f"muster simulate --seed {outcome.seed} --faults '{numbers}'"
+    command = (
+        f"muster simulate --seed {outcome.seed} --faults '{numbers}' "
+        f"--partitions {outcome.partitions}"
+    )
     return "\n".join((*outcome.violations, command))
 
 
@@ -65,8 +73,8 @@ def test_whatever_fails_nothing_is_lost_nothing_is_doubled(first):
 @pytest.mark.parametrize("times", range(len(LATER) + 1))
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_a_seed_has_found_stays_mended(seed, times):
-    """It was found with the kinds of faults that there were then, be they the first or all."""
-    outcome = run(seed, set(range(MAX_FAULTS + times * MAX_LATER)))
+    """It was found in one partition, with the kinds of faults of then, be they the first or all."""
+    outcome = run(seed, set(range(MAX_FAULTS + times * MAX_LATER)), partitions=1)
     assert outcome.holds, replay(outcome)
 
 
@@ -101,6 +109,33 @@ def test_kinds_that_came_later_leave_the_faults_of_a_seed_as_they_were():
         assert {fault.kind for fault in every if fault.index in indices} == {*kinds}
     assert [str(fault) for fault in first[:2]] == SEED_86
     assert [str(fault) for fault in drawn(41254) if fault.index in (16, 17)] == SEED_41254
+
+
+@pytest.mark.parametrize("seed", TWO)
+def test_in_two_partitions_the_same_holds_with_every_fault(seed):
+    alone, two = run(seed, partitions=1), run(seed, partitions=2)
+    assert two.holds, replay(two)
+    assert two.digest != alone.digest
+    assert two.published > alone.published
+
+
+def test_how_many_partitions_a_seed_has_says_nothing_of_its_faults_and_its_first_partition():
+    """So what was found before there were two is found by the same seed still."""
+    assert {partitions_of(seed) for seed in range(40)} == {1, 2}
+    for seed in TWO:
+        alone, two = (workload.drawn(seed, drawn(seed), count) for count in (1, 2))
+        there = two.nodes[: len(alone.nodes)]
+        assert (alone.settings, alone.nodes) == (two.settings, there)
+        first = {
+            act.at_ns: act.message
+            for act in alone.acts
+            if isinstance(act.message, SubmitPods | SubmitApplication | DeleteApplication)
+        }
+        assert first.items() <= {act.at_ns: act.message for act in two.acts}.items()
+        assert {node.labels.get(NODE_PARTITION) for node in two.nodes} == {None, "second"}
+        text = two.config
+        assert text.startswith(alone.config.removesuffix("]"))
+        assert text.count("{name: second, ") == 1
 
 
 def test_two_seeds_are_two_runs_and_so_are_other_faults():

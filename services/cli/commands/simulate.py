@@ -44,6 +44,10 @@ def simulate(
             callback=checking(_indices),
         ),
     ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="So many in each; else as many as a seed draws.", min=1, max=2),
+    ] = None,
     without: Annotated[
         str | None,
         typer.Option(
@@ -57,5 +61,5 @@ def simulate(
     from services.cli.simulate.command import Seeds, simulate_seeds
 
     only = None if faults is None else {int(part) for part in faults.split(",") if part}
-    seeds = Seeds(seed, runs if minutes is None else None, jobs)
+    seeds = Seeds(seed, runs if minutes is None else None, jobs, partitions)
     raise typer.Exit(simulate_seeds(seeds, minutes, only, without))

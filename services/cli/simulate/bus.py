@@ -20,7 +20,7 @@ from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus, MemorySubscription
 from shared.bus.properties import check_properties
 from shared.messages.commands import CommandResult, SubmitPods
-from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope
+from shared.messages.envelope import API_TRACE, SHIM_ADAPTER, Address, Envelope
 from shared.messages.interface import UpdateResponse
 from shared.messages.sections import contents_by_application
 from shared.model.units import NANOS_PER_SECOND
@@ -29,6 +29,7 @@ LEAST_LATENCY_NS, MOST_LATENCY_NS = 100_000, 4_000_000
 REFUSED_SECONDS = 5.0
 _AGAIN_SECONDS = 0.05
 _APART_SECONDS = 1e-7
+_OF_EVERY_BEAT = ("Heartbeat", "PartitionsHeld")  # nothing happens to what says no more
 _Written = tuple[Envelope, bytes]
 
 
@@ -220,7 +221,7 @@ class SimulatedBus(MemoryBus):
     async def subscribe(self, inbox: Address) -> SimulatedSubscription:
         """Take a place at an inbox, behind those who already read it."""
         await self.connect()
-        if not inbox.is_durable:
+        if inbox.service == API_TRACE.service:
             self.broker.tell_trace(self.broker.inbox(inbox.routing_key))
         place = SimulatedSubscription(self, inbox)
         self._places.append(place)
@@ -241,7 +242,7 @@ class SimulatedBus(MemoryBus):
         await self.connect()
         self.broker.begun(self._number, envelopes)
         fault = None
-        if any(envelope.kind != "Heartbeat" for envelope in envelopes):
+        if any(envelope.kind not in _OF_EVERY_BEAT for envelope in envelopes):
             service, now_ns = self.station.service, self.broker.loop.now_ns
             fault = self.broker.armed.take(PUBLISHED, service, now_ns)
         if fault is None:

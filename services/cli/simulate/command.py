@@ -36,11 +36,15 @@ _Outcomes = Generator[Outcome, None, None]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Which seeds are run: so many from the ``first`` on (None: no end), so many at a time."""
+    """Which seeds are run: so many from the ``first`` on (None: no end), so many at a time.
+
+    Each has so many ``partitions``, or as many as it draws.
+    """
 
     first: int
     runs: int | None
     jobs: int = 1
+    partitions: int | None = None
 
     def __iter__(self) -> Iterator[int]:
         every = count(self.first)
@@ -85,7 +89,7 @@ def simulate_seeds(
         for outcome in outcomes:
             totals.add(outcome)
             if not outcome.holds:
-                _tell_failure(outcome, only, guard)
+                _tell_failure(outcome, only, guard, seeds.partitions)
                 totals.tell()
                 return Exit.REFUSED
     if totals.runs == 1:
@@ -109,7 +113,7 @@ def _begin_job(guard: str | None) -> None:
 def _outcomes(seeds: Seeds, only: set[int] | None, guard: str | None) -> _Outcomes:
     """Run seed after seed, or as many at a time as there are jobs."""
     if seeds.jobs == 1:
-        yield from (run(seed, only) for seed in seeds)
+        yield from (run(seed, only, seeds.partitions) for seed in seeds)
         return
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(seeds.jobs, spawn, initializer=_begin_job, initargs=(guard,))
@@ -118,7 +122,7 @@ def _outcomes(seeds: Seeds, only: set[int] | None, guard: str | None) -> _Outcom
     try:
         while True:
             more = islice(left, seeds.jobs * _AHEAD - len(ahead))
-            ahead.extend(pool.submit(run, seed, only) for seed in more)
+            ahead.extend(pool.submit(run, seed, only, seeds.partitions) for seed in more)
             if not ahead:
                 return
             yield ahead.popleft().result()
@@ -143,8 +147,11 @@ def _with_a_bar(outcomes: _Outcomes, seeds: Seeds, minutes: float | None) -> _Ou
                 return
 
 
-def _tell_failure(outcome: Outcome, only: set[int] | None, guard: str | None) -> None:
-    print(f"FAILED  seed {outcome.seed}, with {len(outcome.faults)} faults:")
+def _tell_failure(
+    outcome: Outcome, only: set[int] | None, guard: str | None, partitions: int | None
+) -> None:
+    where = f" in {outcome.partitions} partitions" if outcome.partitions > 1 else ""
+    print(f"FAILED  seed {outcome.seed}{where}, with {len(outcome.faults)} faults:")
     for sentence in outcome.violations[:_MOST_SHOWN]:
         print(f"  {sentence}")
     if only is None:
@@ -156,5 +163,6 @@ def _tell_failure(outcome: Outcome, only: set[int] | None, guard: str | None) ->
     for sentence in outcome.violations[:_MOST_SHOWN] if only is None else ():
         print(f"  leads to: {sentence}")
     indices = ",".join(str(fault.index) for fault in outcome.faults)
-    taken = f" --without {guard}" if guard else ""
-    print(f"replay: muster simulate --seed {outcome.seed} --faults '{indices}'{taken}")
+    more = f" --partitions {partitions}" if partitions else ""
+    more += f" --without {guard}" if guard else ""
+    print(f"replay: muster simulate --seed {outcome.seed} --faults '{indices}'{more}")

@@ -7,7 +7,7 @@ from services.cli.simulate import faults as kinds
 from services.cli.simulate import workload
 from services.cli.simulate.bus import SimulatedBroker
 from services.cli.simulate.faults import Armed, Fault
-from services.cli.simulate.instance import Instance
+from services.cli.simulate.instance import Instance, MakeMachine
 from services.cli.simulate.loop import VirtualLoop
 from services.cli.simulate.resource_manager import Disk, FaultyCluster
 from services.cli.simulate.watch import Watched, WatchedCore, WatchedShim
@@ -17,9 +17,16 @@ from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.records import NodeRecord
 from services.timers import service as timers_service
 from services.timers.wheel import TimerWheel
-from shared.messages.envelope import CORE, SHIM_ADAPTER, TIMERS, Address
+from shared.messages.envelope import (
+    CORE,
+    PARTITIONED,
+    SHIM_ADAPTER,
+    TIMERS,
+    Address,
+    inbox_of,
+)
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
-from shared.runtime.host import Machine
 
 INSTANCES = (("api", 1), ("core", 2), ("timers", 2), ("shim_adapter", 1))
 
@@ -27,30 +34,36 @@ INSTANCES = (("api", 1), ("core", 2), ("timers", 2), ("shim_adapter", 1))
 class Deployment:
     """The instances of every service, with what outlives them."""
 
-    def __init__(self, seed: int, loop: VirtualLoop, faults: list[Fault]) -> None:
+    def __init__(
+        self, seed: int, loop: VirtualLoop, faults: list[Fault], partitions: int = 1
+    ) -> None:
         self.loop = loop
         self.violations: list[str] = []
         self._apis = 0
         self.armed = Armed(faults)
         self.broker = SimulatedBroker(seed, loop, self.armed)
-        self.work = workload.drawn(seed, faults)
+        self.work = workload.drawn(seed, faults, partitions)
+        self.partitions = workload.NAMES[:partitions]
         self.disk = Disk(self.armed, loop, self.report, self._stall)
-        makers: dict[str, Callable[[str], Machine]] = {
-            "core": lambda name: WatchedCore(core_service.make_machine(name), self.report),
-            "timers": lambda name: Watched(timers_service.make_machine(name), self.report),
-            "api": lambda name: Watched(self._api_machine(name), self.report),
-            "shim_adapter": lambda _: WatchedShim(self._shim_machine, self.disk, self.report),
+        makers: dict[str, MakeMachine] = {
+            "core": lambda *whose: WatchedCore(core_service.make_machine(*whose), self.report),
+            "timers": lambda *whose: Watched(timers_service.make_machine(*whose), self.report),
+            "api": lambda name, _: Watched(self._api_machine(name), self.report),
+            "shim_adapter": lambda *_: WatchedShim(self._shim_machine, self.disk, self.report),
         }
-        inboxes = {"core": CORE, "timers": TIMERS, "shim_adapter": SHIM_ADAPTER}
+        inboxes: dict[str, Callable[[str], Address] | None] = {
+            "core": lambda _: CORE,
+            "timers": lambda _: TIMERS,
+            "api": lambda name: Address("api", name),
+            "shim_adapter": lambda _: SHIM_ADAPTER,
+        }
+        if partitions > 1:
+            inboxes |= dict.fromkeys(PARTITIONED)  # an inbox for each, shared by the processes
         self.instances = [
-            Instance(
-                self.broker, service, number,
-                lambda name, service=service: inboxes.get(service, Address(service, name)),  # type: ignore[misc]
-                makers[service],
-            )
+            Instance(self.broker, service, number, inboxes[service], makers[service])
             for service, count in INSTANCES
             for number in range(count)
-        ]  # fmt: skip
+        ]
 
     def report(self, sentence: str) -> None:
         """Note what must never happen, with its moment."""
@@ -76,7 +89,7 @@ class Deployment:
             world.set_config(self.work.config)
             world.scheduler_settings = dict(self.work.settings)
             for node in self.work.nodes:
-                world.nodes[node.name] = NodeRecord(node.name, node.capacity)
+                world.nodes[node.name] = NodeRecord(node.name, node.capacity, node.labels)
                 world.touch_node(node.name)
         cluster = FaultyCluster(
             world, self.armed, self.disk, self.report, self.work.confirm_delay_ns
@@ -89,19 +102,18 @@ class Deployment:
         """Return the instances of a service."""
         return [instance for instance in self.instances if instance.service == service]
 
-    def active(self, service: str) -> Instance | None:
-        """Return the instance that has the inbox of its service."""
-        return next((item for item in self.of(service) if item.is_active), None)
+    def active(self, service: str, partition: str = DEFAULT_PARTITION) -> Instance | None:
+        """Return the instance that has the inbox of its service, and of a partition."""
+        return next((item for item in self.of(service) if item.is_active(partition)), None)
 
-    def _inner(self, service: str) -> object:
-        instance = self.active(service)
-        machine = instance.machine if instance is not None else None
+    def _inner(self, service: str, partition: str = DEFAULT_PARTITION) -> object:
+        instance = self.active(service, partition)
+        machine = instance.hosts[partition].machine if instance is not None else None
         return getattr(machine, "inner", machine)
 
-    @property
-    def core(self) -> Scheduler | None:
-        """Return the machine of the core that decides."""
-        machine = self._inner("core")
+    def core(self, partition: str) -> Scheduler | None:
+        """Return the machine of the core that decides for a partition."""
+        machine = self._inner("core", partition)
         return machine if isinstance(machine, Scheduler) else None
 
     @property
@@ -110,10 +122,9 @@ class Deployment:
         machine = self._inner("shim_adapter")
         return machine if isinstance(machine, ShimMachine) else None
 
-    @property
-    def wheel(self) -> TimerWheel | None:
-        """Return the timers that are at work."""
-        machine = self._inner("timers")
+    def wheel(self, partition: str) -> TimerWheel | None:
+        """Return the timers that are at work for a partition."""
+        machine = self._inner("timers", partition)
         return machine if isinstance(machine, TimerWheel) else None
 
     @property
@@ -138,19 +149,15 @@ class Deployment:
 
     def _befall(self, fault: Fault) -> None:
         self.armed.note(fault, self.loop.now_ns)
-        instances = self.of(fault.service)
-        instance = instances[fault.choice % len(instances)]
-        if fault.choice % 3:  # more often the one that is at work
-            instance = self.active(fault.service) or instance
+        instance, partition = self._whom(fault)
         match fault.kind:
             case "crash":
                 instance.kill(fault.amount_ns)
             case "pause":
                 instance.pause(fault.amount_ns)
             case "full":
-                self.broker.refusing[f"{fault.service}.default"] = (
-                    self.loop.now_ns + fault.amount_ns
-                )
+                inbox = inbox_of(fault.service, partition).routing_key
+                self.broker.refusing[inbox] = self.loop.now_ns + fault.amount_ns
             case "broker":
                 self.broker.stop()
                 over = fault.amount_ns / NANOS_PER_SECOND
@@ -162,8 +169,18 @@ class Deployment:
                 instance.kill(0)
             case _:  # it is moved
                 instance.be_on(seconds(fault.choice % 1_201 - 600), _drift_ppm(fault))
-                instance.number += len(instances)
+                instance.number += len(self.of(fault.service))
                 instance.kill(fault.amount_ns)
+
+    def _whom(self, fault: Fault) -> tuple[Instance, str]:
+        """Return which instance a fault befalls, more often one that is at work, and where."""
+        instances, partition = self.of(fault.service), DEFAULT_PARTITION
+        if fault.service in PARTITIONED:
+            partition = self.partitions[fault.choice // 6 % len(self.partitions)]
+        instance = instances[fault.choice % len(instances)]
+        if fault.choice % 3:
+            instance = self.active(fault.service, partition) or instance
+        return instance, partition
 
     def note_mishaps(self) -> None:
         """Note the faults that people's acts carry."""

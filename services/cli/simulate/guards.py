@@ -25,6 +25,7 @@ from shared.runtime import host
 from shared.runtime.clock import SystemClock
 from shared.runtime.dedupe import HandledMessages
 from shared.runtime.host import Host
+from shared.runtime.members import Members
 
 Function = Callable[..., Any]
 
@@ -104,6 +105,10 @@ def _same_identity(original: Function) -> Function:
         return replace(envelope, epoch=outgoing.epoch)
 
     return envelope_of
+
+
+def _highest_epoch(_: Function) -> Function:
+    return lambda self, _partition: self.epoch
 
 
 def _lost_with_its_node(original: Function) -> Function:
@@ -212,6 +217,14 @@ GUARDS = {
     "told-with-it": Guard(
         "what a host did is told, for the trace, with what follows from it",
         Host, "_tap_records", _untold,
+    ),
+    "epochs-apart": Guard(
+        "each partition's decisions are fenced by its own epoch",
+        World, "epoch_of", _highest_epoch,
+    ),
+    "shared-out": Guard(
+        "who is active for two partitions more than another gives half of that up",
+        Members, "_surplus", _returning(value=()),
     ),
 }  # fmt: skip
 

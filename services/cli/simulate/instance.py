@@ -7,16 +7,18 @@ from collections.abc import Callable
 from services.cli.simulate.bus import SimulatedBroker, SimulatedBus
 from services.cli.simulate.loop import VirtualLoop
 from shared.messages.envelope import Address
+from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.members import Members
 from shared.runtime.metrics import HostMetrics
 
 START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
 HEARTBEAT_NS = seconds(3)
 NOTICED_SECONDS = 3.0  # after which a broker takes the place of one who stands still
 _CRASHED_SECONDS = 0.5
-MakeMachine = Callable[[str], Machine]
+MakeMachine = Callable[[str, str], Machine]  # of an instance, for a partition
 
 
 class PowerLostError(BaseException):
@@ -74,22 +76,32 @@ class StillMetrics(HostMetrics):
         """Do nothing."""
 
 
+class StillMembers(Members):
+    """The hosts of a process, which measure nothing either."""
+
+    def _add(self, partition: str) -> None:
+        super()._add(partition)
+        self.hosts[partition].metrics = StillMetrics()
+
+
 class Instance:
-    """A service's place in the deployment; each start of it is a new process with a new name."""
+    """A service's place in the deployment; each start of it is a new process with a new name.
+
+    It has a host at the inbox of its ``address``; without one, a host for every partition.
+    """
 
     def __init__(
         self,
         broker: SimulatedBroker,
         service: str,
         number: int,
-        address: Callable[[str], Address],
+        address: Callable[[str], Address] | None,
         make_machine: MakeMachine,
     ) -> None:
         self.service = service
         self.number = number
         self.ahead_ns = 0
         self.drift_ppm = 0
-        self.host: Host | None = None
         self.crashes: list[str] = []
         self.handled_total = 0
         self._broker = broker
@@ -97,6 +109,7 @@ class Instance:
         self._address = address
         self._make_machine = make_machine
         self._bus: SimulatedBus | None = None
+        self._runner: Host | Members | None = None
         self._task: asyncio.Task[None] | None = None
         self._starts = 0
         self._goes_on = asyncio.Event()
@@ -112,30 +125,39 @@ class Instance:
         self._starts += 1
         name = f"{self.service.replace('_', '-')}-{self.number}-{self._starts}"
         self._bus = SimulatedBus(self._broker, self)
-        clock = SkewedClock(self._loop, self)
-        self.host = Host(
-            self._address(name), lambda: self._make_machine(name), self._bus, clock,
-            instance=name, options=HostOptions(heartbeat_ns=HEARTBEAT_NS),
-        )  # fmt: skip
-        self.host.metrics = StillMetrics()
-        self._task = self._loop.create_task(self._live(self.host, self._bus))
+        self._runner = self._runs(name, self._bus)
+        self._task = self._loop.create_task(self._live(self._runner, self._bus))
 
-    async def _live(self, host: Host, bus: SimulatedBus) -> None:
+    def _runs(self, name: str, bus: SimulatedBus) -> Host | Members:
+        clock, options = SkewedClock(self._loop, self), HostOptions(heartbeat_ns=HEARTBEAT_NS)
+        if self._address is None:
+            return StillMembers(
+                self.service, lambda partition: self._make_machine(name, partition), bus, clock,
+                instance=name, options=options,
+            )  # fmt: skip
+        host = Host(
+            self._address(name), lambda: self._make_machine(name, DEFAULT_PARTITION), bus, clock,
+            instance=name, options=options,
+        )  # fmt: skip
+        host.metrics = StillMetrics()
+        return host
+
+    async def _live(self, runner: Host | Members, bus: SimulatedBus) -> None:
         """Run a process until it ends; a supervisor starts the next one."""
         again_in = _CRASHED_SECONDS
         try:
-            await host.run()
-            self.crashes.append(f"{host.instance} ended by itself")
+            await runner.run()
+            self.crashes.append(f"{runner.instance} ended by itself")
         except asyncio.CancelledError:
             again_in = -1.0  # whoever ends it starts it
         except PowerLostError as power:
             again_in = power.down_ns / NANOS_PER_SECOND
         except Exception as error:  # noqa: BLE001 - whatever it is, it is to be told
             place = traceback.extract_tb(error.__traceback__)[-1]
-            self.crashes.append(f"{host.instance}: {error!r} at {place.name}:{place.lineno}")
+            self.crashes.append(f"{runner.instance}: {error!r} at {place.name}:{place.lineno}")
         await bus.close()
-        self.handled_total += host.metrics.handled_total
-        self._task = self.host = self._bus = None
+        self.handled_total += sum(host.metrics.handled_total for host in self.hosts.values())
+        self._task = self._runner = self._bus = None
         if again_in >= 0 and not self._is_ending:
             self._loop.call_later(again_in, self.start)
 
@@ -186,16 +208,24 @@ class Instance:
     # --- looking in -----------------------------------------------------------------------------
 
     @property
-    def is_active(self) -> bool:
-        """Return whether it runs and has its inbox."""
-        return self.host is not None and self.host.is_active and self.host.is_connected
+    def hosts(self) -> dict[str, Host]:
+        """Return its hosts by partition; none while it is down."""
+        if isinstance(self._runner, Members):
+            return self._runner.hosts
+        return {DEFAULT_PARTITION: self._runner} if self._runner is not None else {}
+
+    @property
+    def host(self) -> Host | None:
+        """Return its host, of several the default partition's, or None while it is down."""
+        return self.hosts.get(DEFAULT_PARTITION)
+
+    def is_active(self, partition: str) -> bool:
+        """Return whether it runs and has the inbox of a partition."""
+        host = self.hosts.get(partition)
+        return host is not None and host.is_active and host.is_connected
 
     @property
     def is_quiet(self) -> bool:
         """Return whether it waits for something to come."""
-        return self.host is not None and self.host.is_waiting and self.host.is_connected
-
-    @property
-    def machine(self) -> object:
-        """Return its machine, or None while it is down."""
-        return self.host.machine if self.host is not None else None
+        runner = self._runner
+        return runner is not None and runner.is_waiting and runner.is_connected

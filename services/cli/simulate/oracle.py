@@ -17,9 +17,10 @@ from services.core.scheduler.scheduler import Scheduler
 from services.core.scheduler.telling.views import node_state, queue_state
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror.recovery import is_to_be_asked
-from services.shim_adapter.records import PodRecord
+from services.shim_adapter.records import ApplicationRecord, PodRecord
 from services.timers.wheel import TimerWheel
 from shared.messages.commands import SubmitResult
+from shared.messages.envelope import PARTITIONED
 from shared.messages.trace import causes_of
 from shared.model.reasons import Reason
 from shared.model.resources import without_zeros
@@ -32,31 +33,63 @@ _STALE_WORLD = "StaleWorldError"
 def at_rest(deployment: Deployment, people: People) -> list[str]:
     """Return a sentence for everything that does not hold at rest."""
     found = list(_of_instances(deployment))
-    core, shim, wheel, api = deployment.core, deployment.shim, deployment.wheel, deployment.api
-    if core is None or shim is None or wheel is None or api is None:
+    shim, api = deployment.shim, deployment.api
+    if shim is None or api is None:
         return [*found, "a service has no active instance"]
-    if not core.is_synced:
-        return [*found, "the core has not recovered"]
-    found += violations(core.partition)
-    found += _core_and_cluster(core, shim)
-    found += _asked(core, shim)
-    found += _applications(core, shim)
-    found += _timers(core, wheel)
-    found += _shown(core, api)
+    for partition in deployment.partitions:
+        found += _partition_at_rest(deployment, partition, shim, api)
+    found += _shared(deployment)
+    found += _pods(deployment, shim)
     found += _made(deployment, people)
     found += _traced(deployment, api)
     return found[:MOST_TOLD]
 
 
+def _partition_at_rest(
+    deployment: Deployment, partition: str, shim: ShimMachine, api: ApiMachine
+) -> list[str]:
+    core, wheel = deployment.core(partition), deployment.wheel(partition)
+    if core is None or wheel is None:
+        return [f"partition {partition} has no active core, or no timers"]
+    if not core.is_synced:
+        return [f"the core of partition {partition} has not recovered"]
+    found = violations(core.partition)
+    found += _core_and_cluster(core, shim)
+    found += _asked(core, shim)
+    found += _applications(core, shim)
+    found += _timers(core, wheel)
+    found += _shown(core, api)
+    return found
+
+
+def _shared(deployment: Deployment) -> Iterator[str]:
+    """See that each partition is one process's, and that no process has two more than another."""
+    for service in PARTITIONED:
+        held = {
+            f"{service}-{instance.number}": [
+                name for name in deployment.partitions if instance.is_active(name)
+            ]
+            for instance in deployment.of(service)
+        }
+        counts = [len(names) for names in held.values()]
+        if sum(counts) != len(deployment.partitions) or max(counts) - min(counts) > 1:
+            yield f"the partitions are not shared: {held}"
+
+
 def at_the_end(deployment: Deployment) -> list[str]:
     """Return a sentence for everything that is left when everything has been deleted."""
-    core, shim, wheel = deployment.core, deployment.shim, deployment.wheel
-    if core is None or shim is None or wheel is None:
-        return ["at the end a service has no active instance"]
-    found = [f"at the end application {name} is left" for name in core.partition.applications]
-    found += _left_in_core(core)
+    shim = deployment.shim
+    if shim is None:
+        return ["at the end the shim adapter has no active instance"]
+    found: list[str] = []
+    for partition in deployment.partitions:
+        core, wheel = deployment.core(partition), deployment.wheel(partition)
+        if core is None or wheel is None:
+            return [f"at the end partition {partition} has no active core, or no timers"]
+        found += [f"at the end application {name} is left" for name in core.partition.applications]
+        found += _left_in_core(core)
+        found += _timers(core, wheel)
     found += _left_in_cluster(shim)
-    found += _timers(core, wheel)
     found += _of_instances(deployment)
     return found[:MOST_TOLD]
 
@@ -99,9 +132,12 @@ def _of_instances(deployment: Deployment) -> Iterator[str]:
 def _core_and_cluster(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
     """Compare nodes and allocations as the core has them with what there is."""
     world, nodes = shim.world, core.partition.nodes.nodes
-    if set(nodes) != set(world.nodes):
-        yield f"the core knows the nodes {sorted(nodes)}, there are {sorted(world.nodes)}"
-    for name, node in world.nodes.items():
+    there_are = {
+        name: node for name, node in world.nodes.items() if node.partition == core.partition.name
+    }
+    if nodes.keys() != there_are.keys():
+        yield f"the core knows the nodes {sorted(nodes)}, there are {sorted(there_are)}"
+    for name, node in there_are.items():
         known = nodes.get(name)
         if known is None:
             continue
@@ -132,7 +168,7 @@ def _asked(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
     }
     wanted = {
         pod.uid
-        for application in shim.world.applications.values()
+        for application in _of_partition(shim, core).values()
         for pod in shim.world.pods_of(application.application_id)
         if is_to_be_asked(application, pod)
     }
@@ -142,15 +178,31 @@ def _asked(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
         yield f"{_named(shim, key)} waits, and the core has no ask for it"
 
 
+def _of_partition(shim: ShimMachine, core: Scheduler) -> dict[str, ApplicationRecord]:
+    """Return the applications of a core's partition."""
+    name = core.partition.name
+    return {key: a for key, a in shim.world.applications.items() if a.partition == name}
+
+
+def _pods(deployment: Deployment, shim: ShimMachine) -> Iterator[str]:
+    """See that every pod that has not ended is somebody's, and runs or waits for a reason."""
+    for pod in shim.world.all_pods():
+        if not (pod.has_ended or pod.spec.foreign):
+            application = shim.world.applications.get(pod.spec.application_id)
+            if application is None or not application.is_live:
+                yield f"pod {pod.spec.name} is left of {pod.spec.application_id}, which has ended"
+                continue
+            core = deployment.core(application.partition)
+            if core is not None:
+                yield from _pod(core, pod)
+
+
 def _applications(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
     """See that every application ended, runs, or waits for a reason that can be told."""
     known = core.partition.applications
-    live = {name for name, item in shim.world.applications.items() if item.is_live}
+    live = {name for name, item in _of_partition(shim, core).items() if item.is_live}
     for name in sorted(known.keys() ^ live):
         yield f"application {name}: core {name in known}, shim adapter {name in live}"
-    for pod in shim.world.all_pods():
-        if not (pod.has_ended or pod.spec.foreign):
-            yield from _pod(core, pod, is_live=pod.spec.application_id in live)
     for name, application in known.items():
         if application.released:
             yield f"application {name}: {dict(application.released)} go for ever"
@@ -161,12 +213,9 @@ def _applications(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
                 yield f"application {name} is {application.state} with nothing in it"
 
 
-def _pod(core: Scheduler, pod: PodRecord, *, is_live: bool) -> Iterator[str]:
-    """See that a pod that has not ended is somebody's, and runs or waits for a reason."""
+def _pod(core: Scheduler, pod: PodRecord) -> Iterator[str]:
     name = pod.spec.application_id
-    if not is_live:
-        yield f"pod {pod.spec.name} is left of {name}, which has ended"
-    elif pod.deletion_ns:
+    if pod.deletion_ns:
         yield f"pod {pod.spec.name} of {name} is being deleted for ever"
     elif not pod.spec.placeholder and not pod.node and name in core.partition.applications:
         yield from _explained(core, name, pod.spec.name)
@@ -192,10 +241,12 @@ def _timers(core: Scheduler, wheel: TimerWheel) -> Iterator[str]:
 
 def _shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
     """Compare what the API shows with what is."""
-    model, partition = api.partitions.default.model, core.partition
-    if not api.is_ready:
-        yield "the API is not ready"
+    partition = core.partition
+    followed = api.partitions.get(partition.name)
+    if followed is None or not followed.is_ready:
+        yield f"the API does not follow partition {partition.name}"
         return
+    model = followed.model
     nodes = {name: node_state(node) for name, node in partition.nodes.nodes.items()}
     shown = {name: view.state for name, view in model.nodes.items()}
     yield from _same("node", nodes, shown)

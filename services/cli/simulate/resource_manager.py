@@ -199,6 +199,7 @@ class FaultyCluster(SimulatedCluster):
         if not (news and isinstance(news[0], PodBound)):
             return news
         self._check_room_on(call.node)
+        self._check_partition(pod)
         if fault is None:
             return news
         self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
@@ -221,6 +222,13 @@ class FaultyCluster(SimulatedCluster):
         self.world.nodes[name] = node
         self.world.touch_node(name)
         return [NodeNews(node, "add")]
+
+    def _check_partition(self, pod: PodRecord) -> None:
+        """See that a pod that was bound just now is on a node of its own partition."""
+        node = self.world.nodes.get(pod.node)
+        wanted = self.world.partition_of(pod.spec.application_id)
+        if node is not None and node.partition != wanted:
+            self._report(f"pod {pod.spec.name} of {wanted} is on {node.name} of {node.partition}")
 
     def _check_room_on(self, name: str) -> None:
         """See that a node to which a pod was bound just now holds no more than it has."""

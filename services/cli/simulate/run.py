@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from services.cli.simulate import faults as kinds
-from services.cli.simulate import oracle
+from services.cli.simulate import oracle, workload
 from services.cli.simulate.deployment import Deployment
 from services.cli.simulate.faults import FAULTY_NS, Fault
 from services.cli.simulate.loop import VirtualLoop
@@ -38,6 +38,7 @@ class Outcome:
     happened: Counter[str] = field(default_factory=Counter)  # faults by kind
     faults: list[Fault] = field(default_factory=list)  # that happened
     spent_ns: int = 0  # of CPU: the one figure that another run of the seed does not repeat
+    partitions: int = 1
 
     @property
     def holds(self) -> bool:
@@ -82,12 +83,16 @@ async def _play(deployment: Deployment) -> None:
         await instance.end()
 
 
-def run(seed: int, only: set[int] | None = None) -> Outcome:
-    """Run a seed with all of its faults, or only with those of some indices."""
+def run(seed: int, only: set[int] | None = None, partitions: int | None = None) -> Outcome:
+    """Run a seed with all of its faults, or only with those of some indices.
+
+    It has so many ``partitions``, or as many as it draws.
+    """
     started_ns = time.process_time_ns()
     gc.disable()
     try:
-        outcome = _run(seed, [f for f in kinds.drawn(seed) if only is None or f.index in only])
+        faults = [f for f in kinds.drawn(seed) if only is None or f.index in only]
+        outcome = _run(seed, faults, partitions or workload.partitions_of(seed))
     finally:
         gc.enable()
         gc.collect(0)  # what the run leaves: while it ran, nothing grew old
@@ -95,11 +100,11 @@ def run(seed: int, only: set[int] | None = None) -> Outcome:
     return outcome
 
 
-def _run(seed: int, faults: list[Fault]) -> Outcome:
+def _run(seed: int, faults: list[Fault], partitions: int) -> Outcome:
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
     try:
-        deployment = Deployment(seed, loop, faults)
+        deployment = Deployment(seed, loop, faults, partitions)
         loop.run_until_complete(_play(deployment))
         happened = [fault for _, fault in deployment.armed.happened]
         return Outcome(
@@ -111,6 +116,7 @@ def _run(seed: int, faults: list[Fault]) -> Outcome:
             loop.now_ns,
             Counter(fault.kind for fault in happened),
             happened,
+            partitions=partitions,
         )
     finally:
         asyncio.set_event_loop(None)

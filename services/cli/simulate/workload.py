@@ -6,7 +6,7 @@ reloads, drains, and commands that are sent again because no answer came.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from services.cli.simulate.faults import BY_PEOPLE, FAULTY_NS, Fault
@@ -25,40 +25,43 @@ from shared.messages.commands import (
     TaskGroupSpec,
 )
 from shared.messages.interface import UpdateConfiguration
+from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION, PARTITION
 from shared.model.units import milliseconds, seconds
 
-_QUEUES = "partitions: [{name: default, %squeues: [{name: root, submitacl: '*', queues: [%s]}]}]"
-_QUOTA = _QUEUES % ("", "{name: a, resources: {max: {vcore: 10}}}, {name: b}")
-_GUARANTEED = _QUEUES % (
+NAMES = (DEFAULT_PARTITION, "second")  # of the partitions of a run
+TWO_OF = 4  # one seed of so many has two of them
+_PARTITION = "{name: %s, %squeues: [{name: root, submitacl: '*', queues: [%s]}]}"
+_QUOTA = ("", "{name: a, resources: {max: {vcore: 10}}}, {name: b}")
+_GUARANTEED = (
     "",
     (
         "{name: a, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 6}}}, "
         "{name: b, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 2}}}"
     ),
 )
-_FAIR = _QUEUES % (
+_FAIR = (
     "",
     (
         "{name: a, maxapplications: 2, properties: {application.sort.policy: fair}}, "
         "{name: b, properties: {priority.offset: '5'}, resources: {guaranteed: {vcore: 4}}}"
     ),
 )
-_LIMITS = _QUEUES % (
+_LIMITS = (
     "",
     (
         "{name: a, limits: [{users: [alice], maxresources: {vcore: 5}, maxapplications: 2}, "
         "{users: ['*'], maxresources: {vcore: 8}}]}, {name: b, resources: {max: {vcore: 6}}}"
     ),
 )
-_LOWERED = _QUEUES % (
+_LOWERED = (
     "preemption: {quotapreemptionenabled: true}, ",
     (
         "{name: a, properties: {quota.preemption.delay: 1s}, resources: {max: {vcore: 6}}}, "
         "{name: b, properties: {application.unschedasks.backoff: '2'}}"
     ),
 )
-CONFIGS = (_QUOTA, _GUARANTEED, _FAIR, _LIMITS, _LOWERED)
-REFUSED = _QUEUES % ("", "{name: a, resources: {max: {vcore: -1}}}")  # by every core
+CONFIGS = (_QUOTA, _GUARANTEED, _FAIR, _LIMITS, _LOWERED)  # of a partition: switches, queues
+REFUSED = ("", "{name: a, resources: {max: {vcore: -1}}}")  # by every core
 _STOPPED_NS = seconds(45)
 
 
@@ -82,8 +85,17 @@ class Workload:
     confirm_delay_ns: int
 
 
-def drawn(seed: int, faults: list[Fault]) -> Workload:
-    """Return the workload of a seed, with what people do among the faults."""
+def partitions_of(seed: int) -> int:
+    """Return how many partitions a seed has: drawn apart, for it says nothing of the rest."""
+    rng = Random(f"partitions/{seed}")  # noqa: S311 - repeatable is what it has to be
+    return 1 if rng.randrange(TWO_OF) else 2
+
+
+def drawn(seed: int, faults: list[Fault], partitions: int = 1) -> Workload:
+    """Return the workload of a seed, with what people do among the faults.
+
+    What a second partition has is drawn apart: the first is as it would be alone.
+    """
     rng = Random(f"workload/{seed}")  # noqa: S311 - repeatable is what it has to be
     settings = {
         "gangAdmission": rng.choice(("queue", "cluster", "partial")),
@@ -99,21 +111,41 @@ def drawn(seed: int, faults: list[Fault]) -> Workload:
     acts: list[Act] = []
     for number in range(rng.randint(2, 7)):
         acts += _application(rng, f"app-{number}", rng.randrange(_STOPPED_NS * 2 // 3))
-    acts += _others(rng, nodes)
-    for fault in faults:
-        acts += _mishap(fault, nodes)
-    acts.sort(key=lambda act: act.at_ns)
+    beside = Random(f"second/{seed}") if partitions > 1 else None  # noqa: S311 - as above
+    acts += _others(rng, nodes, beside)
     delay_ns = rng.choice((0, 0, milliseconds(300), seconds(1)))
-    return Workload(rng.choice(CONFIGS), settings, nodes, tuple(acts), delay_ns)
+    config = _file(rng.choice(CONFIGS), beside)
+    if beside is not None:
+        there = {NODE_PARTITION: NAMES[1]}
+        nodes += tuple(
+            NodeSpec(f"m{at}", "add", nodes[0].capacity, there)
+            for at in range(beside.randint(1, 3))
+        )
+        for number in range(beside.randint(2, 5)):
+            at_ns = beside.randrange(_STOPPED_NS * 2 // 3)
+            acts += _application(beside, f"second-{number}", at_ns, NAMES[1])
+    for fault in faults:
+        acts += _mishap(fault, nodes, partitions)
+    acts.sort(key=lambda act: act.at_ns)
+    return Workload(config, settings, nodes, tuple(acts), delay_ns)
+
+
+def _file(first: tuple[str, str], beside: Random | None) -> str:
+    """Return a queues.yaml with such a first partition and, where there is a second, one drawn."""
+    parts = [first] if beside is None else [first, beside.choice(CONFIGS)]
+    said = (_PARTITION % (name, *part) for name, part in zip(NAMES, parts, strict=False))
+    return f"partitions: [{', '.join(said)}]"
 
 
 def _happens(rng: Random, percent: int) -> bool:
     return rng.randrange(100) < percent
 
 
-def _application(rng: Random, name: str, at_ns: int) -> list[Act]:
+def _application(
+    rng: Random, name: str, at_ns: int, partition: str = DEFAULT_PARTITION
+) -> list[Act]:
     """Return how an application comes: with its pods, or before them; and what becomes of it."""
-    asked = _asked(rng, name)
+    asked = replace(_asked(rng, name), partition=partition)
     pods = _pods(rng, asked)
     again = _happens(rng, 30)
     acts = [Act(at_ns, SubmitPods(pods), again)]
@@ -162,6 +194,7 @@ def _pods(rng: Random, asked: SubmitApplication) -> tuple[PodSpec, ...]:
             placeholder_timeout_seconds=asked.placeholder_timeout_seconds,
             priority=priority,
             run_ns=run_ns,
+            partition=asked.partition,
             allow_preempt_self=_happens(rng, 80),
         )
         for group in asked.task_groups
@@ -169,18 +202,19 @@ def _pods(rng: Random, asked: SubmitApplication) -> tuple[PodSpec, ...]:
     )
 
 
-def _others(rng: Random, nodes: tuple[NodeSpec, ...]) -> list[Act]:
+def _others(rng: Random, nodes: tuple[NodeSpec, ...], beside: Random | None) -> list[Act]:
     acts: list[Act] = []
     if _happens(rng, 30):
         at_ns = rng.randrange(FAULTY_NS)
-        acts.append(Act(at_ns, UpdateConfiguration(rng.choice((*CONFIGS, REFUSED)))))
+        text = _file(rng.choice((*CONFIGS, REFUSED)), beside)
+        acts.append(Act(at_ns, UpdateConfiguration(text)))
     if _happens(rng, 20):
         late = NodeSpec("late", "add", nodes[0].capacity)
         acts.append(Act(rng.randrange(FAULTY_NS), ChangeNodes((late,))))
     return acts
 
 
-def _mishap(fault: Fault, nodes: tuple[NodeSpec, ...]) -> list[Act]:
+def _mishap(fault: Fault, nodes: tuple[NodeSpec, ...], partitions: int) -> list[Act]:
     """Return what a fault of the cluster's is, as what an operator or a controller does."""
     if fault.kind not in BY_PEOPLE:
         return []
@@ -204,7 +238,8 @@ def _mishap(fault: Fault, nodes: tuple[NodeSpec, ...]) -> list[Act]:
                 Act(over_ns, gone),
             ]
         case "submitted-twice":
-            asked = _manifests(f"twice-{fault.index}", seconds(fault.choice % 4))
+            partition = NAMES[fault.choice % partitions]
+            asked = _manifests(f"twice-{fault.index}", seconds(fault.choice % 4), partition)
             return [Act(fault.at_ns, asked), Act(over_ns, asked)]
         case _:  # a pod is killed
             name = f"app-{fault.choice % 7}-tg-{fault.choice % 3}"
@@ -212,16 +247,16 @@ def _mishap(fault: Fault, nodes: tuple[NodeSpec, ...]) -> list[Act]:
     return [Act(fault.at_ns, ChangeNodes((first,))), Act(over_ns, ChangeNodes((then,)))]
 
 
-def _manifests(name: str, run_ns: int) -> SubmitManifests:
+def _manifests(name: str, run_ns: int, partition: str) -> SubmitManifests:
     """Return two pods as manifests with a key; they are soon over, or run on (0)."""
+    labels = {"applicationId": name, "queue": "root.b"}
+    if partition != DEFAULT_PARTITION:
+        labels[PARTITION] = partition
     pods = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {
-                "name": f"{name}-{at}",
-                "labels": {"applicationId": name, "queue": "root.b"},
-            },
+            "metadata": {"name": f"{name}-{at}", "labels": labels},
             "spec": {
                 "schedulerName": "yunikorn",
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
