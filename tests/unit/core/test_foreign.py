@@ -1,5 +1,7 @@
 """Cases F of the contract, and pods that change size or cannot be bound, through the scheduler."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.api.projection.projection import Projection
@@ -345,4 +347,61 @@ def test_x_19_a_resized_allocation_counts_against_a_lowered_max(delay, limit, vi
     core.now_ns += 1_100_000_000
     responses = core.fire_own("quota") if "quota" in core.partition.timers else []
     assert len(section(responses, "released_allocations")) == victims
+    core.check()
+
+
+# --- bound elsewhere ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placeholder", [False, True])
+def test_a_pod_that_was_placed_again_before_the_news_where_it_is_goes_there(placeholder):
+    """Seed 17: the bind was refused and decided anew; then came where another had bound it.
+
+    The core held to its node, gave the room at the other away, and the cluster refused each bind.
+    """
+    core = Core(config_of("{name: a}"))
+    core.node("n0", vcore=4)
+    core.node("n1", vcore=4)
+    if placeholder:
+        core.gang("app", 1, {"vcore": 4}, queue="root.a")
+        key = "app-ph-0"
+    else:
+        core.application("app", "root.a")
+        core.asks("app", [key := "k"], {"vcore": 4})
+    app = core.partition.applications["app"]
+    decided = app.allocations[key]
+    core.update(releases=(AllocationRelease("app", key, FAILED, message="by another"),))
+    anew = app.allocations[key]
+    other = {"n0": "n1", "n1": "n0"}[anew.node_id]
+    nodes = core.partition.nodes.nodes
+    core.update(allocations=(replace(decided, node_id=other),))
+    assert [key in nodes[name].allocations for name in (other, anew.node_id)] == [True, False]
+    assert app.allocations[key].node_id == other
+    assert list(app.asks()) == []
+    core.application("next", "root.a")
+    assert placed_of(core, "next") == anew.node_id
+    core.check()
+
+
+def placed_of(core: Core, application: str) -> str:
+    """Return the node on which an application's new ask is placed."""
+    (allocation,) = section(core.asks(application, ["n"], {"vcore": 4}), "new_allocations")
+    return allocation.node_id
+
+
+def test_a_pod_that_is_to_go_goes_wherever_it_is():
+    core = Core(config_of("{name: a}"))
+    core.node("n0", vcore=4)
+    core.node("n1", vcore=4)
+    core.application("app", "root.a")
+    core.asks("app", ["k"], {"vcore": 4})
+    app = core.partition.applications["app"]
+    held = app.allocations["k"]
+    core.partition.mark_released(app, "k", TerminationType.TIMEOUT)
+    other = {"n0": "n1", "n1": "n0"}[held.node_id]
+    core.update(allocations=(replace(held, node_id=other),))
+    assert app.allocations["k"].node_id == held.node_id
+    gone = AllocationRelease("app", "k", TerminationType.TIMEOUT)
+    core.update(releases=(gone,))
+    assert app.allocations == {}
     core.check()

@@ -3,6 +3,8 @@
 Rule 1: an allocation that exists is counted in, whatever the limits say (recovery).
 Rule 2: the same key again with another resource is a pod that was resized in its place: every
         ledger follows, whatever the limits say. So do the counts of its volumes.
+        Where it was decided to be on another node than it is, it goes there: a decision may cross
+        the news that another scheduler was first.
 Rule 3: one that could not be bound goes back to being an ask, at the place that it had in its
         queue; no node, queue or user counts it any more, and nobody is made to end for it.
 """
@@ -74,9 +76,16 @@ def _count_existing(
 ) -> None:
     """Count an allocation in whatever the limits say; one that is being released stays so."""
     key = allocation.allocation_key
-    if key in application.allocations:
+    known = application.allocations.get(key)
+    if known is not None and (known.node_id == node.node_id or key in application.released):
         _resize(partition, application, key, allocation)
         return
+    if known is not None:
+        why = f"it was bound to node {node.node_id} by another"
+        failed = TerminationType.SCHEDULING_FAILED_ON_RM
+        roll_back(
+            partition, application, AllocationRelease(application.id, key, failed, message=why)
+        )
     ask = partition.remove_ask(application, key)
     partition.learn(allocation.constraints)
     if allocation.placeholder and not (ask is not None and ask.request.placeholder):
