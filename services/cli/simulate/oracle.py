@@ -226,6 +226,8 @@ def _explained(core: Scheduler, name: str, pod: str) -> Iterator[str]:
     application = core.partition.applications[name]
     refusals = [application.refusal] + [g.bucket.refusal for g in application.groups.values()]
     reasons = [refusal.reason for refusal in refusals if refusal is not None]
+    if core.partition.root.max_resource is None:  # without a node nothing is tried
+        reasons.append(Reason.NO_NODES)
     if not reasons or any(reason not in Reason for reason in reasons):
         yield f"pod {pod} of {name} ({application.state}) waits without a reason: {reasons}"
 
