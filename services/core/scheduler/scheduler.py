@@ -262,7 +262,7 @@ class Scheduler:
             "pairs_held": partition.evictions.held(partition.now_ns),
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
-            "is_synced": int(self.is_synced),
+            "is_synced": {self.name: int(self.is_synced)},
         }
 
     def set_aside(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
