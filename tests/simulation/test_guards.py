@@ -9,10 +9,10 @@ from services.cli.simulate.run import run
 FOUND_AT = {
     "handled-once": 0,
     "publish-before-ack": 15,
-    "publish-again": 18,
+    "publish-again": 52,
     "decisions-of-this-epoch": 2,
     "news-of-this-epoch": 120,
-    "kept-before-said": 10,
+    "kept-before-said": 13,
     "answered-once": 2,
     "timers-due": 5,
     "timers-asked-for": 7,

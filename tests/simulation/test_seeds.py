@@ -36,6 +36,12 @@ FOUND = {
     2775: "of placeholders on their way out twice as many were made by who started over",
     33145: "a gang that the core took for whole, and the shim adapter did not, waited for ever",
 }
+IN_TWO = {
+    70104: "in a partition whose only node had gone pods waited, and nobody said that",
+}
+IN_ONE = {
+    17: "a pod that was bound elsewhere was decided anew meanwhile: a bind was refused for ever",
+}
 
 SEED_86 = [  # its first two faults, since it was found
     "0: crash-midway of core from 20.138 s on (2.977 s)",
@@ -109,6 +115,12 @@ def test_kinds_that_came_later_leave_the_faults_of_a_seed_as_they_were():
         assert {fault.kind for fault in every if fault.index in indices} == {*kinds}
     assert [str(fault) for fault in first[:2]] == SEED_86
     assert [str(fault) for fault in drawn(41254) if fault.index in (16, 17)] == SEED_41254
+
+
+@pytest.mark.parametrize("seed", [*IN_TWO, *IN_ONE])
+def test_what_a_seed_has_found_with_every_fault_stays_mended(seed):
+    outcome = run(seed, partitions=2 if seed in IN_TWO else 1)
+    assert outcome.holds, replay(outcome)
 
 
 @pytest.mark.parametrize("seed", TWO)

@@ -49,10 +49,13 @@ BOUND = {
     "bind-refused": 0,  # the kubelet has no room after all
     "bind-unanswered": 2_000,  # it is done, and heard of only later
     "node-gone": 10_000,  # its node is removed just before, and comes again
+    "bind-elsewhere": 0,  # 409: another scheduler was first, and has bound the pod elsewhere
+    "bind-conflict": 3_000,  # 409 of the store behind the server, each time: given up then
 }
 CREATED = {
     "create-refused": 0,  # a placeholder may not be made
-    "create-late": 3_000,  # it is made only later, whoever asked for it
+    "create-late": 3_000,  # it is made only later; who asks again meanwhile is answered 409
+    "create-conflict": 3_000,  # 409 for a moment: it is tried again until then, by who lives
 }
 DELETED = {"slow-confirm": 8_000}  # a pod takes its time to go
 BY_PEOPLE = {
@@ -69,6 +72,7 @@ KINDS = {
 LATER = {  # the kinds that came later, by the name under which those of a time are drawn
     "later": ("clock-set", "moved", "disk-slow", "create-late", "submitted-twice"),
     "latest": ("node-gone",),
+    "conflicts": ("bind-elsewhere", "bind-conflict", "create-conflict"),
 }
 _OF_THE_SHIM = {**SAVED, **BOUND, **CREATED, **DELETED, **BY_PEOPLE}
 _SERVICES = ("core", "core", "shim_adapter", "shim_adapter", "timers", "api")

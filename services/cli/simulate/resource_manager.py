@@ -16,12 +16,14 @@ from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
     Call,
+    CancelCreates,
     CreatePod,
     MarkUnschedulable,
     News,
     NodeNews,
     PlaceholderFailed,
     PodBound,
+    PodChanged,
     TellPod,
 )
 from services.shim_adapter.mirror.world import World
@@ -31,7 +33,7 @@ from shared.messages.commands import NodeSpec, PodName, PodSpec
 from shared.model.resources import fits_room, total_of
 
 _PROGRESS = {PodPhase.PENDING: 0, PodPhase.RUNNING: 1, PodPhase.SUCCEEDED: 2, PodPhase.FAILED: 2}
-_OWN = ("bound", "create", "node")  # what is due here, and not of the cluster's own
+_OWN = ("bound", "create", "node", "refused")  # what is due here, and not of the cluster's own
 _BEFORE = (ApplicationPhase.NEW, ApplicationPhase.RESERVING)
 Report = Callable[[str], None]
 
@@ -46,6 +48,7 @@ class Disk(ClusterStore):
         self._stall = stall
         self.late: dict[str, tuple[int, CreatePod]] = {}  # what the API server has yet to make
         self.away: dict[str, tuple[int, NodeRecord]] = {}  # nodes that are to come again
+        self.tried: dict[str, None] = {}  # pods that somebody tries to bind, by uid
         self._armed = armed
         self.loop = loop
         self._report = report
@@ -85,7 +88,8 @@ class Disk(ClusterStore):
         if pod is None:
             self._kept[uid] = (before[0] if before else "", 3)
             return
-        after = (pod.node, _PROGRESS[pod.phase])
+        node = pod.node if uid not in self.tried else ""
+        after = (node, _PROGRESS[pod.phase])
         self._kept[uid] = after
         if before is None:
             if not (pod.spec.placeholder or pod.spec.foreign):
@@ -128,6 +132,11 @@ class FaultyCluster(SimulatedCluster):
         self, world: World, armed: Armed, disk: Disk, report: Report, confirm_delay_ns: int
     ) -> None:
         self._loop = disk.loop
+        self._tried = disk.tried
+        for pod in map(world.pods.get, disk.tried):
+            if pod is not None:
+                world.assign(pod, "")  # who tried is no more, and it was never bound
+        disk.tried.clear()
         super().__init__(world, confirm_delay_ns=confirm_delay_ns)
         self._armed = armed
         self._report = report
@@ -138,6 +147,7 @@ class FaultyCluster(SimulatedCluster):
         self._away = disk.away
         for name, (due_ns, _) in disk.away.items():
             self._schedule(due_ns, "node", name)
+        self._again: dict[str, CreatePod] = {}  # tried again after a 409, while this one lives
         self.done = 0  # calls that were carried out
         self._ahead_ns = 0  # by how much the clock of the shim adapter is ahead of the cluster's
 
@@ -165,6 +175,9 @@ class FaultyCluster(SimulatedCluster):
         created = self._take(CREATED) if isinstance(call, CreatePod) else None
         if isinstance(call, CreatePod) and created is not None:
             return self._not_created(call, created, self._own_time(now_ns))
+        if isinstance(call, CancelCreates):
+            of = call.application_id
+            self._again = {k: c for k, c in self._again.items() if c.spec.application_id != of}
         slow = self._take(DELETED)
         if slow is not None:
             self.confirm_delay_ns = self._confirm_ns + slow.amount_ns
@@ -176,6 +189,10 @@ class FaultyCluster(SimulatedCluster):
         if fault.kind == "create-refused":
             refused = "403 Forbidden: exceeded quota"
             return [PlaceholderFailed(call.spec.application_id, refused)]
+        if fault.kind == "create-conflict":
+            self._again[call.uid] = call
+            self._schedule(now_ns + fault.amount_ns, "create", call.uid)
+            return []
         self._late[call.uid] = (now_ns + fault.amount_ns, call)
         self._schedule(now_ns + fault.amount_ns, "create", call.uid)
         return []
@@ -188,11 +205,8 @@ class FaultyCluster(SimulatedCluster):
         if pod is None or pod.node or pod.has_ended:
             return []
         fault = self._take(BOUND)
-        if fault is not None and fault.kind == "bind-refused":
-            return [BindRefused(pod, "OutOfvcore: Node didn't have enough resource: vcore")]
-        if fault is not None and fault.kind == "node-gone":
-            gone = self._take_away(call.node, fault, now_ns)
-            return [*gone, BindRefused(pod, f'nodes "{call.node}" not found')]
+        if fault is not None and fault.kind != "bind-unanswered":
+            return self._not_bound(call, pod, fault, now_ns)
         if pod.deletion_ns:
             self._report(f"pod {pod.spec.name} was bound while it was being deleted")
         news = super()._bind(call, now_ns)
@@ -205,6 +219,41 @@ class FaultyCluster(SimulatedCluster):
         self._schedule(now_ns + fault.amount_ns, "bound", pod.uid)
         return []
 
+    def _not_bound(self, call: BindPod, pod: PodRecord, fault: Fault, now_ns: int) -> list[News]:
+        """Bind a pod not, or not there, as the fault says."""
+        match fault.kind:
+            case "bind-refused":
+                return [BindRefused(pod, "OutOfvcore: Node didn't have enough resource: vcore")]
+            case "node-gone":
+                gone = self._take_away(call.node, fault, now_ns)
+                return [*gone, BindRefused(pod, f'nodes "{call.node}" not found')]
+            case "bind-conflict":
+                self.world.assign(pod, call.node)  # as it is while it is tried
+                self._tried[pod.uid] = None
+                self._schedule(now_ns + fault.amount_ns, "refused", pod.uid)
+                return []
+            case _:
+                return self._bound_elsewhere(call, pod, now_ns)
+
+    def _bound_elsewhere(self, call: BindPod, pod: PodRecord, now_ns: int) -> list[News]:
+        """Have another scheduler bind a pod first, to another node with room, if there is one.
+
+        It is told as the Kubernetes backend tells it.
+        """
+        others = [
+            name
+            for name, node in self.world.nodes.items()
+            if name != call.node
+            and node.partition == self.world.partition_of(pod.spec.application_id)
+            and not self.world.shortage(name, pod.spec.resource)
+        ]
+        if not others:
+            return super()._bind(call, now_ns)
+        refused = BindRefused(pod, f"it was bound to node {others[0]} by another")
+        bound = super()._bind(BindPod(call.uid, others[0]), now_ns)
+        self._check_room_on(others[0])
+        return [refused, PodChanged(pod), *bound]
+
     def _take_away(self, name: str, fault: Fault, now_ns: int) -> list[News]:
         """Remove a node, with all that is on it, for a while."""
         node = self.world.nodes.get(name)
@@ -213,6 +262,26 @@ class FaultyCluster(SimulatedCluster):
         self._away[name] = (now_ns + fault.amount_ns, node)
         self._schedule(now_ns + fault.amount_ns, "node", name)
         return self._change_node(NodeSpec(name, "remove"), now_ns)
+
+    def _create_late(self, uid: str, now_ns: int) -> list[News]:
+        """Make what is made late, or after a 409; a pod that is there is not made twice."""
+        _, made = self._late.pop(uid, (0, None))
+        call = self._again.pop(uid, made)
+        return super().carry_out(call, now_ns) if call is not None else []
+
+    def _give_up(self, uid: str) -> list[News]:
+        """Try a bind no more: the pod is on no node, as it always was."""
+        pod = self.world.pods.get(uid)
+        if self._tried.pop(uid, True) is not None or pod is None or pod.has_ended:
+            return []
+        self.world.assign(pod, "")
+        return [BindRefused(pod, "409 Conflict: the pod could not be bound")]
+
+    def _lose_pods_on(self, name: str, now_ns: int) -> list[News]:
+        """Have the pods of a node that has gone end; one that is not bound yet is not."""
+        tried = [pod.uid for pod in self.world.pods_on(name) if pod.uid in self._tried]
+        given_up = [news for uid in tried for news in self._give_up(uid)]
+        return given_up + super()._lose_pods_on(name, now_ns)
 
     def _bring_back(self, name: str) -> list[News]:
         """Add a node that was taken away, unless it is there; ``Disk`` keeps that it is to come."""
@@ -245,9 +314,11 @@ class FaultyCluster(SimulatedCluster):
             self._due = sorted(item for item in self._due if item not in late)  # a heap as well
         pods = [self.world.pods.get(uid) for _, _, what, uid in late if what == "bound"]
         news: list[News] = [PodBound(p) for p in pods if p is not None and not p.has_ended]
-        made = [self._late.pop(uid, None) for _, _, what, uid in late if what == "create"]
-        for _, call in filter(None, made):
-            news += super().carry_out(call, now_ns)
+        for _, _, what, uid in late:
+            if what == "create":
+                news += self._create_late(uid, now_ns)
+            elif what == "refused":
+                news += self._give_up(uid)
         for name in [name for _, _, what, name in late if what == "node"]:
             news += self._bring_back(name)
         return news + super().advance(now_ns)
