@@ -478,6 +478,50 @@ def test_it_is_passed_for_its_patience_and_no_longer():
     assert core.running() == ["old"]
 
 
+TWO_LEAVES = "{name: a}, {name: b}"
+
+
+@pytest.mark.parametrize("admission", ["queue", "partial"])
+def test_nobody_is_waited_for_while_another_leaf_would_take_what_is_left(admission):
+    """What young, of the gang's leaf, left of the node the other leaf would have."""
+    core = Started(admission, leaf=TWO_LEAVES)
+    assert not core.plain("other", 2, "root.b")
+    assert core.plain("young", 1)
+    core.end("other")
+    core.end("young")
+    assert not core.plain("late", 1)
+    assert core.reason("late") == "GANG_PATIENCE"
+
+
+def test_who_waited_behind_a_gang_starts_when_another_leaf_becomes_short_of_nodes():
+    core = Started(leaf=TWO_LEAVES)
+    assert not core.plain("young", 1)
+    assert not core.plain("other", 2, "root.b")
+    assert "young" in core.running()
+
+
+def test_a_gang_is_waited_for_beside_another_leaf_that_no_node_could_help():
+    core = Started(leaf=TWO_LEAVES)
+    assert not core.plain("other", 5, "root.b")
+    assert not core.plain("young", 1)
+
+
+def test_who_is_short_of_nodes_is_found_without_reading_all_that_wait(monkeypatch):
+    """Of each leaf one shape is looked at, however many wait."""
+    core = Started(leaf=TWO_LEAVES)
+    core.application("many", "root.a")
+    core.asks("many", [f"many-{at}" for at in range(200)], {"vcore": 3})
+    looked = []
+    could_hold = type(core.partition.nodes).could_hold
+    monkeypatch.setattr(
+        type(core.partition.nodes),
+        "could_hold",
+        lambda self, shape: looked.append(shape) or could_hold(self, shape),
+    )
+    core.plain("young", 1)
+    assert 1 <= len(looked) <= 4
+
+
 def test_what_was_promised_to_a_younger_gang_is_taken_back():
     """The older one waits for the queue, of which the younger one has a part and holds nothing."""
     core = Started(patience="60s", leaf="{name: a, resources: {max: {vcore: 8m}}}")

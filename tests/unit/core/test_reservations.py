@@ -5,6 +5,7 @@ Source: contract section 6.7, and docs/adr/0027: the cluster is not eaten by res
 
 import pytest
 
+from services.core.scheduler.actions import reservations
 from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.model.rows import AskGroup
 from services.core.scheduler.model.settings import settings_from
@@ -17,8 +18,9 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
 )
+from shared.model.names import RUN_SECONDS
 from shared.model.units import milliseconds, seconds
-from tests.builders import Core, config_of
+from tests.builders import START_NS, Core, config_of
 
 NODE = {"vcore": 10_000, "pods": 200}
 FILLER = {"vcore": 6_000, "pods": 1}
@@ -444,3 +446,104 @@ def test_a_look_at_heads_reads_as_much_however_many_wait(waiting, monkeypatch):
     grow_old(core)
     assert reserved_for(core) == ["big-0"]
     assert len(read) <= 4
+
+
+# --- a node is kept for a head when room is near ---------------------------------------------------
+
+HEADS = (("maxReservedNodes", "1"),)
+
+
+def busy(*run_seconds: int, waiting: dict = LARGE) -> Core:
+    """Return a cluster where a pod that states its run time (0: nothing) fills most of each node."""
+    core = Core(config_of("{name: a}", "{name: b}"), settings=HEADS)
+    infos = tuple(NodeInfo(f"n{at:04}", NodeAction.CREATE, NODE) for at in range(len(run_seconds)))
+    core.update(nodes=infos)
+    core.application("filler", "root.a")
+    for at, run in enumerate(run_seconds):
+        tags = {RUN_SECONDS: str(run)} if run else {}
+        core.asks("filler", [f"filler-{at}"], FILLER, allocation_tags=tags)
+    assert len(core.partition.applications["filler"].allocations) == len(run_seconds)
+    core.application("big", "root.b")
+    core.asks("big", ["big-0", "big-1"], waiting)
+    grow_just_old(core)
+    return core
+
+
+def grow_just_old(core: Core) -> None:
+    """Let the asks get old enough for a reservation, and be looked at."""
+    core.now_ns += seconds(3)
+    core.fire_own("reservation")
+    core.check()
+
+
+def kept(core: Core) -> dict[str, str]:
+    """Return for which ask each node is kept, by the node of the filler that is on it."""
+    return {
+        key: next(name for name in node.allocations)
+        for node in core.partition.nodes.nodes.values()
+        for key in node.reservations
+    }
+
+
+def test_a_head_gets_the_node_that_has_room_soonest():
+    assert kept(busy(250, 900, 100, 200, 0, 0)) == {"big-0": "filler-2"}
+
+
+def test_a_head_gets_no_node_that_has_room_only_later_until_that_is_near():
+    core = busy(900, 1200, 900, 2000, 900)
+    assert kept(core) == {}
+    core.now_ns = core.partition.reservations_due_ns
+    assert core.now_ns == START_NS + seconds(900) - reservations.AHEAD_NS
+    core.fire_own("reservation")
+    core.check()
+    assert kept(core) == {"big-0": "filler-0"}
+
+
+def test_of_nodes_of_which_nothing_is_known_a_head_gets_one_where_others_have_room_only_late():
+    assert kept(busy(900, 0, 900, 900, 900)) == {"big-0": "filler-1"}
+
+
+def test_a_node_whose_room_did_not_come_and_is_not_near_is_given_up():
+    """At the end of what was stated it is as old again: within five minutes, and later not."""
+    core = busy(*[250] * 5)
+    assert kept(core) == {"big-0": "filler-0"}
+    for _ in range(4):
+        assert core.partition.reservations_due_ns
+        core.now_ns = core.partition.reservations_due_ns
+        core.fire_own("reservation")
+        core.check()
+    assert core.now_ns > START_NS + seconds(500)
+    assert kept(core) == {}
+
+
+def test_asks_of_few_nodes_get_theirs_however_late_it_has_room():
+    assert sorted(kept(busy(9000, 9000, 9000))) == ["big-0"]
+
+
+def test_a_higher_priority_for_which_no_node_has_room_in_time_leaves_the_lower_its_node():
+    """And the look comes to an end: neither gives way to the other for ever."""
+    core = busy(250, 900, 900, 900, 900)
+    core.application("urgent", "root.b")
+    core.asks("urgent", ["urgent-0"], {"vcore": 8_000, "pods": 150}, priority=5)
+    core.application("larger", "root.b")
+    core.asks("larger", ["larger-0"], {"vcore": 11_000, "pods": 1}, priority=6)
+    core.now_ns += seconds(3)
+    core.fire_own("reservation")
+    core.check()
+    assert list(kept(core)) == ["urgent-0"]
+
+
+@pytest.mark.parametrize("shapes", [10, 100])
+def test_a_look_reads_a_few_shapes_and_nodes_where_room_is_late(shapes, monkeypatch):
+    core = busy(*[900] * 40)
+    read = []
+    room_ns = reservations.room_ns
+    monkeypatch.setattr(reservations, "room_ns", lambda *of: read.append(1) or room_ns(*of))
+    core.application("more", "root.b")
+    for at in range(shapes):
+        core.asks("more", [f"more-{at}"], {"vcore": 8_000 + at, "pods": 1})
+    core.now_ns += seconds(3)
+    core.partition.look_for_old_asks()
+    core.update()
+    most = (reservations.MAX_LATE + 1) * reservations.MAX_LOOKED
+    assert 0 < len(read) <= most

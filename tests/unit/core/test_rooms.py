@@ -31,7 +31,7 @@ ROWS = {
 AGENDA = {
     "is_capacity_new", "patience_moments", "preemption_due_ns", "replaceable", "reserved_to_try",
     "shapes_to_reserve", "too_large", "unplaced", "unreplaceable", "waiting_gangs",
-    "late_gangs", "to_watch",
+    "late_gangs", "short_of_nodes", "to_watch",
 }  # fmt: skip
 REMEMBERED = {"preemptors", "promised_by_type", "turn", "turns", "version"}
 MUTATORS = {

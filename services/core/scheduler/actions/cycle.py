@@ -72,7 +72,7 @@ def run(partition: Partition) -> int:
         elif partition.hooks is not None and decisions > looked:
             looked = decisions
             asked_again.look(partition)
-        elif not patience.judge_started(partition):
+        elif not patience.judge_started(partition, is_over=True):
             unschedulable.mark(partition)
             break
     return decisions

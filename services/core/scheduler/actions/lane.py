@@ -20,18 +20,19 @@ Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
 Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 
 import numpy as np
 
+from services.core.scheduler.actions.expected_room import ends, fits_times
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
 from services.core.scheduler.model.reservations import rank_of
 from services.core.scheduler.model.rows import Application, Node, Rank
-from services.core.scheduler.model.run_times import NEVER_NS, end_ns
+from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import ApplicationChanged
@@ -245,41 +246,22 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
 
     0: it has it now; NEVER_NS: when that is, is not known; above: it never will.
     """
-    ends = sorted(_ends(partition, node), key=lambda end: end[0])
-    lane.next_end_ns[node.row] = ends[0][0] if ends else NEVER_NS
+    going = sorted(ends(partition, node), key=lambda end: end[0])
+    lane.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
     is_sooner = False
     for shape, rooms in lane.rooms.items():
         moments = np.full(rooms.shape[1], NEVER_NS + 1, dtype=np.int64)
         if node.schedulable and not node.reservations and partition.nodes.may_use(node, shape):
             room, had = dict(node.available), 0
-            for at_ns, more in [(0, {}), *ends]:
+            for at_ns, more in [(0, {}), *going]:
                 add_into(room, more)
-                has = min(_times(room, shape), rooms.shape[1])
+                has = min(fits_times(room, shape), rooms.shape[1])
                 if has > had:
                     moments[had:has] = at_ns
                     had = has
         is_sooner |= bool((moments < rooms[node.row]).any())
         rooms[node.row] = moments
     return is_sooner
-
-
-def _ends(partition: Partition, node: Node) -> Iterator[tuple[int, Mapping[str, int]]]:
-    """Yield when the pods of a node are expected to end, and what they hold."""
-    for key, allocation in node.allocations.items():
-        application = partition.applications.get(allocation.application_id)
-        if application is None:
-            continue
-        is_going = key in application.released and key not in application.replacing
-        at_ns = partition.now_ns + 1
-        if not is_going or key in application.covering or application.moves(key):
-            at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
-        yield at_ns, allocation.resource_per_alloc
-
-
-def _times(room: Mapping[str, int], shape: Shape) -> int:
-    """Return how often a shape goes into a room."""
-    wanted = [(name, value) for name, value in shape.resource.items() if value > 0]
-    return max(0, min((room.get(name, 0) // value for name, value in wanted), default=0))
 
 
 def _plan(partition: Partition, lane: Lane) -> None:
@@ -370,7 +352,7 @@ def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, i
     if not partition.settings.backfill:
         return {}
     room: Resource = dict(node.available)
-    for at_ns, amounts in _ends(partition, node):
+    for at_ns, amounts in ends(partition, node):
         if at_ns <= lane.start_ns:
             add_into(room, amounts)
     shape, times = members

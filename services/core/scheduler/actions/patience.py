@@ -8,21 +8,23 @@ Rule 1: a gang that has waited for ``gangPatience`` since it was submitted is ov
 Rule 2: only a gang that room in its queues would let start is waited for: not one that a limit of
         its user, or of running applications, keeps, nor one larger than a max that was lowered, or
         than the nodes could hold if they were empty, nor one all of whose members want to be near
-        pods of others: those may be behind it.
+        pods of others: those may be behind it. Nor, while it was let start and lacks nodes, one
+        beside another leaf that is short of nodes too: that would take what this one left.
 Rule 3: of several overdue gangs the first in the order is the one that is waited for. The others,
         and whoever else is behind it, are in ``leaf.behind``, in order: they cost nothing until
         that gang has started, has gone, or has another place in the order. A gang among them that
         was let start and holds nothing has its admission withdrawn, and with it its promise.
-Source: ADR 24. The submission is the resource manager's to say, so a restart changes nothing.
+Source: ADR 24, 38, 64. The submission is the resource manager's to say: a restart changes nothing.
 
 Limit: the moments that are remembered are no more than MAX_SPARE and twice the live applications.
 """
 
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from services.core.scheduler.actions.gang_places import could_be_held, first_could_be_held, members
 from services.core.scheduler.model.queue_settings import FAIR
-from services.core.scheduler.model.rows import Application
+from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.model.duration import go_duration
@@ -89,12 +91,15 @@ def judge_anew(partition: Partition) -> None:
             _watch_anew(partition, application)
 
 
-def judge_started(partition: Partition) -> bool:
+def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
     """Find out which gangs that were let start are waited for; return whether others may go now.
 
     To be called before and after a cycle. Of a gang that has changed everything is found out anew;
-    of one that is late, whether it is still room that it lacks.
+    of one that is late, whether it is still room that it lacks. Who lacks nodes is found out after
+    a cycle, when everybody who is refused waits again.
     """
+    if is_over and partition.late_gangs:
+        partition.short_of_nodes = _short_of_nodes(partition)
     changed, late = list(partition.root.to_watch), list(partition.late_gangs)
     partition.root.to_watch.clear()
     leaves = dict.fromkeys(application.queue for application in (*changed, *late))
@@ -163,7 +168,7 @@ def _be_late(partition: Partition, application: Application) -> None:
     """Let a gang that has waited too long be waited for, while room would let it start."""
     if application.waits_for_first_member:
         partition.late_gangs[application] = None
-        if not _lacks_only_room(application):
+        if not _lacks_only_room(application) or _is_another_short_of_nodes(partition, application):
             queueing.wait_no_more_for(application)
             return
     _become_overdue(partition, application)
@@ -178,6 +183,24 @@ def _lacks_only_room(application: Application) -> bool:
         and fits_limit(limit, group.bucket.shape.resource)
         for group in members(application)
     )
+
+
+def _is_another_short_of_nodes(partition: Partition, application: Application) -> bool:
+    """Return whether another leaf would take what a gang's own leaf left of the nodes."""
+    return any(leaf is not application.queue for leaf in partition.short_of_nodes)
+
+
+def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
+    """Return the leaves of which an ask waits for a node that could hold it; two say enough."""
+    found: dict[Queue, None] = {}
+    by_nodes = chain.from_iterable(partition.root.blocked_buckets.values())
+    for bucket in chain(by_nodes, partition.root.gate.buckets):  # the root's max is the nodes' sum
+        leaf = bucket.leaf
+        if leaf not in found and bucket.first() and partition.nodes.could_hold(bucket.shape):
+            found[leaf] = None
+            if len(found) > 1:
+                break
+    return found
 
 
 def _become_overdue(partition: Partition, application: Application) -> None:

@@ -17,18 +17,27 @@ Rule 5: one for the head of each queue and shape: none for who has others of its
         of it, or whose queue has one; a higher priority takes the place of a lower one. With the
         setting ``reservationsFor: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask has
         its own, as in YuniKorn. While gangs have a lane (``lane.py``) nobody has one for age.
+Rule 6: for heads no node is reserved on which room is expected, by what its pods state or what is
+        predicted of them, later than AHEAD_NS from now; of the others the one that has room
+        soonest. Where nothing is known it is the tightest, as in rule 1. When room has not come as
+        expected, and is not expected soon, the reservation is given up.
+Limits: of a shape those MAX_LOOKED nodes are looked at that lack least; a look ends when MAX_LATE
+shapes have been found to get no node in time, and the others wait for the next.
 Source: contract sections 6.7 and 6.8, and for rule 4 docs/adr/0027. With ``backfill`` an ask may
 take room on a reserved node that the reservation does not lack: what it takes leaves enough of
 every type for what is reserved.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain
 
+from services.core.scheduler.actions.expected_room import room_ns
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.reservations import rank_of
 from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Rank, Reservation
+from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.ordering import queueing
@@ -36,6 +45,9 @@ from services.core.scheduler.statement.partition import Partition
 from shared.model.units import seconds
 
 EXPIRY_NS = seconds(2 * 60 * 60)
+AHEAD_NS = seconds(5 * 60)  # how long before it has room a node is kept for a head
+MAX_LOOKED = 16  # nodes that are looked at for one shape; those that lack more are not
+MAX_LATE = 4  # shapes of a look for which no node has room in time; the rest wait for the next
 
 
 def has_room(partition: Partition, reservation: Reservation) -> bool:
@@ -75,46 +87,107 @@ def reserve_for_the_old(partition: Partition) -> None:
     wanted, partition.shapes_to_reserve = partition.shapes_to_reserve, {}
     if not partition.settings.reservations or partition.settings.gang_lane:
         return
+    is_for_heads = _is_for_heads(partition)
+    if is_for_heads and _give_up_the_late(partition):
+        return  # as below
     most = partition.settings.max_reserved_nodes(partition.nodes.schedulable_count())
     last = partition.reserved_nodes.last
     if len(partition.reserved_nodes) >= most and (
         last is None or partition.root.highest <= -last.rank[0]
     ):
         return  # nobody who waits is above the lowest that has a node
-    is_for_heads = partition.settings.is_for_heads(partition.nodes.schedulable_count())
-    without_node: dict[Shape, None] = {}
-    for rank, group, ask in _in_rank_order(partition, wanted, most, without_node):
-        if is_for_heads:
-            without_node[ask.shape] = None
-            rival = _rival(partition, group)
-            if rival is not None and _outranks(rank, rival):
-                partition.unreserve(rival)
-                return  # as below
-            if rival is not None:
-                continue
-        if not _serve(partition, (rank, group, ask), most, without_node):
+    look = _Look(partition, most, is_for_heads)
+    for wanted_ask in _in_rank_order(partition, wanted, most, look.without_node):
+        if not look.serve(*wanted_ask):
             return  # what waits has changed: the rest in the next look, which is due now
 
 
-def _serve(
-    partition: Partition,
-    wanted: tuple[Rank, AskGroup, Ask],
-    most: int,
-    without_node: dict[Shape, None],
-) -> bool:
-    """Reserve a node for an ask if there is one for it; return whether others may have one too."""
-    rank, group, ask = wanted
-    node = partition.nodes.best_to_reserve(ask.shape)
-    if len(partition.reserved_nodes) < most and node is not None:
-        partition.reserve(group.application, ask, node)
-        return True
-    if len(partition.reserved_nodes) >= most and (
-        not _outranks(rank, partition.reserved_nodes.last)
-        or _take_place(partition, group, ask, node)
-    ):
-        return False
-    without_node[ask.shape] = None
-    return True
+@dataclass(slots=True)
+class _Look:
+    """One look: ``without_node`` are the shapes that are read no further."""
+
+    partition: Partition
+    most: int
+    is_for_heads: bool
+    without_node: dict[Shape, None] = field(default_factory=dict)
+    late: int = 0  # shapes for which no node has room in time
+
+    def serve(self, rank: Rank, group: AskGroup, ask: Ask) -> bool:
+        """Reserve a node for an ask if there is one for it; return whether others may have one."""
+        partition, shape = self.partition, ask.shape
+        rival = _rival(partition, group) if self.is_for_heads else None
+        if rival is not None and not _outranks(rank, rival):
+            self.without_node[shape] = None
+            return True
+        node = self._node_for(shape)
+        if node is None or self.is_for_heads:
+            self.without_node[shape] = None
+        if rival is not None:
+            if node is None and not _may_hold(partition, rival.node, shape):
+                return True
+            partition.unreserve(rival)
+            return False
+        if len(partition.reserved_nodes) < self.most:
+            if node is not None:
+                _reserve(partition, group, ask, node)
+            return self.late < MAX_LATE
+        last = partition.reserved_nodes.last
+        return _outranks(rank, last) and not _take_place(partition, group, ask, node)
+
+    def _node_for(self, shape: Shape) -> Node | None:
+        """Return the node that is to be kept for an ask of a shape, or None."""
+        partition = self.partition
+        if not self.is_for_heads:
+            return partition.nodes.best_to_reserve(shape)
+        nearest = partition.nodes.nearest_to_hold(shape, MAX_LOOKED)
+        expected = [(_expected_ns(partition, node, shape), node) for node in nearest]
+        known = [entry for entry in expected if entry[0]]
+        if not known:
+            return partition.nodes.best_to_reserve(shape)
+        at_ns, soonest = min(known, key=lambda entry: entry[0])
+        if at_ns <= partition.now_ns + AHEAD_NS:
+            return soonest
+        self.late += 1
+        partition.look_for_old_asks_at(at_ns - AHEAD_NS)
+        return next((node for known_ns, node in expected if not known_ns), None)
+
+
+def _is_for_heads(partition: Partition) -> bool:
+    return partition.settings.is_for_heads(partition.nodes.schedulable_count())
+
+
+def _expected_ns(partition: Partition, node: Node, shape: Shape) -> int:
+    """Return when a node is expected to have room for a shape, 0: nothing is known."""
+    at_ns = room_ns(partition, node, shape)
+    return 0 if at_ns >= NEVER_NS else at_ns
+
+
+def _reserve(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> None:
+    reservation = partition.reserve(group.application, ask, node)
+    if _is_for_heads(partition):
+        _expect(partition, reservation, _expected_ns(partition, node, ask.shape))
+
+
+def _expect(partition: Partition, reservation: Reservation, at_ns: int) -> None:
+    """Have a reservation looked at again if there is no room at the moment that is expected."""
+    reservation.expect(at_ns)
+    if at_ns:
+        partition.look_for_old_asks_at(at_ns + 1)
+
+
+def _give_up_the_late(partition: Partition) -> bool:
+    """Give up reservations whose nodes have no room when it was expected, nor soon."""
+    given_up = False
+    for _, held in list(partition.reserved_nodes.by_age):
+        at_ns = held.expected_ns
+        if 0 < at_ns < partition.now_ns:
+            at_ns = _expected_ns(partition, held.node, held.ask.shape)
+        if at_ns > partition.now_ns + AHEAD_NS:
+            partition.unreserve(held)
+            given_up = True
+        else:
+            _expect(partition, held, at_ns)
+    return given_up
 
 
 def _rival(partition: Partition, group: AskGroup) -> Reservation | None:
@@ -144,12 +217,16 @@ def _take_place(partition: Partition, group: AskGroup, ask: Ask, node: Node | No
     if node is None:
         return False
     partition.unreserve(last)
-    partition.reserve(group.application, ask, node)
+    _reserve(partition, group, ask, node)
     return True
 
 
 def _may_hold(partition: Partition, node: Node, shape: Shape) -> bool:
-    return could_hold(node, shape) and partition.nodes.may_use(node, shape)
+    """Return whether a node that is reserved may be kept for an ask of a shape instead."""
+    if not (could_hold(node, shape) and partition.nodes.may_use(node, shape)):
+        return False
+    soon_ns = partition.now_ns + AHEAD_NS
+    return not _is_for_heads(partition) or _expected_ns(partition, node, shape) <= soon_ns
 
 
 _Head = tuple[Rank, AskGroup, Ask, Iterator[tuple[AskGroup, Ask]]]

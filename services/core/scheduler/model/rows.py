@@ -107,7 +107,8 @@ class Node:
 class Reservation:
     """A node that is kept for an ask. ``waits_at`` is the gate that refused it last.
 
-    ``rank`` is the ask's when it was made.
+    ``rank`` is the ask's when it was made. ``expected_ns`` is when the node was expected to have
+    the room, 0: not known.
     """
 
     to_try: dict["Reservation", None]  # those that the next cycle tries
@@ -120,11 +121,16 @@ class Reservation:
     reported_ns: int = 0  # when people were told that nobody can be preempted for it
     waits_at: "Gate | None" = None
     rank: Rank = (0, 0, 0)
+    expected_ns: int = 0
 
     @property
     def is_ordinary(self) -> bool:
         """Return whether it was made for age alone: not by need of the node, nor by preemption."""
         return not (self.is_required or self.has_preempted)
+
+    def expect(self, at_ns: int) -> None:
+        """Note when the node is expected to have the room."""
+        self.expected_ns = at_ns
 
     def wait_at(self, gate: "Gate") -> None:
         """Wait until a gate is requeued."""

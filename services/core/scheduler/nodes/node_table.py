@@ -822,17 +822,32 @@ class NodeTable:
 
     def best_to_reserve(self, shape: Shape) -> Node | None:
         """Return the unreserved node that could hold a shape and whose room is the tightest."""
-        count = len(self.rows)
-        mask = self._schedulable[:count] & self._view(shape).feasible
-        mask &= ~(self._reserved[:count] | self._held[:count])
-        mask &= self._fitting(self._capacity, shape)
-        self._ask_hooks(mask, shape)
-        rows = np.flatnonzero(mask)
+        rows = self._reservable(shape)
         if not rows.size:
             return None
         looseness = self._looseness(rows, shape)
         ties = rows[looseness == looseness.min()]
         return self.rows[int(ties[np.argmin(self._ranks.of(ties))])]
+
+    def nearest_to_hold(self, shape: Shape, most: int) -> list[Node]:
+        """Return unreserved nodes that could hold a shape, those first that lack least of it."""
+        rows = self._reservable(shape)
+        lack = np.zeros(rows.size, dtype=np.float64)
+        for name, column in self._columns.items():
+            wanted = shape.resource.get(name, 0)
+            if wanted > 0:
+                lack += np.maximum(0, wanted - self._available[rows, column]) / wanted
+        order = np.lexsort((self._ranks.of(rows), lack))
+        return [self.rows[row] for row in rows[order[:most]].tolist()]
+
+    def _reservable(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the rows of unreserved nodes that could hold a shape."""
+        count = len(self.rows)
+        mask = self._schedulable[:count] & self._view(shape).feasible
+        mask &= ~(self._reserved[:count] | self._held[:count])
+        mask &= self._fitting(self._capacity, shape)
+        self._ask_hooks(mask, shape)
+        return np.flatnonzero(mask)
 
     def _looseness(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.float64]:
         """Return how much room would be left over: a share of every type, 1 where none is asked."""

@@ -114,6 +114,7 @@ class Partition:
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
     late_gangs: dict[Application, None] = field(default_factory=dict)  # let start, and have not
+    short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves: two at most
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
@@ -414,7 +415,8 @@ class Partition:
     ) -> None:
         """Count what an allocation that goes has used into its application's history."""
         run_ns = self.now_ns - application.placed_ns.get(allocation.allocation_key, self.now_ns)
-        if self.settings.gang_lane and not (is_preempted or allocation.placeholder):
+        is_used = self.settings.gang_lane or self.settings.reservations
+        if is_used and not (is_preempted or allocation.placeholder):
             self.run_times.ended(application, allocation.resource_per_alloc, run_ns)
         node = self.nodes.nodes.get(allocation.node_id)
         attributes = node.attributes if node is not None else {}
