@@ -326,6 +326,7 @@ class SchedulerSettings(_Strict):
     maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815
     reservationsFor: Literal["heads", "asks"] = "heads"  # noqa: N815
     gangLane: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
+    fairLeafGangs: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
     preset: Annotated[str, _among(PRESETS)] = ""
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815

@@ -1,5 +1,7 @@
 """Gangs at the level of the scheduler's messages: the cases that need no resource manager."""
 
+from random import Random
+
 import pytest
 
 from services.core.scheduler.model.settings import settings_from
@@ -9,6 +11,7 @@ from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
     AllocationAsk,
+    AllocationAskRelease,
     AllocationRelease,
     GangGivenUp,
     NodeAction,
@@ -634,3 +637,137 @@ def test_a_timer_of_an_earlier_generation_does_nothing():
     assert application.timers == {timer_id: (generation, due_ns)}
     (orders,) = [item.message for item in core.answers if isinstance(item.message, TimerOrders)]
     assert orders.armed == (TimerSet(timer_id, "placeholder", "gang", generation, due_ns),)
+
+
+# --- gangs in leaves that go by shares -------------------------------------------------------------
+
+FAIR_LEAF = "{name: a, properties: {application.sort.policy: fair}%s}"
+FAIR_GANGS = (("fairLeafGangs", "enabled"),)
+
+
+def fair_leaf(more: str = "", *settings: tuple[str, str]) -> Core:
+    return Core(config_of(FAIR_LEAF % more), settings=(*FAIR_GANGS, *settings))
+
+
+def placeholders(core: Core) -> dict[str, int]:
+    return {
+        name: sum(held.placeholder for held in application.allocations.values())
+        for name, application in core.partition.applications.items()
+        if application.is_gang
+    }
+
+
+@pytest.mark.parametrize("value", ["", "disabled", "yes"])
+def test_a_fair_leaf_rejects_gangs_unless_the_setting_lets_it(value):
+    core = Core(config_of(FAIR_LEAF % ""), settings=(("fairLeafGangs", value),))
+    responses = core.application("app", "root.a", placeholder_ask=ONE)
+    assert section(responses, "rejected_applications")[0].reason.endswith("unsupported sort type")
+    responses = fair_leaf().application("app", "root.a", placeholder_ask=ONE)
+    assert not section(responses, "rejected_applications")
+
+
+def test_in_a_fair_leaf_a_gang_that_uses_less_comes_before_one_that_was_there_first():
+    core = fair_leaf()
+    core.node("n1", vcore=4000, pods=9)
+    core.application("plain", "root.a")
+    core.asks("plain", [f"plain-{at}" for at in range(6)], ONE)
+    core.gang("gang", 2, ONE, queue="root.a")
+    assert placeholders(core) == {"gang": 0}
+    core.node("n2", vcore=3000, pods=9)
+    core.check()
+    assert placeholders(core) == {"gang": 2}
+    assert len(core.partition.applications["plain"].allocations) == 5
+
+
+@pytest.mark.parametrize("admission", ["queue", "partial"])
+def test_of_two_gangs_of_a_fair_leaf_one_has_all_its_members_before_the_other_has_its_first(
+    admission,
+):
+    core = fair_leaf("", ("gangAdmission", admission))
+    core.gang("one", 3, ONE, queue="root.a")
+    core.gang("two", 3, ONE, queue="root.a")
+    found = []
+    for at in range(6):
+        core.node(f"n{at}", vcore=1000, pods=9)
+        core.check()
+        found.append(tuple(placeholders(core).values()))
+    assert found == [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (3, 3)]
+
+
+def test_a_gang_of_a_fair_leaf_that_has_all_its_members_comes_after_those_that_use_less():
+    core = fair_leaf()
+    core.node("n1", vcore=3000, pods=9)
+    core.gang("gang", 2, ONE, queue="root.a")
+    core.application("plain", "root.a")
+    core.asks("plain", ["plain-0"], ONE)
+    core.asks("gang", ["extra"], ONE)  # of no task group
+    core.asks("plain", ["plain-1"], ONE)
+    core.node("n2", vcore=1000, pods=9)
+    core.check()
+    assert set(core.partition.applications["plain"].allocations) == {"plain-0", "plain-1"}
+
+
+def test_a_gang_of_a_fair_leaf_that_waits_for_a_member_no_more_has_its_share_counted():
+    """One placeholder is taken back, and what the others hold counts at once."""
+    core = fair_leaf()
+    core.node("n1", vcore=2000, pods=9)
+    core.gang("gang", 3, ONE, queue="root.a")
+    core.application("plain", "root.a")
+    core.asks("plain", ["plain-0"], ONE)
+    core.asks("gang", ["real"], ONE, task_group_name="tg")  # so that it waits for more than that
+    gang, plain = (core.partition.applications[name] for name in ("gang", "plain"))
+    assert gang.order < plain.order
+    gone = AllocationAskRelease("gang", "gang-ph-2", TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    core.check()
+    assert gang.order == gang.order_at(gang.in_use()) > plain.order
+
+
+def test_a_gang_of_a_fair_leaf_that_waits_for_a_member_again_is_where_it_was_before_the_first():
+    core = fair_leaf()
+    core.node("n1", vcore=2000, pods=9)
+    core.gang("gang", 2, ONE, queue="root.a")
+    core.asks("gang", ["extra"], ONE)
+    gang = core.partition.applications["gang"]
+    before = gang.order
+    core.asks("gang", ["gang-ph-2"], ONE, placeholder=True, task_group_name="tg")
+    core.check()
+    assert gang.pending_placeholders == 1
+    assert gang.order == gang.order_at(gang.in_use()) < before
+
+
+def test_under_cluster_a_gang_of_a_fair_leaf_has_all_its_places_or_none():
+    core = fair_leaf("", ("gangAdmission", "cluster"))
+    core.node("n1", vcore=2000, pods=9)
+    core.gang("one", 3, ONE, queue="root.a")
+    core.gang("two", 2, ONE, queue="root.a")
+    assert placeholders(core) == {"one": 0, "two": 2}
+    core.node("n2", vcore=3000, pods=9)
+    core.check()
+    assert placeholders(core) == {"one": 3, "two": 2}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_fair_leaf_no_two_gangs_of_like_members_hold_a_part_each(seed):
+    random = Random(seed)
+    core = fair_leaf()
+    live: list[str] = []
+    for at in range(60):
+        what = random.random()
+        if what < 0.4:
+            live.append(f"gang-{at}")
+            core.gang(live[-1], random.randint(1, 4), ONE, queue="root.a")
+        elif what < 0.7 or not live:
+            core.node(f"n{at}", vcore=1000 * random.randint(1, 3), pods=9)
+        else:
+            gone = live.pop(random.randrange(len(live)))
+            core.update(remove_applications=(RemoveApplicationRequest(gone),))
+        core.check()
+        parts = [
+            name
+            for name, application in core.partition.applications.items()
+            if application.allocations and application.pending_placeholders
+        ]
+        assert len(parts) <= 1
+        for application in core.partition.applications.values():
+            assert application.order == application.order_at(application.in_use())

@@ -144,7 +144,7 @@ def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue 
         )
     apply_quota_tags(partition, queue, request.tags)
     is_known = is_forced(request) or request.state  # what was accepted stays so through a restart
-    return queue, "" if is_known else gang_rejection(request, queue)
+    return queue, "" if is_known else gang_rejection(partition, request, queue)
 
 
 def path_of(partition: Partition, request: AddApplicationRequest) -> tuple[str, str]:
@@ -199,12 +199,12 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
     return ""
 
 
-def gang_rejection(request: AddApplicationRequest, queue: Queue) -> str:
+def gang_rejection(partition: Partition, request: AddApplicationRequest, queue: Queue) -> str:
     """Return why a queue can never take a gang, "" where it can."""
     wanted = request.placeholder_ask
     if is_zero(wanted):
         return ""
-    if queue.settings.sort_policy == FAIR:
+    if queue.settings.sort_policy == FAIR and not partition.settings.fair_leaf_gangs:
         return (
             f"queue {queue.path} cannot run application {request.application_id} "
             "with task group request: unsupported sort type"

@@ -937,10 +937,15 @@ class Application:
     # --- order and entry ------------------------------------------------------------------------
 
     def order_at(self, used: ResourceView) -> tuple[object, ...]:
-        """Return what its place among those of its leaf would be if it used so much."""
+        """Return what its place among those of its leaf would be if it used so much.
+
+        By shares a gang that is getting its members is where it was before it had the first: else
+        several would have a part each.
+        """
         priority = -self.max_priority
         if self.queue.settings.sort_policy == FAIR:
-            shares = self._usage_shares(used)
+            is_gathering = self.is_admitted and self.pending_placeholders > 0
+            shares = self._usage_shares(self.allocated if is_gathering else used)
             first: tuple[object, ...] = (
                 (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
             )

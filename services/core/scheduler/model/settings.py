@@ -62,6 +62,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     ),
     "backfill": _one_of("enabled", "disabled"),
     "gangLane": _one_of("enabled", "disabled"),
+    "fairLeafGangs": _one_of("enabled", "disabled"),
     "preset": _one_of(*PRESETS),
     "stateAware": _one_of("fifo", "filtered"),
     "policy": _one_of(*MAY_BE_NAMED),
@@ -92,6 +93,7 @@ class Settings:
     where that takes nothing the reservation lacks, and short ones those that the lane holds.
     ``gang_lane``: the oldest waiting gang of several nodes has nodes held for it (``lane.py``); it
     needs ``gang_admission`` to be ``cluster``, and is refused with another.
+    ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
@@ -112,6 +114,7 @@ class Settings:
     reservations_for: str = HEADS
     backfill: bool = False
     gang_lane: bool = False
+    fair_leaf_gangs: bool = False
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
@@ -152,6 +155,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         reservations_for=ASKS if values.get("reservationsFor") == ASKS else HEADS,
         backfill=values.get("backfill") == "enabled",
         gang_lane=values.get("gangLane") == "enabled" and admission == CLUSTER_GANG,
+        fair_leaf_gangs=values.get("fairLeafGangs") == "enabled",
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=policy,
         actions=_actions(policy, named),

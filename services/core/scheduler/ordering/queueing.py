@@ -374,6 +374,7 @@ def _find_place_in_class(application: Application) -> None:
 def admit(application: Application) -> None:
     """Let the placeholders start, and keep the room for those not yet allocated."""
     application.gang_admitted = True
+    reorder(application)
     keep_promise(application)
     enter(application)
 

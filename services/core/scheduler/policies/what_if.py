@@ -277,7 +277,8 @@ class _Forecaster:
         for request in question.applications:
             path, reason = updates.path_of(self._partition, request)
             queue = None if reason else self._hypothesis.leaf(path)
-            reason = reason or (updates.gang_rejection(request, queue) if queue else "")
+            if queue is not None and not reason:
+                reason = updates.gang_rejection(self._partition, request, queue)
             if queue is None or reason:
                 self._reject(request, path, reason)
             else:

@@ -24,6 +24,7 @@ def add_ask(application: Application, ask: Ask) -> None:
         application.found(group)
     application.join(group, ask)
     count_waiting(application, request.resource_per_alloc, request.priority, 1)
+    _member_came_or_went(application, ask)
     _was_there_at(application, request.create_time_ns)
 
 
@@ -48,6 +49,7 @@ def remove_ask(application: Application, key: str) -> Ask | None:
     subtract_into(application.pending, request.resource_per_alloc)
     application.queue.remove_pending(request.resource_per_alloc)
     _count_priority(application, request.priority, -1)
+    _member_came_or_went(application, ask)
     if not group.asks:
         application.drop(group)
     return ask
@@ -162,6 +164,12 @@ def _was_there_at(application: Application, created_ns: int) -> bool:
     application.submission_time_ns = created_ns
     queueing.reorder(application)
     return True
+
+
+def _member_came_or_went(application: Application, ask: Ask) -> None:
+    """Find a gang's place by shares anew: what it has counts once it waits for no more."""
+    if ask.request.placeholder and application.queue.settings.sort_policy == FAIR:
+        queueing.reorder(application)
 
 
 def _count_priority(application: Application, priority: int, change: int) -> None:
