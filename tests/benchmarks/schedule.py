@@ -10,6 +10,7 @@ Traces of others are read from the folder of ``--traces``; rows of one that is n
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,7 @@ from rich.table import Table
 from services.cli.replay.command import measured
 from services.cli.replay.formats import read
 from services.cli.replay.setup import setup_of
+from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts_of
 from tests.property.wide import micro_row
 
 
@@ -48,10 +50,36 @@ def _philly(nodes: int, settings: dict[str, str]) -> Callable[[Path], str]:
     return row
 
 
+LOADS, LOGS, JOBS, PROCESSORS = (0.9, 1.1), range(5), 400, 32
+
+
+def _prediction(make: Callable[[int, int, int, float], list[Line]]) -> Callable[[Path], str]:
+    """Compare EASY by stated wall times with EASY by predictions alone, on logs drawn by seed."""
+
+    def row(_: Path) -> str:
+        found = []
+        for load in LOADS:
+            logs = [make(seed, JOBS, PROCESSORS, load) for seed in LOGS]
+            stated, predicted = (
+                [bounded_slowdown(log, starts_of(log, PROCESSORS, is_stated=way)) for log in logs]
+                for way in (True, False)
+            )
+            better = sum(one > other for one, other in zip(stated, predicted, strict=True))
+            found.append(
+                f"load {load}: stated {fmean(stated):.1f}, predicted {fmean(predicted):.1f}, "
+                f"better in {better} of {len(logs)}"
+            )
+        return f"average bounded slowdown; {'; '.join(found)}"
+
+    return row
+
+
 MUSTER = {"preset": "muster"}
 ROWS: dict[str, Callable[[Path], str]] = {
     "micro, muster": _micro(MUSTER),
     "micro, cluster without a lane": _micro({"gangAdmission": "cluster"}),
+    "log drawn at random, prediction": _prediction(drawn),
+    "log of people who repeat, prediction": _prediction(repeated),
     "philly 75 nodes, muster": _philly(75, MUSTER),
     "philly 72 nodes, muster": _philly(72, MUSTER),
     "philly 75 nodes, muster, backfill": _philly(75, {**MUSTER, "backfill": "enabled"}),

@@ -6,47 +6,13 @@ and others pass it if they end before, by their wall times, or use processors th
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from random import Random
 
 import pytest
 
-from services.cli.replay.jobs import Job, Trace, in_order
-from services.cli.replay.run import START_NS, Replay
-from services.cli.replay.setup import setup_of
+from services.cli.replay.run import START_NS
 from services.core.scheduler.invariants import violations
-from shared.model.units import NANOS_PER_SECOND
+from tests.property.rigid import Line, bounded_slowdown, drawn, replay_of, starts_of, trace_of
 from tests.property.wide import micro_row
-
-S = NANOS_PER_SECOND
-WALLS = (300, 900, 1800, 3600, 7200, 14400)
-SIZES = (1, 1, 2, 2, 3, 4, 4, 5, 8, 8, 16, 32)
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a log, in seconds and processors."""
-
-    submit: int
-    run: int
-    size: int
-    wall: int
-
-
-def drawn(seed: int, jobs: int, processors: int, load: float) -> list[Line]:
-    """Return a log that asks for a share of the processors, with wall times that are not exact."""
-    random = Random(seed)
-    made = []
-    for _ in range(jobs):
-        wall = random.choice(WALLS)
-        run = max(1, int(wall * random.choice([1.0, random.random(), random.random() ** 2])))
-        made.append((run, min(processors, random.choice(SIZES)), wall))
-    gap = sum(run * size for run, size, _ in made) / jobs / processors / load
-    at, log = 0.0, []
-    for run, size, wall in made:
-        log.append(Line(int(at), run, size, wall))
-        at += random.expovariate(1 / gap)
-    return log
-
 
 # --- the textbook -------------------------------------------------------------------------------
 
@@ -104,46 +70,10 @@ class Easy:
 # --- against it ---------------------------------------------------------------------------------
 
 
-def trace_of(log: list[Line], nodes: int, a_node: int = 1, *, is_stated: bool = True) -> Trace:
-    jobs = [
-        Job(
-            f"job-{at}",
-            line.submit * S,
-            line.run * S,
-            "all",
-            "user",
-            _pods(line.size, a_node),
-            line.wall * S if is_stated else 0,
-        )
-        for at, line in enumerate(log)
-    ]
-    return Trace("drawn", in_order(jobs), "vcore", nodes, {"vcore": 1000 * a_node, "pods": 110})
-
-
-def _pods(size: int, a_node: int):
-    whole, rest = divmod(size, a_node)
-    groups = ((whole, a_node),) * bool(whole) + ((1, rest),) * bool(rest)
-    return tuple((count, {"vcore": 1000 * cpus, "pods": 1}) for count, cpus in groups)
-
-
-def replay_of(trace: Trace, **settings: str) -> Replay:
-    return Replay(trace, setup_of(trace, "easy", scheduler={"preset": "muster", **settings}))
-
-
-def bounded_slowdown(log: list[Line], starts: list[int]) -> float:
-    each = [
-        max(1.0, (start - line.submit + line.run) / max(line.run, 10))
-        for line, start in zip(log, starts, strict=True)
-    ]
-    return sum(each) / len(each)
-
-
 @pytest.mark.parametrize(("seed", "load"), [(0, 0.9), (1, 0.9), (2, 1.1)])
 def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(seed, load):
     log = drawn(seed, 400, 32, load)
-    outcome = replay_of(trace_of(log, 32), backfill="enabled").run()
-    starts = {run.job.name: run.started_ns // S for run in outcome.runs}
-    ours = [starts[f"job-{at}"] for at in range(len(log))]
+    ours = starts_of(log, 32, is_stated=True)
     theirs = Easy(log, 32).run()
     same = sum(one == other for one, other in zip(ours, theirs, strict=True))
     assert same >= 0.99 * len(log)
