@@ -50,7 +50,7 @@ def _philly(nodes: int, settings: dict[str, str]) -> Callable[[Path], str]:
     return row
 
 
-LOADS, LOGS, JOBS, PROCESSORS = (0.9, 1.1), range(5), 400, 32
+LOADS, LOGS, JOBS, PROCESSORS = (0.9, 1.1), range(3), 400, 32
 
 
 def _prediction(make: Callable[[int, int, int, float], list[Line]]) -> Callable[[Path], str]:

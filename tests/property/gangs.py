@@ -106,7 +106,7 @@ def _overdue(partition):
         since_ns = partition.now_ns - app.submission_time_ns
         if (
             (
-                _waits_for_its_first(partition, app)
+                _waits_for_its_first(partition, app) and not _others_lack_nodes(partition, app)
                 if app.gang_admitted
                 else (_waits_for_its_queue(app) or app.is_refused_for("GANG_PLACES"))
                 and (not app.starts_placed or could_be_held(partition.nodes, app))
@@ -121,6 +121,19 @@ def _overdue(partition):
             )
         ):
             yield name, app.queue, app.order
+
+
+def _others_lack_nodes(partition, app):
+    """Return whether an ask of another leaf waits for a node that could hold it (ADR 64)."""
+    return any(
+        bucket.refusal is not None
+        and bucket.blocked_at in (None, partition.root.gate)
+        and any(group.asks for group in bucket.groups)
+        and partition.nodes.could_hold(bucket.shape)
+        for queue in partition.queues.values()
+        if queue is not app.queue
+        for bucket in queue.buckets.values()
+    )
 
 
 def _has_started(app):
