@@ -106,7 +106,7 @@ class Constraints:
     """Where an ask may be placed. ``required_node`` is that of a DaemonSet's pod.
 
     ``node_terms`` are alternatives; everything else holds together. ``namespace`` is the pod's,
-    said only where pod terms need it.
+    said only where pod terms need it. A share of GPUs is spread evenly over ``gpu_devices``.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -122,6 +122,7 @@ class Constraints:
     host_ports: tuple[HostPort, ...] = ()
     namespace: str = ""
     volumes: tuple[AttachedVolume, ...] = ()
+    gpu_devices: int = 1
 
     @property
     def of_nodes(self) -> "Constraints":
@@ -134,6 +135,7 @@ class Constraints:
             required_node=self.required_node,
             node_terms=self.node_terms,
             preferred_nodes=self.preferred_nodes,
+            gpu_devices=self.gpu_devices,
         )
 
     @property

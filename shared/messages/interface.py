@@ -148,7 +148,9 @@ class Allocation:
 
     ``released`` says that its release has been decided and is not confirmed; ``releases`` names
     the placeholders that it takes the place of. ``allocated_ns`` is when it was bound (0: just
-    now), from which its execution timeout runs.
+    now), from which its execution timeout runs. ``devices`` are the GPU devices of the node that it
+    has, by index, and how many thousandths of each; from a resource manager those that it was given
+    ((): not known).
     """
 
     allocation_key: str
@@ -169,6 +171,7 @@ class Allocation:
     releases: tuple[str, ...] = ()
     exec_timeout_milli_seconds: int = 0
     allocated_ns: int = 0
+    devices: tuple[tuple[int, int], ...] = ()
 
 
 class DisruptionState(StrEnum):

@@ -6,8 +6,9 @@ Tests and the scenario runner call ``violations`` after each step; the service d
 from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
+from services.core.scheduler.model.devices import WHOLE, change, need_of
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
-from services.core.scheduler.model.rows import Application, Queue, depth_first
+from services.core.scheduler.model.rows import Application, Node, Queue, depth_first
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
@@ -343,6 +344,7 @@ def _nodes(partition: Partition) -> Iterator[str]:
         rest = subtract(subtract(node.capacity, node.allocated), node.occupied)
         rest = subtract(rest, node.kept)
         yield from _differs(f"node {node.node_id} available", node.available, rest)
+        yield from _devices(node)
     if len(partition.foreign) != sum(len(n.foreign) for n in partition.nodes.nodes.values()):
         yield "a foreign pod is known that is on no node"
     yield from _differs(
@@ -352,12 +354,33 @@ def _nodes(partition: Partition) -> Iterator[str]:
     )
 
 
+def _devices(node: Node) -> Iterator[str]:
+    """See that devices have free what their holders leave, and that who asks for some has them."""
+    free = [WHOLE] * len(node.devices)
+    for (is_foreign, key), held in node.held_devices.items():
+        change(free, held, -1)
+        if key not in (node.foreign if is_foreign else node.allocations):
+            yield f"{key} has devices {held} of node {node.node_id} and is not there"
+    if free != node.devices:
+        yield f"node {node.node_id} has devices {node.devices}, their holders leave {free}"
+    for is_foreign, pods in ((False, node.allocations), (True, node.foreign)):
+        for key, allocation in pods.items() if node.devices else ():
+            need = need_of(allocation.resource_per_alloc, allocation.constraints)
+            held = node.held_devices.get((is_foreign, key), ())
+            if need is None or (
+                {amount for _, amount in held} == {need[0]}
+                and min(need[1], len(node.devices)) <= len(held) <= need[1]
+            ):
+                continue
+            yield f"{key} asks for {need} of the devices of node {node.node_id}, has {held}"
+
+
 def over_capacity(partition: Partition) -> list[str]:
     """Return the nodes that hold more than they can; only shrinking or recovery may do that."""
     return [
         node.node_id
         for node in partition.nodes.nodes.values()
-        if not fits_room(node.capacity, node.allocated)
+        if not fits_room(node.capacity, node.allocated) or min(node.devices, default=0) < 0
     ]
 
 

@@ -1,16 +1,21 @@
 """When a node is expected to have room: by when its pods end (``model/run_times.py``)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from services.core.scheduler.model import devices
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.run_times import NEVER_NS, end_ns
 from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.statement.partition import Partition
-from shared.model.resources import add_into
+from shared.messages.interface import Allocation
+from shared.model.resources import Resource, add_into
+
+End = tuple[int, Allocation]
 
 
-def ends(partition: Partition, node: Node) -> Iterator[tuple[int, Mapping[str, int]]]:
-    """Yield when the pods of a node are expected to end, and what they hold."""
+def ends(partition: Partition, node: Node) -> Iterator[End]:
+    """Yield when the pods of a node are expected to end, and which."""
     for key, allocation in node.allocations.items():
         application = partition.applications.get(allocation.application_id)
         if application is None:
@@ -19,21 +24,37 @@ def ends(partition: Partition, node: Node) -> Iterator[tuple[int, Mapping[str, i
         at_ns = partition.now_ns + 1
         if not is_going or key in application.covering or application.moves(key):
             at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
-        yield at_ns, allocation.resource_per_alloc
+        yield at_ns, allocation
 
 
-def fits_times(room: Mapping[str, int], shape: Shape) -> int:
-    """Return how often a shape goes into a room."""
+def rooms(
+    partition: Partition, node: Node, going: Sequence[End]
+) -> Iterator[tuple[int, Resource, list[int]]]:
+    """Yield from when on a node has which room and which devices free: now, and after each end.
+
+    ``going`` are its ends in order. What is yielded is written on for the next.
+    """
+    room, free = dict(node.available), list(open_devices(node))
+    yield 0, room, free
+    for at_ns, ended in going:
+        add_into(room, ended.resource_per_alloc)
+        devices.change(free, partition.nodes.devices_of(node, ended.allocation_key), 1)
+        yield at_ns, room, free
+
+
+def fits_times(room: Mapping[str, int], free: Sequence[int], shape: Shape) -> int:
+    """Return how often a shape goes into a room with such devices."""
     wanted = [(name, value) for name, value in shape.resource.items() if value > 0]
-    return max(0, min((room.get(name, 0) // value for name, value in wanted), default=0))
+    times = max(0, min((room.get(name, 0) // value for name, value in wanted), default=0))
+    if times and free and shape.on_devices is not None:
+        times = min(times, devices.places(free, shape.on_devices))
+    return times
 
 
 def room_ns(partition: Partition, node: Node, shape: Shape) -> int:
     """Return when a node is expected to have the room for a shape, 0: now; NEVER_NS: not known."""
-    room = dict(node.available)
     going = sorted(ends(partition, node), key=lambda end: end[0])
-    for at_ns, more in [(0, {}), *going]:
-        add_into(room, more)
-        if fits_times(room, shape):
+    for at_ns, room, free in rooms(partition, node, going):
+        if fits_times(room, free, shape):
             return at_ns
     return NEVER_NS

@@ -27,7 +27,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from services.core.scheduler.actions.expected_room import ends, fits_times
+from services.core.scheduler.actions.expected_room import ends, fits_times, rooms
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
 from services.core.scheduler.model.reservations import rank_of
@@ -37,6 +37,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
+from shared.model.names import GPU, GPU_SHARE
 from shared.model.reasons import Reason
 from shared.model.resources import Resource, add_into, multiply, subtract_into
 from shared.model.units import NANOS_PER_SECOND
@@ -80,8 +81,14 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
         shape.constraints.asks_about_pods or shape.constraints.required_node for shape in needs
     ):
         return False
-    whole = amount(application)
-    fits_one = any(nodes.could_hold(Shape("", whole, shape.constraints)) for shape in needs)
+    if any(GPU_SHARE in shape.resource for shape in needs):  # of devices no sum says what fits
+        fits_one = all(
+            int(nodes.places(shape, when_empty=True).max(initial=0)) >= count
+            for shape, count in needs.items()
+        )
+    else:
+        whole = amount(application)
+        fits_one = any(nodes.could_hold(Shape("", whole, shape.constraints)) for shape in needs)
     return not fits_one and could_be_held(nodes, application)
 
 
@@ -249,18 +256,17 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     going = sorted(ends(partition, node), key=lambda end: end[0])
     lane.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
     is_sooner = False
-    for shape, rooms in lane.rooms.items():
-        moments = np.full(rooms.shape[1], NEVER_NS + 1, dtype=np.int64)
+    for shape, known in lane.rooms.items():
+        moments = np.full(known.shape[1], NEVER_NS + 1, dtype=np.int64)
         if node.schedulable and not node.reservations and partition.nodes.may_use(node, shape):
-            room, had = dict(node.available), 0
-            for at_ns, more in [(0, {}), *going]:
-                add_into(room, more)
-                has = min(fits_times(room, shape), rooms.shape[1])
+            had = 0
+            for at_ns, room, free in rooms(partition, node, going):
+                has = min(fits_times(room, free, shape), known.shape[1])
                 if has > had:
                     moments[had:has] = at_ns
                     had = has
-        is_sooner |= bool((moments < rooms[node.row]).any())
-        rooms[node.row] = moments
+        is_sooner |= bool((moments < known[node.row]).any())
+        known[node.row] = moments
     return is_sooner
 
 
@@ -352,9 +358,13 @@ def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, i
     if not partition.settings.backfill:
         return {}
     room: Resource = dict(node.available)
-    for at_ns, amounts in ends(partition, node):
+    for at_ns, ended in ends(partition, node):
         if at_ns <= lane.start_ns:
-            add_into(room, amounts)
+            add_into(room, ended.resource_per_alloc)
     shape, times = members
     subtract_into(room, multiply(shape.resource, times))
+    if shape.on_devices is not None:  # a share breaks a whole device, which sums do not see
+        room.pop(GPU_SHARE, None)
+        if GPU_SHARE in shape.resource:
+            room.pop(GPU, None)
     return {name: min(value, node.available.get(name, 0)) for name, value in room.items()}

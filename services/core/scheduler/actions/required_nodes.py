@@ -13,6 +13,7 @@ Source: contract section 6.8; cases R-08 to R-11, G-17.
 
 from services.core.scheduler.actions.victims import (
     evict_for,
+    has_devices_without,
     have_type_in_common,
     is_open_without,
     room_to_come,
@@ -104,7 +105,11 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     going = partition.victims.budgets.going()
 
     def is_enough() -> bool:
-        return fits_room(room, wanted) and is_open_without(partition, node, ask.shape, chosen)
+        return (
+            fits_room(room, wanted)
+            and has_devices_without(partition, node, ask.shape, chosen)
+            and is_open_without(partition, node, ask.shape, chosen)
+        )
 
     for candidate in _candidates(partition, node, ask):
         if is_enough():

@@ -32,10 +32,10 @@ from services.core.scheduler.model.rows import (
     Queue,
 )
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.nodes.device_rows import places_on
 from services.core.scheduler.ordering import queueing, turns
 from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
-from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
 from shared.model.resources import Resource, add_into, multiply, subtract_into
 from shared.model.states import ApplicationState
@@ -196,8 +196,7 @@ class _Run:
         ask, group, application = part.first, part.group, lane.application
         self._on_node += 1
         self.left -= 1
-        allocation = allocation_of(ask.request, node.node_id)
-        self._partition.assume(group, ask, allocation, node)
+        allocation = self._partition.assume(group, ask, node)
         for queue in leaf.contested:
             queue.place(part.amount)
         self._placed.append((application, ask, allocation))
@@ -245,14 +244,21 @@ class _Run:
             if self._lead is None:
                 return False
             self._left = dict(node.available)
-            self._room = _multiples(self._left, last)
+            self._room = self._times(node, last)
         if last is not shape:
             if self._lead is None or not nodes.is_led(self._lead, shape):
                 return False
             self._fold()
             self._shape = shape
-            self._room = _multiples(self._left, shape)
+            self._room = self._times(node, shape)
         return self._on_node < self._room
+
+    def _times(self, node: Node, shape: Shape) -> int:
+        """Return how often a shape goes into the node; its devices know who is on them already."""
+        times = _multiples(self._left, shape)
+        if shape.on_devices is None:
+            return times
+        return min(times, self._on_node + places_on(node, shape.on_devices))
 
     def _fold(self) -> None:
         """Add up what the asks of the last shape take of their node."""

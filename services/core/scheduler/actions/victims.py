@@ -66,13 +66,32 @@ def is_open_without(
     ``more``, and whose placeholder goes, has come.
     """
     gone = [*victims, *_going(partition, node)]
+    return partition.nodes.would_be_open(node, shape, gone, [*_coming(partition, node), *more])
+
+
+def has_devices_without(
+    partition: Partition,
+    node: Node,
+    shape: Shape,
+    victims: Iterable[Allocation],
+    more: Sequence[Allocation] = (),
+) -> bool:
+    """Return whether a node's devices hold a shape, once all that is to happen has happened."""
+    if shape.on_devices is None:
+        return True
+    gone = [*victims, *_going(partition, node)]
+    coming = [*_coming(partition, node), *more]
+    return partition.nodes.would_have_devices(node, shape, gone, coming)
+
+
+def _coming(partition: Partition, node: Node) -> list[Allocation]:
+    """Return who has preempted on a node, and who takes over there, as if they were there."""
     coming = [
         allocation_of(held.ask.request, node.node_id)
         for held in node.reservations.values()
         if held.has_preempted
     ]
-    coming += _taking_over(partition, node)
-    return partition.nodes.would_be_open(node, shape, gone, [*coming, *more])
+    return [*coming, *_taking_over(partition, node)]
 
 
 def evict(

@@ -11,6 +11,7 @@ Rule 3: one that could not be bound goes back to being an ask, at the place that
 
 from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.intake import foreign
+from services.core.scheduler.model.devices import misfit
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.ordering import queueing
@@ -68,7 +69,7 @@ def _refusal(application: Application | None, node: Node | None, allocation: All
         return "allocation contains negative resources"
     if allocation.priority not in INT32:
         return f"a priority is a 32-bit whole number, found {allocation.priority}"
-    return ""
+    return misfit(allocation.resource_per_alloc, allocation.constraints)
 
 
 def _count_existing(

@@ -14,7 +14,7 @@ from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
-from shared.model.names import FOREIGN_TAG
+from shared.model.names import FOREIGN_TAG, GPU_SHARE
 from shared.model.numbers import INT32
 from shared.model.resources import is_negative, is_zero
 from shared.model.states import ApplicationState
@@ -78,4 +78,5 @@ def _is_plain(application: Application, allocation: Allocation, node: Node) -> b
         or allocation.priority not in INT32
         or is_zero(allocation.resource_per_alloc)
         or is_negative(allocation.resource_per_alloc)
+        or GPU_SHARE in allocation.resource_per_alloc
     )

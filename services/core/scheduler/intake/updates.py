@@ -11,6 +11,7 @@ from services.core.scheduler.actions import gang, live_actions, replacement
 from services.core.scheduler.intake import allocations, arrivals, disruptions, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
+from services.core.scheduler.model.devices import misfit
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
@@ -297,7 +298,7 @@ def _ask_rejection(
         return f"application {application.id} is {application.state}"
     if partition.nodes.pods.is_too_many(request.constraints):
         return f"the affinity selectors of all asks look at more than {MAX_LABEL_KEYS} labels"
-    return ""
+    return misfit(request.resource_per_alloc, request.constraints)
 
 
 def release_ask(partition: Partition, request: AllocationAskRelease) -> None:

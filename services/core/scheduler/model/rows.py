@@ -21,6 +21,7 @@ from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
+from services.core.scheduler.model.devices import Held
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
@@ -56,6 +57,7 @@ GroupKey = tuple[Shape, int, str, bool, bool]  # with priority, task group, kind
 EntryKey = tuple[Any, ...]
 # What orders those who want a node: priority at the root, creation, arrival. No two are alike.
 Rank = tuple[int, int, int]
+DeviceHolder = tuple[bool, str]  # whether another scheduler placed it, and the allocation's key
 SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
@@ -93,6 +95,9 @@ class Node:
     expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
     is_held: bool = False  # for the gang that has the lane
     spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
+    devices: list[int] = field(default_factory=list)  # GPUs: what each has free, in thousandths
+    held_devices: dict[DeviceHolder, Held] = field(default_factory=dict)
+    assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # nobody stated them
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log
     volume_limits: dict[str, int] = field(default_factory=dict)  # by driver; of others any number

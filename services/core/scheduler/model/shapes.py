@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.core.scheduler.model.devices import Need, need_of
 from shared.messages.constraints import Constraints
 from shared.messages.interface import AllocationAsk
 
@@ -23,10 +24,14 @@ class Shape:
     constraints: Constraints
     labels: Labels = ()  # those that constraints of any pod ask about
     run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or nobody asks
+    on_devices: Need | None = field(init=False)  # None: it asks for no GPU
     # What the room ``nodes`` remembers of it: only that reads and writes these.
     view: Any = None  # what its constraints make of the nodes, and when
     candidates: Any = None  # the first nodes in order that take it
     plan: Any = None  # what its constraints ask of other pods
+
+    def __post_init__(self) -> None:
+        self.on_devices = need_of(self.resource, self.constraints)
 
 
 @dataclass(slots=True)

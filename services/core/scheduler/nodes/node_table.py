@@ -8,15 +8,18 @@ Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` s
 share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.model import devices
+from services.core.scheduler.model.devices import Held
 from services.core.scheduler.model.node_fit import matches
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.device_rows import DeviceRows, open_devices, places_on
 from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
 from services.core.scheduler.nodes.node_view import (
@@ -30,6 +33,7 @@ from services.core.scheduler.nodes.pod_topology import PodIndex
 from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT
+from shared.model.names import GPU, GPU_SHARE
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.reasons import (
     OTHER_PODS,
@@ -64,6 +68,8 @@ SCORES: dict[str, Callable[[float], float]] = {  # of the weighted share in use
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
 MANY = 2**31  # of what asks for nothing a node has so many places
+# Which devices, of those that have so much free, a pod is given; () where none hold it.
+ChooseDevices = Callable[[Sequence[int], devices.Need], Held]
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
@@ -103,6 +109,10 @@ class NodeTable:
         self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._held: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)  # for the lane's gang
+        self._devices = DeviceRows()
+        self._coming: dict[Node, list[int]] = {}  # to devices, by the open statement
+        self.are_devices_shared = False  # whether nodes announce shares of their GPUs
+        self.choose_devices: ChooseDevices = devices.choose  # for who is placed
         self.holds = 0  # how many
         self.backfill_ns = 0  # who runs no longer than this ends before that gang needs them
         self.pods = PodIndex()
@@ -136,6 +146,8 @@ class NodeTable:
     def add(self, node: Node) -> None:
         """Register a node; its id must be new."""
         node.row = len(self.rows)
+        node.capacity = self._announced(node.capacity)
+        _count_devices(node)
         if node.row == self._score.shape[0]:
             self._grow_rows()
         self.rows.append(node)
@@ -181,12 +193,29 @@ class NodeTable:
     def set_capacity(self, node: Node, capacity: ResourceView) -> None:
         """Change what a node can hold; what it holds may then be more than that."""
         subtract_into(self.total, node.capacity)
-        node.capacity = without_zeros(capacity)
+        node.capacity = self._announced(without_zeros(capacity))
+        _count_devices(node)
         add_into(self.total, node.capacity)
         self._write_capacity(node)
         if self.hooks is not None:
             self._judge_anew(node)
         self.refresh(node)
+
+    def _announced(self, capacity: ResourceView) -> Resource:
+        """Return what a node announces, with the shares of its GPUs once anybody asks for some."""
+        announced = {name: value for name, value in capacity.items() if name != GPU_SHARE}
+        number = announced.get(GPU, 0)
+        if self.are_devices_shared and 0 < number <= devices.MAX_DEVICES:
+            announced[GPU_SHARE] = number * devices.WHOLE
+        return announced
+
+    def share_devices(self, *, are_shared: bool = True) -> list[Node]:
+        """Have nodes announce shares of their GPUs, or no more; return those that have some."""
+        self.are_devices_shared = are_shared
+        found = [node for node in self.rows if node.devices]
+        for node in found:
+            self.set_capacity(node, node.capacity)
+        return found
 
     def relabel(
         self,
@@ -211,9 +240,11 @@ class NodeTable:
         if self.hooks is not None:
             self.hooks.facts += 1
 
-    def place(self, node: Node, allocation: Allocation) -> None:
-        """Put an allocation on a node's ledger."""
+    def place(self, node: Node, allocation: Allocation, stated: Held | None = None) -> None:
+        """Put an allocation on a node's ledger; ``stated`` are devices that it has already."""
         node.allocations[allocation.allocation_key] = allocation
+        if node.devices:
+            self.give_devices(node, allocation, stated)
         add_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, 1)
         if self.hooks is not None:
@@ -222,6 +253,8 @@ class NodeTable:
     def hold(self, node: Node, allocation: Allocation) -> None:
         """Put an allocation on a node; ``count_held`` takes what it has from the node's room."""
         node.allocations[allocation.allocation_key] = allocation
+        if node.devices:
+            self.give_devices(node, allocation, allocation.devices)
         if self.pods.placed(node, allocation, 1):
             self.pods_changed = True
         if self.hooks is not None:
@@ -255,6 +288,7 @@ class NodeTable:
     def free(self, node: Node, key: str) -> Allocation:
         """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
         allocation = node.allocations.pop(key)
+        _take_devices(node, (False, key))
         subtract_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, -1)
         if self.hooks is not None:
@@ -264,14 +298,47 @@ class NodeTable:
     def occupy(self, node: Node, foreign: Allocation) -> None:
         """Count what another scheduler placed on a node; it may be more than the node holds."""
         node.foreign[foreign.allocation_key] = foreign
+        if node.devices:
+            _give_last_devices(node, foreign)
         add_into(node.occupied, foreign.resource_per_alloc)
         self._count(node, foreign, 1)
 
     def vacate(self, node: Node, key: str) -> None:
         """Count a foreign pod out of a node. Raises KeyError when it is not there."""
         foreign = node.foreign.pop(key)
+        _take_devices(node, (True, key))
         subtract_into(node.occupied, foreign.resource_per_alloc)
         self._count(node, foreign, -1)
+
+    # --- GPU devices ----------------------------------------------------------------------------
+
+    def give_devices(self, node: Node, allocation: Allocation, stated: Held | None = None) -> None:
+        """Give an allocation devices; its amount, and the node's row, are counted elsewhere.
+
+        ``stated`` are those that it is known to have, () where it has some that nobody knows: it
+        has them whatever else is there. None: it is new, and there are some for it.
+        """
+        need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+        if need is None:
+            return
+        holder = (False, allocation.allocation_key)
+        if stated is None:
+            held = self.choose_devices(open_devices(node), need)
+        elif devices.is_held(stated, node.devices, need):
+            _make_way(node, stated)
+            held = stated
+        else:
+            held = ()
+            node.assumed_devices[holder] = None
+        _give(node, holder, held or _assumed(node, need))
+
+    def devices_of(self, node: Node, key: str) -> Held:
+        """Return the devices that an allocation has on its node."""
+        return node.held_devices.get((False, key), ())
+
+    def has_devices(self, node: Node, shape: Shape) -> bool:
+        """Return whether a set of a node's devices holds a shape now."""
+        return shape.on_devices is None or places_on(node, shape.on_devices) > 0
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
         self._take(node, allocation.resource_per_alloc, change)
@@ -295,6 +362,8 @@ class NodeTable:
             if not INT64_MIN <= left <= INT64_MAX:
                 left = saturated(left)
             self._available[row, column] = left
+        if node.devices and (GPU in amount or GPU_SHARE in amount):
+            self._devices.write(node)
         self._note(node)
         if self.hooks is not None:
             self.hooks.moves += 1
@@ -309,6 +378,7 @@ class NodeTable:
         row = node.row
         self._know(available)
         self._write(self._available, row, available)
+        self._devices.write(node)
         if self._schedulable[row] != node.schedulable:
             self._schedulable[row] = node.schedulable
             self._facts += 1
@@ -483,7 +553,7 @@ class NodeTable:
         for name, value in shape.resource.items():
             if value > 0 and value > available.get(name, 0):
                 return False
-        return True
+        return shape.on_devices is None or places_on(node, shape.on_devices) > 0
 
     @property
     def judges_amounts(self) -> bool:
@@ -502,6 +572,8 @@ class NodeTable:
             column = self._columns.get(name)
             if value > 0:
                 mask &= False if column is None else self._available[at, column] >= value
+        if shape.on_devices is not None:
+            mask &= self._devices.holding(shape.on_devices, at)
         return np.flatnonzero(mask) if among is None else among[mask]
 
     def first_rows(self, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
@@ -523,6 +595,8 @@ class NodeTable:
     def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
         """Narrow rows to those with the room, and that pods leave open; return whether any is."""
         mask &= self._fitting(self._available, shape)
+        if shape.on_devices is not None:
+            mask &= self._devices.holding(shape.on_devices, slice(mask.size))
         if not mask.any():
             return False
         open_rows = self._open_rows(shape)
@@ -582,7 +656,7 @@ class NodeTable:
 
     def fits(self, node: Node, shape: Shape) -> bool:
         """Return whether a node has the room for a shape now and matches it; pods aside."""
-        return fits_room(node.available, shape.resource) and self._is_open(node, shape)
+        return self.has_room(node, shape) and self._is_open(node, shape)
 
     def _is_open(self, node: Node, shape: Shape) -> bool:
         """Return whether a node may be used for a shape, room and pods aside."""
@@ -608,12 +682,37 @@ class NodeTable:
             freed = sum(allocation.resource_per_alloc.get(name, 0) for allocation in gone)
             if value > 0 and value > node.available.get(name, 0) + freed:
                 return False
-        if not self._is_open(node, shape):
+        if not (self.would_have_devices(node, shape, gone) and self._is_open(node, shape)):
             return False
         open_rows = self._open_rows(shape)
         if open_rows is None or open_rows[node.row]:
             return True
         return self.would_be_open(node, shape, gone)
+
+    def would_have_devices(
+        self,
+        node: Node,
+        shape: Shape,
+        gone: Iterable[Allocation],
+        coming: Iterable[Allocation] = (),
+    ) -> bool:
+        """Return whether devices would hold a shape once some are gone and others have come.
+
+        Of who is gone only those on the node count; who has come is given the devices that a new
+        one would be, in order.
+        """
+        need = shape.on_devices
+        if need is None or not node.devices:
+            return self.has_devices(node, shape)
+        free = list(open_devices(node))
+        for allocation in gone:
+            if allocation.node_id == node.node_id:
+                devices.change(free, self.devices_of(node, allocation.allocation_key), 1)
+        for allocation in coming:
+            other = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+            if other is not None:
+                devices.change(free, self.choose_devices(free, other), -1)
+        return devices.holds(free, need)
 
     def would_be_open(
         self,
@@ -646,6 +745,8 @@ class NodeTable:
     def holders(self, shape: Shape) -> NDArray[np.bool_]:
         """Return the rows that may be used for a shape and could hold it when empty."""
         mask: NDArray[np.bool_] = self._fitting(self._capacity, shape)
+        if shape.on_devices is not None:
+            mask &= self._devices.holding_when_empty(shape.on_devices, mask.size)
         mask &= self._view(shape).feasible
         if not shape.constraints.required_node:
             mask &= self._schedulable[: len(self.rows)]
@@ -666,8 +767,13 @@ class NodeTable:
 
     # --- what an open statement expects ---------------------------------------------------------
 
-    def expect(self, node: Node, amount: ResourceView, change: int) -> None:
-        """Expect room to come to a node (1), or to be taken of what comes (-1)."""
+    def expect(self, node: Node, amount: ResourceView, change: int, held: Held = ()) -> None:
+        """Expect room to come to a node (1), or to be taken of what comes (-1), on some devices."""
+        if held:
+            coming = self._coming.setdefault(node, [0] * len(node.devices))
+            devices.change(coming, held, change)
+            if not any(coming):
+                del self._coming[node]
         (add_into if change > 0 else subtract_into)(node.expected, amount)
         self._know(amount)
         for name in amount:
@@ -676,7 +782,26 @@ class NodeTable:
 
     def expects_nothing(self) -> bool:
         """Return whether no statement is open that expects anything."""
-        return not self._expected.any()
+        return not (self._expected.any() or self._coming)
+
+    def devices_to_come(self, node: Node, need: devices.Need | None) -> Held:
+        """Return the devices that a pod would be given of those that are free then, if any."""
+        if need is None or not node.devices:
+            return ()
+        return self.choose_devices(self._expected_devices(node), need)
+
+    def _expected_devices(self, node: Node) -> list[int]:
+        """Return what a node's devices will have free when what is expected has come."""
+        free = open_devices(node)
+        coming = self._coming.get(node)
+        return free if coming is None else [*map(int.__add__, free, coming)]
+
+    def _expected_to_hold(self, need: devices.Need) -> NDArray[np.bool_]:
+        """Return which rows will have the devices for a pod."""
+        found = self._devices.holding(need, slice(len(self.rows)))
+        for node in self._coming:
+            found[node.row] = devices.holds(self._expected_devices(node), need)
+        return found
 
     def expected_on(self, node: Node) -> Resource:
         """Return what a node will have left when what is expected has come."""
@@ -719,6 +844,9 @@ class NodeTable:
                 available = self._available[:count, column]
                 now &= available >= value
                 mask &= _sum(available, self._expected[:count, column]) >= value
+        if shape.on_devices is not None:
+            now &= self._devices.holding(shape.on_devices, slice(count))
+            mask &= self._expected_to_hold(shape.on_devices)
         open_rows = self._open_rows(shape) if mask.any() else None
         if open_rows is not None:
             mask &= open_rows
@@ -728,6 +856,9 @@ class NodeTable:
     def would_have(self, node: Node, shape: Shape) -> bool:
         """Return whether a node will take a shape then, other pods heeded, reservations not."""
         if not fits_room(self.expected_on(node), shape.resource) or not self._is_open(node, shape):
+            return False
+        need = shape.on_devices
+        if need and node.devices and not devices.holds(self._expected_devices(node), need):
             return False
         open_rows = self._open_rows(shape)
         return open_rows is None or bool(open_rows[node.row])
@@ -767,6 +898,10 @@ class NodeTable:
                 found[:] = 0
             elif value > 0:
                 np.minimum(found, matrix[:count, column] // value, out=found)
+        if shape.on_devices is not None:
+            is_empty = matrix is self._capacity
+            on_devices = self._devices.places(shape.on_devices, count, when_empty=is_empty)
+            np.minimum(found, on_devices, out=found)
         return np.maximum(found, 0)
 
     def nearest(
@@ -797,9 +932,16 @@ class NodeTable:
                 total += self._missing(name, amounts[name], times)
         ties = np.flatnonzero(total == total.min())
         row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
-        more, available = int(times[row]), self.rows[row].available
+        node = self.rows[row]
+        more, available = int(times[row]), node.available
         lacks = {name: more * value - available.get(name, 0) for name, value in amounts.items()}
-        return self.rows[row], {name: lack for name, lack in lacks.items() if lack > 0}
+        if shape.on_devices is not None and node.devices:
+            name = GPU if shape.on_devices[0] == devices.WHOLE else GPU_SHARE
+            on_devices = devices.lacking(
+                _left_by(node, shape.on_devices, more - 1), shape.on_devices
+            )
+            lacks[name] = max(lacks[name], on_devices)
+        return node, {name: lack for name, lack in lacks.items() if lack > 0}
 
     def _missing(self, name: str, amount: int, times: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what every row lacks of a type for so many times an amount, as shares of one."""
@@ -843,10 +985,8 @@ class NodeTable:
     def _reservable(self, shape: Shape) -> NDArray[np.int64]:
         """Return the rows of unreserved nodes that could hold a shape."""
         count = len(self.rows)
-        mask = self._schedulable[:count] & self._view(shape).feasible
+        mask = self._schedulable[:count] & self.holders(shape)
         mask &= ~(self._reserved[:count] | self._held[:count])
-        mask &= self._fitting(self._capacity, shape)
-        self._ask_hooks(mask, shape)
         return np.flatnonzero(mask)
 
     def _looseness(self, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.float64]:
@@ -887,6 +1027,8 @@ class NodeTable:
         for name, value in shape.resource.items():
             if value > 0 and large:  # else there may be no column
                 mask = left & (self._available[: left.size, self._columns[name]] < value)
+                if shape.on_devices is not None and name in (GPU, GPU_SHARE):
+                    mask |= left & ~self._devices.holding(shape.on_devices, slice(left.size))
                 if number := int(np.count_nonzero(mask)):
                     failures.append((name, mask, number))
                     lacking.append(name)
@@ -931,6 +1073,8 @@ class NodeTable:
                     return np.zeros(left.size, dtype=np.bool_), 0
                 if lows[column] < value:
                     left = left & (self._capacity[: left.size, column] >= value)
+        if shape.on_devices is not None:
+            left = left & self._devices.holding_when_empty(shape.on_devices, left.size)
         return left, may.usable if left is may.left else int(np.count_nonzero(left))
 
     def _evidence(self, shape: Shape, judged: "_Judged", *, is_short: bool) -> NodeEvidence:
@@ -1104,6 +1248,68 @@ def _sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     if wrapped.any():
         total[wrapped] = np.where(one[wrapped] < 0, INT64_MIN, INT64_MAX)
     return total
+
+
+def _count_devices(node: Node) -> None:
+    """Bring a node's devices to what it announces, and to what is held of them."""
+    number = node.capacity.get(GPU, 0)
+    node.devices = [devices.WHOLE] * (number if number <= devices.MAX_DEVICES else 0)
+    for held in node.held_devices.values():
+        devices.change(node.devices, held, -1)
+
+
+def _give(node: Node, holder: DeviceHolder, held: Held) -> None:
+    node.held_devices[holder] = held
+    devices.change(node.devices, held, -1)
+
+
+def _give_last_devices(node: Node, foreign: Allocation) -> None:
+    """Count a pod that another scheduler placed on the last devices: nobody knows which it has."""
+    need = devices.need_of(foreign.resource_per_alloc, foreign.constraints)
+    if need is not None:
+        holder = (True, foreign.allocation_key)
+        node.assumed_devices[holder] = None
+        _give(node, holder, devices.choose_last(node.devices, need))
+
+
+def _take_devices(node: Node, holder: DeviceHolder) -> None:
+    """Give the devices back that one holds, if any."""
+    held = node.held_devices.pop(holder, None)
+    if held is not None:
+        node.assumed_devices.pop(holder, None)
+        devices.change(node.devices, held, 1)
+
+
+def _assumed(node: Node, need: devices.Need) -> Held:
+    """Return the devices that one is taken to have which runs, nobody knows where."""
+    return devices.choose(node.devices, need) or devices.choose_last(node.devices, need)
+
+
+def _left_by(node: Node, need: devices.Need, times: int) -> list[int]:
+    """Return what so many like pods would leave of a node's devices."""
+    free = list(open_devices(node))
+    for _ in range(times):
+        devices.change(free, devices.choose(free, need), -1)
+    return free
+
+
+def _make_way(node: Node, stated: Held) -> None:
+    """Have those make way for who is known to have a device that were only assumed to have it."""
+    crowded = {at for at, amount in stated if node.devices[at] < amount}
+    if not crowded:
+        return
+    movable = [
+        holder
+        for holder in node.assumed_devices
+        if any(at in crowded for at, _ in node.held_devices[holder])
+    ]
+    devices.change(node.devices, stated, -1)
+    for holder in movable:
+        was = node.held_devices[holder]
+        devices.change(node.devices, was, 1)
+        need = (was[0][1], len(was))
+        _give(node, holder, devices.choose(node.devices, need) or was)
+    devices.change(node.devices, stated, 1)
 
 
 def _soft_taints(node: Node) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.model import devices
+from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.nodes.node_classes import Failing
 from shared.messages.interface import Allocation
 from shared.messages.selectors import (
@@ -208,6 +210,12 @@ def leaves_enough(node: "Node", shape: "Shape") -> bool:
     """
     if node.is_held and not fits_room(node.spare, shape.resource):
         return False
+    if shape.on_devices is not None and node.devices:
+        free = list(open_devices(node))
+        devices.change(free, devices.choose(free, shape.on_devices), -1)
+        wanted_too = (held.ask.shape.on_devices for held in node.reservations.values())
+        if not all(need is None or devices.holds(free, need) for need in wanted_too):
+            return False
     return all(
         taken <= 0 or node.available.get(name, 0) - taken >= wanted
         for reservation in node.reservations.values()

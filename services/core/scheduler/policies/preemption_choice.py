@@ -19,7 +19,11 @@ from heapq import merge
 import numpy as np
 
 from services.core.scheduler.actions.reservations import EXPIRY_NS
-from services.core.scheduler.actions.victims import is_open_without, room_to_come
+from services.core.scheduler.actions.victims import (
+    has_devices_without,
+    is_open_without,
+    room_to_come,
+)
 from services.core.scheduler.constraints.guarantees import falls_short, used
 from services.core.scheduler.model.rows import Application, Node, Queue, Reservation
 from services.core.scheduler.model.settings import PREEMPT
@@ -72,7 +76,19 @@ class Supposed:
     def fits(self, partition: Partition, node: Node, ask: Ask) -> bool:
         """Return whether a node would have the room for one more ask, and be open to it."""
         room = add(room_after(partition, node), self.room.get(node, {}))
-        return fits_room(room, ask.shape.resource) and self.is_open(partition, node, ask, ())
+        return (
+            fits_room(room, ask.shape.resource)
+            and self.has_devices(partition, node, ask, ())
+            and self.is_open(partition, node, ask, ())
+        )
+
+    def has_devices(
+        self, partition: Partition, node: Node, ask: Ask, victims: Sequence[Victim]
+    ) -> bool:
+        """Return whether a node's devices would hold an ask once victims are gone as well."""
+        gone = [victim.allocation for victim in (*self.gone.values(), *victims)]
+        coming = self.coming.get(node, ())
+        return has_devices_without(partition, node, ask.shape, gone, coming)
 
     def is_open(
         self, partition: Partition, node: Node, ask: Ask, victims: Sequence[Victim]
@@ -425,6 +441,7 @@ class _Attempt:
         if not fits_room(self._room, self._choice.wanted):
             return False
         choice = self._choice
-        return not choice.asks_about_pods or choice.supposed.is_open(
-            choice.partition, self._node, choice.ask, self._taken
+        whom = (choice.partition, self._node, choice.ask, self._taken)
+        return choice.supposed.has_devices(*whom) and (
+            not choice.asks_about_pods or choice.supposed.is_open(*whom)
         )

@@ -44,8 +44,8 @@ class Existing:
 
     def hold(self, application: Application, allocation: Allocation, node: Node) -> None:
         """Hold one that neither its application nor its node knows; ``count`` counts it in."""
-        application.hold_allocation(allocation, self._partition.now_ns)
         self._place(node, allocation)
+        application.hold_allocation(allocation, self._partition.now_ns)
         self._index(application, allocation)
         self._found.append((application, allocation))
         if application not in self._of_applications:

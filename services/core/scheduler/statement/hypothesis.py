@@ -30,6 +30,7 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Statement
 from shared.messages.conversions import ask_of
 from shared.messages.interface import AddApplicationRequest, Allocation, AllocationAsk
+from shared.model.names import GPU_SHARE
 from shared.model.resources import Resource, add_into, subtract_into
 from shared.model.states import ApplicationState
 
@@ -86,6 +87,8 @@ class Hypothesis:
     def ask(self, application: Application, request: AllocationAsk) -> Ask:
         """Suppose that an application asks for a pod."""
         partition = self.partition
+        if GPU_SHARE in request.resource_per_alloc:
+            self._share_devices()
         labels = partition.nodes.pods.labels_of(request.allocation_tags)
         self._numbers += 1
         shape = partition.shapes.as_if_used(request, labels)
@@ -103,6 +106,21 @@ class Hypothesis:
         application.join(group, ask)
         self._count_waiting(application, ask, 1)
         return ask
+
+    def _share_devices(self) -> None:
+        """Suppose that nodes announce shares of their GPUs."""
+        nodes, root = self.partition.nodes, self.partition.root
+        if nodes.are_devices_shared:
+            return
+        before = root.max_resource
+        nodes.share_devices()
+        _limit(root, dict(nodes.total) or None)
+
+        def undo() -> None:
+            nodes.share_devices(are_shared=False)
+            _limit(root, before)
+
+        self._undo.append(undo)
 
     def place(self, application: Application, ask: Ask, node: Node) -> None:
         """Suppose that an ask which waits is placed: it waits no more."""
@@ -208,11 +226,12 @@ class Hypothesis:
         if node not in self._freed:
             self._freed[node] = None
             self._undo.append(partial(_put_in_order, node.allocations, [*node.allocations]))
+        held = nodes.devices_of(node, key)
         nodes.free(node, key)
         self._count_held(application, allocation, -1)
 
         def undo() -> None:
-            nodes.place(node, allocation)
+            nodes.place(node, allocation, held)
             self._count_held(application, allocation, 1)
 
         self._undo.append(undo)

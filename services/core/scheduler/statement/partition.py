@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from services.core.scheduler.model import resource_history
+from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
@@ -72,7 +73,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
-from shared.model.names import DEFAULT_PARTITION, ROOT
+from shared.model.names import DEFAULT_PARTITION, GPU_SHARE, ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
 from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
@@ -197,6 +198,8 @@ class Partition:
     def add_ask(self, application: Application, request: AllocationAsk, sequence: int = 0) -> None:
         """Let an ask wait in its application, at its old place where ``sequence`` says it."""
         self.learn(request.constraints)
+        if GPU_SHARE in request.resource_per_alloc:
+            self.share_devices()
         labels = self.nodes.pods.labels_of(request.allocation_tags)
         shape = self.shapes.shape_of(request, labels, self._run_ns(application, request))
         created_ns = request.create_time_ns or self.now_ns
@@ -210,6 +213,15 @@ class Partition:
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
+
+    def share_devices(self) -> None:
+        """Have nodes announce shares of their GPUs from now on: somebody asks for one."""
+        if self.nodes.are_devices_shared:
+            return
+        for node in self.nodes.share_devices():
+            self.journal.record(RowSet(node, {"capacity": dict(node.capacity)}))
+            self.journal.record(NodeChanged(node))
+        self.capacity_changed()
 
     def _run_ns(self, application: Application, request: AllocationAsk) -> int:
         """Return for how long an ask will run, where backfill has to know; 0: not known."""
@@ -302,31 +314,47 @@ class Partition:
     def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
         """Turn an ask into an allocation on a node, in every ledger, and tell it."""
         allocation = allocation_of(ask.request, node.node_id)
-        self.count_in(application, allocation, node, is_new=True)
+        allocation = self.count_in(application, allocation, node, is_new=True)
         self.dequeue(application, ask)  # its reservation ends when the room is already taken
         return allocation
 
-    def assume(self, group: AskGroup, ask: Ask, allocation: Allocation, node: Node) -> None:
+    def assume(self, group: AskGroup, ask: Ask, node: Node) -> Allocation:
         """Turn the first ask of a group into an allocation; its run counts sums and order."""
         application, key = group.application, ask.key
+        allocation = allocation_of(ask.request, node.node_id)
+        if ask.shape.on_devices is not None and node.devices:
+            self.nodes.give_devices(node, allocation)
+            allocation = self._on_devices(allocation, node)
         group.take_head(ask)
         del application.group_of[key]
         application.positions[key] = ask.sequence
         application.hold_allocation(allocation, self.now_ns)
         self.victims.placed(application, allocation)
         node.allocations[key] = allocation
+        return allocation
+
+    def _on_devices(self, allocation: Allocation, node: Node) -> Allocation:
+        """Return an allocation with the devices that it was given on its node."""
+        held = self.nodes.devices_of(node, allocation.allocation_key)
+        return allocation if allocation.devices == held else replace(allocation, devices=held)
 
     def count_in(
         self, application: Application, allocation: Allocation, node: Node, *, is_new: bool = False
-    ) -> None:
-        """Count an allocation into every ledger, whatever the limits say.
+    ) -> Allocation:
+        """Count an allocation into every ledger, whatever the limits say; return it as it is there.
 
         ``is_new``: the resource manager does not know of it and has yet to bind it.
         """
-        if allocation.allocation_key not in node.allocations:
-            self.nodes.place(node, allocation)
-            self.requeue_for_pods()
         amount = allocation.resource_per_alloc
+        if GPU_SHARE in amount:
+            self.share_devices()
+        if allocation.allocation_key not in node.allocations:
+            self.nodes.place(node, allocation, None if is_new else allocation.devices)
+            self.requeue_for_pods()
+        if is_new and node.devices:
+            allocation = node.allocations[allocation.allocation_key] = self._on_devices(
+                allocation, node
+            )
         application.queue.allocate(amount)
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, amount)
@@ -335,6 +363,7 @@ class Partition:
         self.victims.placed(application, allocation)
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
+        return allocation
 
     def group_placed(self, group: AskGroup, times: int) -> None:
         """Count asks of a group out that a run has placed."""
@@ -390,13 +419,17 @@ class Partition:
         queue = application.queue
         self.victims.gone(allocation)
         constraints = replace(allocation.constraints, volumes=volumes)
-        allocation = replace(allocation, resource_per_alloc=resource, constraints=constraints)
+        is_on_them = need_of(before, constraints) == need_of(resource, constraints)
+        stated = allocation.devices if is_on_them else ()
+        allocation = replace(
+            allocation, resource_per_alloc=resource, constraints=constraints, devices=stated
+        )
         application_ledger.count_size(application, allocation, before)
         self.change_cover(application, key, resource)
         node = self.nodes.nodes.get(allocation.node_id)
         if node is not None:
             self.nodes.free(node, key)
-            self.nodes.place(node, allocation)
+            self.nodes.place(node, allocation, stated)
             self.node_improved(node)
         self.victims.placed(application, allocation)
         queue.allocate(resource)

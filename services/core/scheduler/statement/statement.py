@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from services.core.scheduler.model.devices import Held, need_of
 from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.partition import Partition
@@ -107,9 +108,10 @@ class Statement:
         self._operations: list[_Operation] = []
         self._at: dict[str, At] = {}  # of the pods that are not where they were
         self._has_ended = False
+        self._to_have: dict[str, Held] = {}  # the devices of those that are to come
         self._ahead = list(_under_way(partition))
-        for node, pod, change in self._ahead:
-            self._expect(node, pod, change)
+        for count, node, pod in self._ahead:
+            count(self, node, pod, 1)
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -189,8 +191,8 @@ class Statement:
         if self._has_ended:
             return
         self.rollback()
-        for node, pod, change in self._ahead:
-            self._expect(node, pod, -change)
+        for count, node, pod in reversed(self._ahead):
+            count(self, node, pod, -1)
         self._has_ended = True
 
     def commit(self) -> list[Decision]:
@@ -236,14 +238,17 @@ class Statement:
         leaf, amount = application.queue, _amount(pod)
         if at.place is Place.NOMINATED:
             assert at.node is not None
-            self._expect(at.node, pod, -change)
+            self._come(at.node, pod, change)
             _change(leaf, "kept", amount, change)
         elif at.place is Place.PLACED and isinstance(pod, Ask):
             self._assume(application, pod, at, change)
         elif at.place is Place.RELEASING and isinstance(pod, Ask):
             assert at.node is not None
-            self._assume(application, pod, at, change)
+            if change > 0:  # its devices are known while it is there
+                self._assume(application, pod, at, change)
             self._expect(at.node, pod, change)
+            if change < 0:
+                self._assume(application, pod, at, change)
             _change(leaf, "preempting", amount, change)
         elif at.place in (Place.RELEASING, Place.MOVING):
             assert isinstance(pod, Allocation)
@@ -251,12 +256,22 @@ class Statement:
             if at.node is None:
                 _change(leaf, "preempting", amount, change)
             else:
-                self._expect(at.node, pod, -change)
+                self._come(at.node, pod, change)
 
     def _expect(self, node: Node, pod: Pod, change: int) -> None:
-        """Expect the room of a pod to come to a node (1), or to be taken there (-1)."""
-        self.partition.nodes.expect(node, _amount(pod), change)
-        self.partition.nodes.pods.suppose(node, _spec(pod), -change)
+        """Expect the room of a pod to come to its node (1), or no more (-1)."""
+        nodes = self.partition.nodes
+        nodes.expect(node, _amount(pod), change, nodes.devices_of(node, _key(pod)))
+        nodes.pods.suppose(node, _spec(pod), -change)
+
+    def _come(self, node: Node, pod: Pod, change: int) -> None:
+        """Expect a pod to come to a node, which takes of what is expected (1), or no more (-1)."""
+        nodes, key = self.partition.nodes, _key(pod)
+        if change > 0:
+            need = need_of(_amount(pod), _spec(pod).constraints)
+            self._to_have[key] = nodes.devices_to_come(node, need)
+        nodes.expect(node, _amount(pod), -change, self._to_have[key])
+        nodes.pods.suppose(node, _spec(pod), change)
 
     def _assume(self, application: Application, ask: Ask, at: At, change: int) -> None:
         """Count an ask in as if it were allocated, or out again."""
@@ -289,18 +304,20 @@ class Statement:
         )
 
 
-def _under_way(partition: Partition) -> Iterator[tuple[Node, Pod, int]]:
+def _under_way(
+    partition: Partition,
+) -> Iterator[tuple[Callable[[Statement, Node, Pod, int], None], Node, Pod]]:
     """Yield what is to come without the statement: pods that go, asks whose room is kept."""
     for key, application in partition.releasing.items():
         allocation = application.allocations[key]
         node = partition.nodes.nodes.get(allocation.node_id)
         is_for_its_own = key in application.covering or key in application.replacing
         if node is not None and not is_for_its_own:
-            yield node, allocation, 1
+            yield Statement._expect, node, allocation
     for node in partition.nodes.reserved():
         for reservation in node.reservations.values():
             if not reservation.is_ordinary:
-                yield node, reservation.ask, -1
+                yield Statement._come, node, reservation.ask
 
 
 def _key(pod: Pod) -> str:

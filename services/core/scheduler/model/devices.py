@@ -1,0 +1,139 @@
+"""The GPU devices of one node: what each has free, and which of them a pod takes.
+
+Units: thousandths of a device, whole numbers. A node that announces N whole GPUs has the devices 0
+to N - 1; one with more than MAX_DEVICES has none: there GPUs are counted and no more.
+
+Rule 1: a pod takes whole devices, or the same share of one or several devices: each of those has
+        that much free. What is left of two devices is not one more place.
+Rule 2: whole devices are the lowest that are wholly free; a share goes to the fullest device that
+        still holds it, the lower one of two. Pods of other schedulers take from the end.
+Rule 3: a device has less than nothing free only by what runs there already: pods that were found
+        there, or a device that is no more. Nobody is placed on it then.
+Order: by index. Source: docs/adr/0065.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from shared.messages.constraints import Constraints
+from shared.model.names import GPU, GPU_SHARE
+
+WHOLE = 1_000
+MAX_DEVICES = 64  # GPUs of a node; of one with more they are only counted, and none is shared
+Need: TypeAlias = tuple[int, int]  # so much of each, of so many devices
+Held: TypeAlias = tuple[tuple[int, int], ...]  # device and thousandths of it, by device
+
+
+def need_of(resource: Mapping[str, int], constraints: Constraints) -> Need | None:
+    """Return what an amount is on devices, None where it takes none."""
+    whole, share = resource.get(GPU, 0), resource.get(GPU_SHARE, 0)
+    if whole > 0:
+        return WHOLE, whole
+    if share > 0:
+        return -(-share // constraints.gpu_devices), constraints.gpu_devices
+    return None
+
+
+def misfit(resource: Mapping[str, int], constraints: Constraints) -> str:
+    """Return why an amount is no share of devices ("": it is one, or asks for none)."""
+    share, count = resource.get(GPU_SHARE, 0), constraints.gpu_devices
+    if not share and count == 1:
+        return ""
+    if not 1 <= count <= MAX_DEVICES:
+        return f"a share of 1 to {MAX_DEVICES} devices is asked for, found {count}"
+    if not share:
+        return f"{count} devices are asked for, and no share of them ({GPU_SHARE})"
+    if resource.get(GPU, 0):
+        return f"whole GPUs ({GPU}) or a share of one ({GPU_SHARE}) are asked for, found both"
+    if share % count or not 0 < share // count < WHOLE:
+        return (
+            f"{GPU_SHARE} is 1 to {WHOLE - 1} thousandths of each of {count} devices, found {share}"
+        )
+    return ""
+
+
+def choose(free: Sequence[int], need: Need) -> Held:
+    """Return the devices for a pod, () where no set of them holds it."""
+    size, count = need
+    found = [at for at, left in enumerate(free) if left >= size]
+    if len(found) < count:
+        return ()
+    if size < WHOLE:
+        found = sorted(sorted(found, key=free.__getitem__)[:count])
+    return tuple((at, size) for at in found[:count])
+
+
+def choose_last(free: Sequence[int], need: Need) -> Held:
+    """Return the devices that a pod of somebody else is taken to have: the last that hold it.
+
+    It runs, so that it has some whatever is free.
+    """
+    size, count = need
+    in_order = sorted(range(len(free)), key=lambda at: (min(free[at], size), at))
+    return tuple((at, size) for at in sorted(in_order[-count:]))
+
+
+def holds(free: Sequence[int], need: Need) -> bool:
+    """Return whether a set of devices holds a pod."""
+    size, count = need
+    return sum(left >= size for left in free) >= count
+
+
+def places(free: Sequence[int], need: Need) -> int:
+    """Return how many like pods the devices hold, one beside the other."""
+    size, count = need
+    times = [left // size for left in free if left >= size]
+    if count == 1:
+        return sum(times)
+    if size == WHOLE:
+        return len(times) // count
+    least, most = 0, sum(times) // count
+    while least < most:  # no pod has two shares of one device; if so many fit, so do fewer
+        tried = (least + most + 1) // 2
+        if sum(min(own, tried) for own in times) >= tried * count:
+            least = tried
+        else:
+            most = tried - 1
+    return least
+
+
+def lacking(free: Sequence[int], need: Need) -> int:
+    """Return how many whole devices, or thousandths on devices, are missing for one pod."""
+    size, count = need
+    if size == WHOLE:
+        return max(0, count - list(free).count(WHOLE))
+    most = sorted((min(max(left, 0), size) for left in free), reverse=True)
+    return size * count - sum(most[:count])
+
+
+def is_held(stated: Held, free: Sequence[int], need: Need) -> bool:
+    """Return whether what is stated is a set of devices that a pod may be on, full or not."""
+    size, count = need
+    return (
+        len(stated) == min(count, len(free)) <= MAX_DEVICES
+        and len(dict(stated)) == len(stated)
+        and all(0 <= at < len(free) and amount == size for at, amount in stated)
+    )
+
+
+def change(free: list[int], held: Held, times: int) -> None:
+    """Give back what is held (1), or take it (-1); what is of a device that is no more is not."""
+    for at, amount in held:
+        if at < len(free):
+            free[at] += times * amount
+
+
+def left_over(free: Sequence[int], kept: Mapping[str, int]) -> list[int]:
+    """Return what is free once room that is kept for somebody, nobody knows where, is not.
+
+    Of what is wholly free the last is kept for whole devices; for shares what has most free.
+    """
+    left = list(free)
+    for _ in range(min(kept.get(GPU, 0), left.count(WHOLE))):
+        left[len(left) - 1 - left[::-1].index(WHOLE)] = 0
+    amount = kept.get(GPU_SHARE, 0)
+    for at in sorted(range(len(left)), key=lambda at: (-left[at], -at)):
+        taken = max(0, min(amount, left[at]))
+        left[at] -= taken
+        amount -= taken
+    return left
