@@ -21,12 +21,12 @@ from services.cli.scenario.messages import nodes as specs_of
 from services.cli.scenario.schema import NodeEntry
 from services.shim_adapter.backends.kubernetes.objects import node_record
 from services.shim_adapter.records import NodeRecord
+from shared.model.gpus import GPU
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import PODS, Resource
 
 MAX_NODES = 100_000
 
-GPU = "nvidia.com/gpu"
 PODS_A_NODE = 110
 
 

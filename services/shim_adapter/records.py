@@ -11,6 +11,7 @@ from enum import StrEnum
 from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
 from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS, DisruptionState
+from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI
 
@@ -114,7 +115,7 @@ class PodRecord:
 
     ``release`` is the termination type with which the core asked for its deletion, to be
     confirmed when it is gone ("": the deletion was not the core's wish). A pod with ``gates`` is
-    not to be scheduled yet.
+    not to be scheduled yet. ``devices`` are the GPU devices that it was given on its node.
     """
 
     uid: str
@@ -133,6 +134,7 @@ class PodRecord:
     disruption: DisruptionState = DisruptionState.FREE
     budget: str = ""  # the only one that it is under, of whose pods so many are allowed to go
     allowed: int = 0
+    devices: Devices = ()
 
     @property
     def has_ended(self) -> bool:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.messages.records import record
+from shared.model.gpus import Devices
 
 DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000  # contract section 3.3
 
@@ -171,7 +172,7 @@ class Allocation:
     releases: tuple[str, ...] = ()
     exec_timeout_milli_seconds: int = 0
     allocated_ns: int = 0
-    devices: tuple[tuple[int, int], ...] = ()
+    devices: Devices = ()
 
 
 class DisruptionState(StrEnum):

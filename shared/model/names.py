@@ -21,6 +21,3 @@ EVENT_SETTING = "event."  # how the API's own settings begin: the core hands the
 POD_NAME_TAG = "kubernetes.io/meta/podName"
 PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its application is
 RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too
-GPU = "nvidia.com/gpu"  # whole devices
-GPU_SHARE = "muster.io/gpu-share"  # thousandths of devices
-GPU_DEVICES = "muster.io/gpu-devices"  # an annotation: which devices a pod was given

@@ -30,10 +30,6 @@ CAPACITY = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": 8, "pods": 110}
 
 # What is refused, by its field and a part of the sentence; everything else must run.
 REFUSED = {
-    "docs__gpu-sharing__gpu-sharing.yaml": (
-        "metadata.annotations[gpu-fraction]",
-        "sharing a GPU is not supported",
-    ),
     "driver-pod-annotated-by-operator.yaml": ("spec", "a map was expected, found nothing"),
     "gang_spark-driver-annotations.yaml": ("kind", "a document needs a kind"),
     "invalid_jobs__duplicatedTaskName-webhook-deny.yaml": (

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from services.core.scheduler.invariants import over_capacity
 from services.core.scheduler.model import devices
-from services.core.scheduler.model.devices import WHOLE
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.messages.interface import Allocation, AllocationAsk, AllocationRelease, TerminationType
-from shared.model.names import GPU, GPU_SHARE
+from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from shared.model.resources import multiply
 from tests.builders import Core, section
 

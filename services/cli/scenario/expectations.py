@@ -12,6 +12,7 @@ from services.cli.launcher import LocalCluster
 from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
+from services.shim_adapter.translation.gpu_shares import text_of
 from shared.bus.codec import record_to_plain
 from shared.messages.state import EventState
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
@@ -202,6 +203,9 @@ def _pod(cluster: LocalCluster, name: str, wanted: "PodExpectation") -> list[str
     node = "" if isinstance(found, GonePod) else found.node
     if wanted.node is not None and wanted.node != node:
         failed.append(f"pods.{name}.node: expected {wanted.node!r}, found {node!r}")
+    devices = "" if isinstance(found, GonePod) else text_of(found.devices)
+    if wanted.devices is not None and wanted.devices != devices:
+        failed.append(f"pods.{name}.devices: expected {wanted.devices!r}, found {devices!r}")
     reason = _reason(cluster, found)
     if wanted.reason is not None and wanted.reason != reason:
         failed.append(f"pods.{name}.reason: expected {wanted.reason}, found {reason or 'none'}")

@@ -57,7 +57,7 @@ def pods(step: PodsStep, submitted: SubmitStep | None) -> SubmitPods:
             PodSpec(
                 name=name,
                 application_id=step.app,
-                resource={PODS: 1, **step.requests},
+                resource={PODS: 1, **step.request()},
                 namespace=known.namespace,
                 queue_name=known.queue,
                 partition=known.partition,
@@ -116,7 +116,7 @@ def _task_group(entry: TaskGroupEntry) -> TaskGroupSpec:
     return TaskGroupSpec(
         name=entry.name,
         min_member=entry.minMember,
-        min_resource=entry.minResource,
+        min_resource=entry.request(),
         constraints=entry.constraints(),
         labels=entry.labels,
         annotations=entry.annotations,

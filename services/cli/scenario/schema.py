@@ -29,11 +29,13 @@ from services.core.scheduler.model.settings import (
 )
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.gpu_shares import over_devices, with_share
 from shared.messages.constraints import Constraints
 from shared.model.duration import parse_go_duration
 from shared.model.event_codes import ChangeDetail
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.quantity import QuantityError, pod_resources
+from shared.model.resources import Resource, ResourceView
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
 MAX_FILE_BYTES = 2_000_000
@@ -143,13 +145,35 @@ class _Placed(_Resources):
         return parse_constraints(spec, "", labels=self.labels, required_node=self.nodeName)
 
 
-class TaskGroupEntry(_Placed):
+class _Ours(_Placed):
+    """Pods that are ours to place: their annotations may say a share of GPUs."""
+
+    annotations: dict[str, str] = {}
+
+    def request(self) -> Resource:
+        """Return what a pod asks for, with its share of GPUs. Raises ManifestError."""
+        return self._with_share()[0]
+
+    def constraints(self) -> Constraints:
+        """Return where the pods may be placed. Raises ManifestError."""
+        return over_devices(super().constraints(), self._with_share()[1])
+
+    def _with_share(self) -> tuple[Resource, int]:
+        return with_share(self._amounts(), self.annotations, "annotations")
+
+    def _amounts(self) -> ResourceView:
+        raise NotImplementedError
+
+
+class TaskGroupEntry(_Ours):
     """A task group, with the YuniKorn annotation's own keys."""
 
     name: str = Field(min_length=1)
     minMember: int = Field(ge=1, le=2**31 - 1)  # noqa: N815
     minResource: dict[str, int]  # noqa: N815
-    annotations: dict[str, str] = {}
+
+    def _amounts(self) -> ResourceView:
+        return self.minResource
 
 
 class SubmitStep(_Strict):
@@ -168,7 +192,7 @@ class SubmitStep(_Strict):
     taskGroups: list[TaskGroupEntry] = []  # noqa: N815
 
 
-class PodsStep(_Placed):
+class PodsStep(_Ours):
     """Real pods of an application."""
 
     app: str = Field(min_length=1)
@@ -180,6 +204,9 @@ class PodsStep(_Placed):
     runSeconds: float = Field(default=0, ge=0)  # noqa: N815
     allowPreemption: bool = True  # noqa: N815
     preemptionPolicy: Literal["", "Never", "PreemptLowerPriority"] = ""  # noqa: N815
+
+    def _amounts(self) -> ResourceView:
+        return self.requests
 
 
 class ForeignStep(_Placed):
@@ -230,6 +257,7 @@ class PodExpectation(_Strict):
     state: PodState | None = None
     node: str | None = None
     reason: str | None = None
+    devices: str | None = None  # GPU devices, as their annotation says them
 
 
 class EventEntry(_Strict):

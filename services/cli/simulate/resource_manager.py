@@ -30,6 +30,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, NodeRecord, PodPhase, PodRecord
 from shared.bus.errors import NotNowError
 from shared.messages.commands import NodeSpec, PodName, PodSpec
+from shared.model.gpus import GPU_SHARE, WHOLE
 from shared.model.resources import fits_room, total_of
 
 _PROGRESS = {PodPhase.PENDING: 0, PodPhase.RUNNING: 1, PodPhase.SUCCEEDED: 2, PodPhase.FAILED: 2}
@@ -303,6 +304,10 @@ class FaultyCluster(SimulatedCluster):
         """See that a node to which a pod was bound just now holds no more than it has."""
         node = self.world.nodes.get(name)
         used = total_of(pod.spec.resource for pod in self.world.pods_on(name))
+        used.pop(GPU_SHARE, None)  # which no kubelet counts
+        over = {at: of for at, of in self.world.devices_used(name).items() if of > WHOLE}
+        if over:
+            self._report(f"node {name} has more than all of its GPU devices in use: {over}")
         if used and (node is None or not fits_room(node.capacity, used)):
             self._report(f"node {name} of {node and dict(node.capacity)} holds {dict(used)}")
 

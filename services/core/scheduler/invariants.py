@@ -6,13 +6,14 @@ Tests and the scenario runner call ``violations`` after each step; the service d
 from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
-from services.core.scheduler.model.devices import WHOLE, change, need_of
+from services.core.scheduler.model.devices import change, need_of
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.rows import Application, Node, Queue, depth_first
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import TerminationType
+from shared.model.gpus import WHOLE
 from shared.model.reasons import Reason
 from shared.model.resources import (
     ResourceView,

@@ -154,4 +154,5 @@ def allocation_of(pod: PodRecord, *, originator: bool, released: bool) -> Alloca
         released=released,
         exec_timeout_milli_seconds=_milliseconds(spec.execution_timeout_seconds),
         allocated_ns=pod.bound_ns,
+        devices=pod.devices,
     )

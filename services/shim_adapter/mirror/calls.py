@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from services.shim_adapter.records import NodeRecord, PodRecord
 from shared.messages.commands import PodSpec
+from shared.model.gpus import Devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,11 @@ class CancelCreates:
 
 @dataclass(frozen=True, slots=True)
 class BindPod:
-    """Bind a pod to a node."""
+    """Bind a pod to a node; ``devices`` are the GPU devices that it is given there."""
 
     uid: str
     node: str
+    devices: Devices = ()
 
 
 @dataclass(frozen=True, slots=True)

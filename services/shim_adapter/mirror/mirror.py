@@ -72,6 +72,7 @@ from shared.messages.interface import (
     UpdatedApplication,
     UpdateResponse,
 )
+from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ApplicationState
 
@@ -392,8 +393,8 @@ class ClusterMirror(Moves):
             del self._asked[pod.uid]
             self._calls.append(FailPod(pod.uid, "AskRejected", rejected.reason))
 
-    def _on_allocation(self, place: tuple[str, str]) -> None:
-        key, node = place
+    def _on_allocation(self, place: tuple[str, str, Devices]) -> None:
+        key, node, devices = place
         pod = self.world.pods.get(key)
         if pod is None or pod.node or pod.has_ended:
             return
@@ -401,11 +402,11 @@ class ClusterMirror(Moves):
             return  # its end is on the way to the core
         is_anew = (self._decided_in, node) in self._unanswered
         shortage = f'nodes "{node}" not found: there is a new one of that name' if is_anew else ""
-        shortage = shortage or self.world.shortage(node, pod.spec.resource)
+        shortage = shortage or self.world.shortage(node, pod.spec.resource, devices)
         if shortage:
             self._on_bind_refused(BindRefused(pod, shortage))
         else:
-            self._calls.append(BindPod(pod.uid, node))
+            self._calls.append(BindPod(pod.uid, node, devices))
 
     def _on_bound(self, pod: PodRecord) -> None:
         """Take in that a pod was bound; the last placeholder of a gang lets its real pods go."""
@@ -592,10 +593,10 @@ class ClusterMirror(Moves):
         self._on_core_ended(application)
 
 
-def _places(allocations: Sequence[Allocation]) -> Iterator[tuple[str, str]]:
-    """Yield the key and the node of each allocation: more of it is not asked for."""
-    keys, nodes = (values_of(allocations, name) for name in ("allocation_key", "node_id"))
-    return zip(keys, nodes, strict=True)
+def _places(allocations: Sequence[Allocation]) -> Iterator[tuple[str, str, Devices]]:
+    """Yield the key, the node and the devices of each allocation: more of it is not asked for."""
+    columns = (values_of(allocations, name) for name in ("allocation_key", "node_id", "devices"))
+    return zip(*columns, strict=True)
 
 
 def _is_waiting(pod: PodRecord) -> bool:

@@ -14,6 +14,7 @@ from services.shim_adapter.records import (
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
 from shared.messages.protocol import MAX_EPOCH
+from shared.model.gpus import GPU, GPU_SHARE, WHOLE, Devices
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
@@ -80,20 +81,44 @@ class World:
         """Return the pods on a node that have not ended, foreign ones too, in order of arrival."""
         return list(self._on_node.get(node, {}).values())
 
-    def shortage(self, node_name: str, wanted: ResourceView) -> str:
-        """Return why a node cannot take a pod now, in the kubelet's words ("": it can)."""
+    def shortage(self, node_name: str, wanted: ResourceView, devices: Devices = ()) -> str:
+        """Return why a node cannot take a pod now, in the kubelet's words ("": it can).
+
+        A kubelet knows of no shares of GPUs: of those the devices are compared.
+        """
         node = self.nodes.get(node_name)
         if node is None:
             return f'nodes "{node_name}" not found'
         used = self._used.get(node_name, {})
         for name, value in wanted.items():
+            if name == GPU_SHARE:
+                continue
             taken, capacity = used.get(name, 0), node.capacity.get(name, 0)
             if value > 0 and taken + value > capacity:
                 return (
                     f"OutOf{name}: Node didn't have enough resource: {name}, requested: {value}, "
                     f"used: {taken}, capacity: {capacity}"
                 )
+        return self._shortage_of_devices(node, devices)
+
+    def _shortage_of_devices(self, node: NodeRecord, wanted: Devices) -> str:
+        used = self.devices_used(node.name) if wanted else {}
+        for index, amount in wanted:
+            if index >= node.capacity.get(GPU, 0) or used.get(index, 0) + amount > WHOLE:
+                return (
+                    f"OutOf{GPU}: device {index} does not have enough, requested: {amount}, used: "
+                    f"{used.get(index, 0)}, capacity: {WHOLE}, devices: "
+                    f"{node.capacity.get(GPU, 0)}"
+                )
         return ""
+
+    def devices_used(self, node_name: str) -> dict[int, int]:
+        """Return how many thousandths of which GPU devices of a node pods were given."""
+        used: dict[int, int] = {}
+        for pod in self.pods_on(node_name):
+            for index, amount in pod.devices:
+                used[index] = used.get(index, 0) + amount
+        return used
 
     def originator(self, application_id: str) -> PodRecord | None:
         """Return an application's first real pod, while it is there."""
@@ -246,10 +271,10 @@ class World:
             self._count(pod)
         self.changed_pods[pod.uid] = None
 
-    def assign(self, pod: PodRecord, node: str) -> None:
-        """Put a pod on a node; with "" take it back from where it was."""
+    def assign(self, pod: PodRecord, node: str, devices: Devices = ()) -> None:
+        """Put a pod on a node, and on devices there; with "" take it back from where it was."""
         self.vacate(pod)
-        pod.node = node
+        pod.node, pod.devices = node, devices
         if node:
             self._count(pod)
         self.changed_pods[pod.uid] = None

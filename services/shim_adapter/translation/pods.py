@@ -10,6 +10,7 @@ from typing import Any
 from services.shim_adapter.translation.bounds import MAX_SECONDS, check_pod
 from services.shim_adapter.translation.constraints import DAEMON_SET, parse_constraints, texts
 from services.shim_adapter.translation.errors import MAX_TEXT, ManifestError
+from services.shim_adapter.translation.gpu_shares import over_devices, with_share
 from services.shim_adapter.translation.task_groups import (
     POLICY_PARAMETERS,
     TASK_GROUP_NAME,
@@ -100,12 +101,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     """
     metadata = mapping(body.get("metadata") or {}, f"{where}metadata")
     spec = mapping(body.get("spec"), f"{where}spec")
-    scheduler = spec.get("schedulerName")
-    if scheduler not in reading.scheduler_names:
-        raise ManifestError(
-            f"{where}spec.schedulerName",
-            f"must be yunikorn for Muster to schedule the pod, found {scheduler!r}",
-        )
+    _check_scheduler(spec, where, reading)
     labels = texts(metadata.get("labels"), f"{where}metadata.labels")
     annotations = texts(metadata.get("annotations"), f"{where}metadata.annotations")
     _check_sizes(labels, annotations, where)
@@ -116,11 +112,13 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     priority_class = str(spec.get("priorityClassName") or "")
     known = reading.classes.get(priority_class, PriorityClass(0))
     daemon = _is_daemon(metadata)
+    resource, gpu_devices = requested(body, annotations, where)
+    constraints = parse_constraints(spec, f"{where}spec", labels=labels, is_daemon=daemon)
     pod = PodSpec(
         name=name,
         application_id=application_id_of(labels, annotations, namespace, reading),
         queue_name=_first(_QUEUE_SOURCES, labels, annotations) or reading.queue,
-        resource=pod_request(spec, f"{where}spec", mapping(body.get("status") or {}, "status")),
+        resource=resource,
         namespace=namespace,
         user=user,
         groups=user_groups,
@@ -128,7 +126,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         priority=_priority(spec, where, known.value),
         run_ns=_run_ns(spec, annotations, where, reading.run_ns),
         stated_run_ns=_stated_run_ns(spec, annotations, where),
-        constraints=parse_constraints(spec, f"{where}spec", labels=labels, is_daemon=daemon),
+        constraints=over_devices(constraints, gpu_devices),
         labels=labels,
         annotations=annotations,
         task_groups=groups,
@@ -143,6 +141,16 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     )
     check_pod(pod, f"{where}spec")
     return pod
+
+
+def _check_scheduler(spec: Mapping[str, Any], where: str, reading: Reading) -> None:
+    """Refuse a pod that is not ours."""
+    scheduler = spec.get("schedulerName")
+    if scheduler not in reading.scheduler_names:
+        raise ManifestError(
+            f"{where}spec.schedulerName",
+            f"must be yunikorn for Muster to schedule the pod, found {scheduler!r}",
+        )
 
 
 def mapping(value: Any, where: str) -> dict[str, Any]:
@@ -256,6 +264,16 @@ def _request(container: dict[str, Any], where: str) -> Resource:
         place = f"{where}.resources.{kind}"
         merged |= _amounts(mapping(resources.get(kind) or {}, place), place)
     return merged
+
+
+def requested(
+    body: Mapping[str, Any], annotations: Mapping[str, str], where: str
+) -> tuple[Resource, int]:
+    """Return what a pod of ours asks for, and of how many devices its share of GPUs is."""
+    spec = mapping(body.get("spec") or {}, f"{where}spec")
+    status = mapping(body.get("status") or {}, "status")
+    resource = pod_request(spec, f"{where}spec", status)
+    return with_share(resource, annotations, f"{where}metadata.annotations")
 
 
 def pod_request(

@@ -15,6 +15,7 @@ from services.shim_adapter.translation.bounds import (
 )
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.gpu_shares import over_devices, with_share
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.constraints import Constraints
 from shared.model.numbers import parse_int64
@@ -118,13 +119,19 @@ def _task_group(value: Any, annotation: str) -> TaskGroupSpec:
         raise TaskGroupsError(f"minMember must be a whole number up to {MAX_MEMBERS}: {members!r}")
     if members < 0:
         raise TaskGroupsError(f"minMember cannot be negative, {annotation}")
+    annotations = string_map(fields.get("annotations"), f"{name}.annotations")
+    own = _min_resource(name, fields["minresource"])
+    try:
+        resource, gpu_devices = with_share(own, annotations, f"{name}.annotations")
+    except ManifestError as error:
+        raise TaskGroupsError(str(error)) from error
     return TaskGroupSpec(
         name=name,
         min_member=members,
-        min_resource=_min_resource(name, fields["minresource"]),
-        constraints=_constraints(fields, name),
+        min_resource=resource,
+        constraints=over_devices(_constraints(fields, name), gpu_devices),
         labels=string_map(fields.get("labels"), f"{name}.labels"),
-        annotations=string_map(fields.get("annotations"), f"{name}.annotations"),
+        annotations=annotations,
     )
 
 

@@ -15,7 +15,8 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
-from shared.model.names import FOREIGN_TAG, GPU, GPU_SHARE
+from shared.model.gpus import GPU, GPU_SHARE
+from shared.model.names import FOREIGN_TAG
 from tests.builders import Core, section
 
 STOPPED = TerminationType.STOPPED_BY_RM

@@ -11,7 +11,6 @@ from typing import Any
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.statement.task_trees import Group, Holds
 from services.core.scheduler.statement.trial import (
-    GPU,
     UNLIMITED,
     Amount,
     Job,
@@ -27,6 +26,7 @@ from services.core.scheduler.statement.trial import (
     request_of,
     within,
 )
+from shared.model.gpus import GPU
 from shared.model.resources import MEMORY, VCORE
 
 QueueKey = tuple[Any, ...]

@@ -37,7 +37,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
-from shared.model.names import GPU, GPU_SHARE
+from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.reasons import Reason
 from shared.model.resources import Resource, add_into, multiply, subtract_into
 from shared.model.units import NANOS_PER_SECOND

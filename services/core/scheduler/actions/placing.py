@@ -14,7 +14,8 @@ from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.task_trees import Group
-from services.core.scheduler.statement.trial import GPU, Job, Status, Task, Trial, is_placed
+from services.core.scheduler.statement.trial import Job, Status, Task, Trial, is_placed
+from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 
 _TOPOLOGY_MARKS = 100_000.0

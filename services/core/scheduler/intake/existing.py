@@ -14,7 +14,8 @@ from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
-from shared.model.names import FOREIGN_TAG, GPU_SHARE
+from shared.model.gpus import GPU_SHARE
+from shared.model.names import FOREIGN_TAG
 from shared.model.numbers import INT32
 from shared.model.resources import is_negative, is_zero
 from shared.model.states import ApplicationState

@@ -16,12 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from shared.messages.constraints import Constraints
-from shared.model.names import GPU, GPU_SHARE
+from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
 
-WHOLE = 1_000
-MAX_DEVICES = 64  # GPUs of a node; of one with more they are only counted, and none is shared
 Need: TypeAlias = tuple[int, int]  # so much of each, of so many devices
-Held: TypeAlias = tuple[tuple[int, int], ...]  # device and thousandths of it, by device
 
 
 def need_of(resource: Mapping[str, int], constraints: Constraints) -> Need | None:
@@ -52,7 +49,7 @@ def misfit(resource: Mapping[str, int], constraints: Constraints) -> str:
     return ""
 
 
-def choose(free: Sequence[int], need: Need) -> Held:
+def choose(free: Sequence[int], need: Need) -> Devices:
     """Return the devices for a pod, () where no set of them holds it."""
     size, count = need
     found = [at for at, left in enumerate(free) if left >= size]
@@ -63,7 +60,7 @@ def choose(free: Sequence[int], need: Need) -> Held:
     return tuple((at, size) for at in found[:count])
 
 
-def choose_last(free: Sequence[int], need: Need) -> Held:
+def choose_last(free: Sequence[int], need: Need) -> Devices:
     """Return the devices that a pod of somebody else is taken to have: the last that hold it.
 
     It runs, so that it has some whatever is free.
@@ -106,7 +103,7 @@ def lacking(free: Sequence[int], need: Need) -> int:
     return size * count - sum(most[:count])
 
 
-def is_held(stated: Held, free: Sequence[int], need: Need) -> bool:
+def is_held(stated: Devices, free: Sequence[int], need: Need) -> bool:
     """Return whether what is stated is a set of devices that a pod may be on, full or not."""
     size, count = need
     return (
@@ -116,7 +113,7 @@ def is_held(stated: Held, free: Sequence[int], need: Need) -> bool:
     )
 
 
-def change(free: list[int], held: Held, times: int) -> None:
+def change(free: list[int], held: Devices, times: int) -> None:
     """Give back what is held (1), or take it (-1); what is of a device that is no more is not."""
     for at, amount in held:
         if at < len(free):

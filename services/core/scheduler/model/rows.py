@@ -21,7 +21,6 @@ from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
-from services.core.scheduler.model.devices import Held
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
@@ -38,6 +37,7 @@ from shared.messages.interface import (
     GangSchedulingStyle,
     TerminationType,
 )
+from shared.model.gpus import Devices
 from shared.model.numbers import parse_int64
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
@@ -96,7 +96,7 @@ class Node:
     is_held: bool = False  # for the gang that has the lane
     spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
     devices: list[int] = field(default_factory=list)  # GPUs: what each has free, in thousandths
-    held_devices: dict[DeviceHolder, Held] = field(default_factory=dict)
+    held_devices: dict[DeviceHolder, Devices] = field(default_factory=dict)
     assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # nobody stated them
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log

@@ -8,9 +8,9 @@ Nodes without devices of their own hold no share, and whole GPUs as they are cou
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.devices import MAX_DEVICES, WHOLE, Need, left_over, places
+from services.core.scheduler.model.devices import Need, left_over, places
 from services.core.scheduler.model.rows import Node
-from shared.model.names import GPU
+from shared.model.gpus import GPU, MAX_DEVICES, WHOLE
 
 MANY = 2**31  # where GPUs are only counted, there are so many places as far as devices go
 

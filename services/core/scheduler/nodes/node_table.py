@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.model import devices
-from services.core.scheduler.model.devices import Held
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Shape
@@ -33,7 +32,7 @@ from services.core.scheduler.nodes.pod_topology import PodIndex
 from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT
-from shared.model.names import GPU, GPU_SHARE
+from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.reasons import (
     OTHER_PODS,
@@ -69,7 +68,7 @@ DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
 MANY = 2**31  # of what asks for nothing a node has so many places
 # Which devices, of those that have so much free, a pod is given; () where none hold it.
-ChooseDevices = Callable[[Sequence[int], devices.Need], Held]
+ChooseDevices = Callable[[Sequence[int], devices.Need], Devices]
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
@@ -205,8 +204,8 @@ class NodeTable:
         """Return what a node announces, with the shares of its GPUs once anybody asks for some."""
         announced = {name: value for name, value in capacity.items() if name != GPU_SHARE}
         number = announced.get(GPU, 0)
-        if self.are_devices_shared and 0 < number <= devices.MAX_DEVICES:
-            announced[GPU_SHARE] = number * devices.WHOLE
+        if self.are_devices_shared and 0 < number <= MAX_DEVICES:
+            announced[GPU_SHARE] = number * WHOLE
         return announced
 
     def share_devices(self, *, are_shared: bool = True) -> list[Node]:
@@ -240,7 +239,7 @@ class NodeTable:
         if self.hooks is not None:
             self.hooks.facts += 1
 
-    def place(self, node: Node, allocation: Allocation, stated: Held | None = None) -> None:
+    def place(self, node: Node, allocation: Allocation, stated: Devices | None = None) -> None:
         """Put an allocation on a node's ledger; ``stated`` are devices that it has already."""
         node.allocations[allocation.allocation_key] = allocation
         if node.devices:
@@ -312,7 +311,9 @@ class NodeTable:
 
     # --- GPU devices ----------------------------------------------------------------------------
 
-    def give_devices(self, node: Node, allocation: Allocation, stated: Held | None = None) -> None:
+    def give_devices(
+        self, node: Node, allocation: Allocation, stated: Devices | None = None
+    ) -> None:
         """Give an allocation devices; its amount, and the node's row, are counted elsewhere.
 
         ``stated`` are those that it is known to have, () where it has some that nobody knows: it
@@ -332,7 +333,7 @@ class NodeTable:
             node.assumed_devices[holder] = None
         _give(node, holder, held or _assumed(node, need))
 
-    def devices_of(self, node: Node, key: str) -> Held:
+    def devices_of(self, node: Node, key: str) -> Devices:
         """Return the devices that an allocation has on its node."""
         return node.held_devices.get((False, key), ())
 
@@ -767,7 +768,7 @@ class NodeTable:
 
     # --- what an open statement expects ---------------------------------------------------------
 
-    def expect(self, node: Node, amount: ResourceView, change: int, held: Held = ()) -> None:
+    def expect(self, node: Node, amount: ResourceView, change: int, held: Devices = ()) -> None:
         """Expect room to come to a node (1), or to be taken of what comes (-1), on some devices."""
         if held:
             coming = self._coming.setdefault(node, [0] * len(node.devices))
@@ -784,7 +785,7 @@ class NodeTable:
         """Return whether no statement is open that expects anything."""
         return not (self._expected.any() or self._coming)
 
-    def devices_to_come(self, node: Node, need: devices.Need | None) -> Held:
+    def devices_to_come(self, node: Node, need: devices.Need | None) -> Devices:
         """Return the devices that a pod would be given of those that are free then, if any."""
         if need is None or not node.devices:
             return ()
@@ -936,7 +937,7 @@ class NodeTable:
         more, available = int(times[row]), node.available
         lacks = {name: more * value - available.get(name, 0) for name, value in amounts.items()}
         if shape.on_devices is not None and node.devices:
-            name = GPU if shape.on_devices[0] == devices.WHOLE else GPU_SHARE
+            name = GPU if shape.on_devices[0] == WHOLE else GPU_SHARE
             on_devices = devices.lacking(
                 _left_by(node, shape.on_devices, more - 1), shape.on_devices
             )
@@ -1253,12 +1254,12 @@ def _sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
 def _count_devices(node: Node) -> None:
     """Bring a node's devices to what it announces, and to what is held of them."""
     number = node.capacity.get(GPU, 0)
-    node.devices = [devices.WHOLE] * (number if number <= devices.MAX_DEVICES else 0)
+    node.devices = [WHOLE] * (number if number <= MAX_DEVICES else 0)
     for held in node.held_devices.values():
         devices.change(node.devices, held, -1)
 
 
-def _give(node: Node, holder: DeviceHolder, held: Held) -> None:
+def _give(node: Node, holder: DeviceHolder, held: Devices) -> None:
     node.held_devices[holder] = held
     devices.change(node.devices, held, -1)
 
@@ -1280,7 +1281,7 @@ def _take_devices(node: Node, holder: DeviceHolder) -> None:
         devices.change(node.devices, held, 1)
 
 
-def _assumed(node: Node, need: devices.Need) -> Held:
+def _assumed(node: Node, need: devices.Need) -> Devices:
     """Return the devices that one is taken to have which runs, nobody knows where."""
     return devices.choose(node.devices, need) or devices.choose_last(node.devices, need)
 
@@ -1293,7 +1294,7 @@ def _left_by(node: Node, need: devices.Need, times: int) -> list[int]:
     return free
 
 
-def _make_way(node: Node, stated: Held) -> None:
+def _make_way(node: Node, stated: Devices) -> None:
     """Have those make way for who is known to have a device that were only assumed to have it."""
     crowded = {at for at, amount in stated if node.devices[at] < amount}
     if not crowded:

@@ -30,7 +30,7 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Statement
 from shared.messages.conversions import ask_of
 from shared.messages.interface import AddApplicationRequest, Allocation, AllocationAsk
-from shared.model.names import GPU_SHARE
+from shared.model.gpus import GPU_SHARE
 from shared.model.resources import Resource, add_into, subtract_into
 from shared.model.states import ApplicationState
 

@@ -73,7 +73,8 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
-from shared.model.names import DEFAULT_PARTITION, GPU_SHARE, ROOT
+from shared.model.gpus import GPU_SHARE
+from shared.model.names import DEFAULT_PARTITION, ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
 from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into

@@ -32,12 +32,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from services.core.scheduler.model.devices import Held, need_of
+from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, AllocationAsk
+from shared.model.gpus import Devices
 from shared.model.resources import ResourceView, add_into, subtract_into
 
 
@@ -108,7 +109,7 @@ class Statement:
         self._operations: list[_Operation] = []
         self._at: dict[str, At] = {}  # of the pods that are not where they were
         self._has_ended = False
-        self._to_have: dict[str, Held] = {}  # the devices of those that are to come
+        self._to_have: dict[str, Devices] = {}  # the devices of those that are to come
         self._ahead = list(_under_way(partition))
         for count, node, pod in self._ahead:
             count(self, node, pod, 1)

@@ -27,7 +27,6 @@ from shared.messages.interface import Allocation
 from shared.model.resources import PODS, ResourceView
 
 UNLIMITED = -1
-GPU = "nvidia.com/gpu"
 NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 Amount = tuple[int, ...]
 

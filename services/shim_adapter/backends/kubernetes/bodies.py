@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.shim_adapter.records import PodRecord
+from services.shim_adapter.translation.gpu_shares import text_of
 from services.shim_adapter.translation.pods import APP_ID, QUEUE
 from services.shim_adapter.translation.task_groups import TASK_GROUPS, WHERE
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP
 from shared.messages.commands import PodSpec
+from shared.model.gpus import GPU_DEVICES, GPU_SHARE
 from shared.model.resources import PODS, VCORE
 
 MAX_NOTE = 1024  # bytes
@@ -42,17 +44,24 @@ class Originator:
 def binding(pod: PodRecord, node: str) -> dict[str, Any]:
     """Return the body of the binding subresource; the uid keeps it from another pod's name.
 
-    The member of a PodGroup's gang is told its application and queue, for whoever reads it after a
-    restart: its PodGroup may be gone by then.
+    The API server copies its annotations to the pod, for whoever reads it after a restart: the
+    member of a PodGroup's gang is told its application and queue, as its PodGroup may be gone by
+    then, and who has GPU devices, which.
     """
     metadata: dict[str, Any] = {
         "name": pod.spec.name,
         "namespace": pod.spec.namespace,
         "uid": pod.uid,
     }
+    annotations = {}
     if POD_GROUP in pod.spec.annotations and not pod.spec.placeholder:
-        queue = {QUEUE: pod.spec.queue_name} if pod.spec.queue_name else {}
-        metadata["annotations"] = {APP_ID: pod.spec.application_id, **queue}
+        annotations[APP_ID] = pod.spec.application_id
+        if pod.spec.queue_name:
+            annotations[QUEUE] = pod.spec.queue_name
+    if pod.devices:
+        annotations[GPU_DEVICES] = text_of(pod.devices)
+    if annotations:
+        metadata["annotations"] = annotations
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -211,7 +220,8 @@ def _pod_security(options: PlaceholderOptions) -> dict[str, Any]:
 
 
 def _container(spec: PodSpec, options: PlaceholderOptions) -> dict[str, Any]:
-    amounts = quantities(spec.resource)
+    counted = {name: value for name, value in spec.resource.items() if name != GPU_SHARE}
+    amounts = quantities(counted)  # its share of GPUs stands in its annotations
     return {
         "name": "pause",
         "image": options.image,

@@ -213,7 +213,7 @@ class KubernetesCluster:
     def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
         if pod.node or pod.has_ended:
             return
-        self.world.assign(pod, call.node)
+        self.world.assign(pod, call.node, call.devices)
         pod.bound_ns = now_ns
         self._binding[pod.uid] = None
         to_make = self.volumes.to_make(pod)
@@ -315,6 +315,7 @@ class KubernetesCluster:
             bound_ns=view.bound_ns,
             deletion_ns=now_ns if view.is_deleting else 0,
             gates=view.gates,
+            devices=view.devices if view.node else (),
         )
         self.world.add_pod(pod)
         self._notes.taken_in(view)
@@ -348,7 +349,7 @@ class KubernetesCluster:
         if pod.node:
             self._binding.pop(pod.uid, None)
             news.append(BindRefused(pod, f"it was bound to node {view.node} by another"))
-        self.world.assign(pod, view.node)
+        self.world.assign(pod, view.node, view.devices)
         pod.bound_ns = view.bound_ns
         return [*news, PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
 

@@ -20,12 +20,14 @@ from services.shim_adapter.backends.kubernetes.volumes import claim_names
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.gpu_shares import devices_in
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     MAX_APPLICATION_ID,
     UNIQUE_SUFFIX,
     Reading,
     pod_request,
+    requested,
     translate_pod,
 )
 from services.shim_adapter.translation.task_groups import (
@@ -41,6 +43,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
 )
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
+from shared.model.gpus import GPU_DEVICES, Devices
 from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
 from shared.model.numbers import INT32, saturated
 from shared.model.quantity import QuantityError, pod_resources
@@ -70,6 +73,7 @@ class PodView:
     resource: Resource
     created_ns: int
     bound_ns: int
+    devices: Devices = ()  # that it was given
     is_marked: bool = False  # as Unschedulable, for autoscalers
     labels: Mapping[str, str] | None = None  # None: not known
     spec: PodSpec | None = None
@@ -108,6 +112,7 @@ def _unreadable(raw: Mapping[str, Any], error: str) -> PodView:
 
 def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bool]) -> PodView:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     is_ours = spec.get("schedulerName") in reading.scheduler_names
     view = PodView(
         uid=metadata.get("uid") or "",
@@ -121,6 +126,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         resource={PODS: 1},
         created_ns=time_ns(metadata.get("creationTimestamp")),
         bound_ns=_bound_ns(status),
+        devices=devices_in(str(annotations.get(GPU_DEVICES) or "")),
         is_marked=_is_marked(status),
         labels=metadata.get("labels") or {},
     )
@@ -130,7 +136,10 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
     if view.phase in ENDED_PHASES:
         return view
     try:
-        view.resource = pod_request(spec, "spec", status)
+        if is_ours:
+            view.resource = requested(raw, annotations, "")[0]
+        else:
+            view.resource = pod_request(spec, "spec", status)
     except ManifestError as error:
         view.error = str(error)
     if not (is_known(view.uid) or (view.error and is_ours)):

@@ -206,10 +206,10 @@ class SimulatedCluster:
         pod = self.world.pods.get(call.uid)
         if pod is None or pod.node or pod.has_ended:
             return []
-        shortage = self.world.shortage(call.node, pod.spec.resource)
+        shortage = self.world.shortage(call.node, pod.spec.resource, call.devices)
         if shortage:
             return [BindRefused(pod, shortage)]
-        self.world.assign(pod, call.node)
+        self.world.assign(pod, call.node, call.devices)
         pod.bound_ns = now_ns
         if self.start_delay_ns:
             self._schedule(now_ns + self.start_delay_ns, "start", pod.uid)

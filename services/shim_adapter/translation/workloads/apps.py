@@ -26,19 +26,12 @@ from shared.model.numbers import parse_int64
 
 BATCH_MINIMUM = "kai.scheduler/batch-min-member"
 _TEMPLATE = "spec.template"
-_GPU_SHARING = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
 # What the DaemonSet controller has its pods tolerate.
 _DAEMONS_TOLERATE = ("node.kubernetes.io/",)
 
 
 def pod(workload: Workload) -> Expansion:
     """Return the pod itself."""
-    for key in _GPU_SHARING:
-        if key in (workload.metadata.get("annotations") or {}):
-            raise ManifestError(
-                f"metadata.annotations[{key}]",
-                "sharing a GPU is not supported: ask for whole ones, nvidia.com/gpu",
-            )
     return Expansion((Replicas("", (workload.name,), workload.body, ""),))
 
 

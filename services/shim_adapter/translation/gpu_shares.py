@@ -1,0 +1,109 @@
+"""Shares of GPUs: what pods say with KAI's annotations, and how they are told which devices.
+
+Rule 1: ``gpu-fraction`` is the share of one device, 0.001 to 0.999 with at most three decimals;
+        ``gpu-fraction-num-devices`` has the pod take that share of so many devices.
+Rule 2: a pod takes shares or whole GPUs, not both. How much memory a device has is not known here,
+        so that ``gpu-memory`` is refused, as is whoever asks for our own resource type by its name.
+Rule 3: ``muster.io/gpu-devices`` says which devices a pod was given: ``0,2`` is all of both,
+        ``3:400`` is 400 thousandths of the fourth. A text that says something else says nothing.
+Source: contract kai.md, 1.12; docs/adr/0065.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from services.shim_adapter.translation.errors import ManifestError
+from shared.messages.constraints import Constraints
+from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
+from shared.model.resources import Resource, ResourceView
+
+FRACTION = "gpu-fraction"
+NUMBER_OF_DEVICES = "gpu-fraction-num-devices"
+MEMORY = "gpu-memory"
+_MAX_TEXT = 4_096  # characters of the devices of a pod; a longer text says nothing
+_SHOWN = 40  # characters of a text that is refused
+_FRACTION = re.compile(r"0?\.([0-9]{1,3})0{0,9}\Z")
+_NUMBER = re.compile(r"[1-9][0-9]?\Z")
+_DEVICE = re.compile(r"([0-9]{1,4})(?::([1-9][0-9]{0,3}))?\Z")
+
+
+def with_share(
+    resource: ResourceView, annotations: Mapping[str, str], where: str
+) -> tuple[Resource, int]:
+    """Return what a pod asks for with its share of GPUs, and of how many devices that is.
+
+    ``where`` is the path of the annotations. Raises ManifestError.
+    """
+    if GPU_SHARE in resource:
+        raise ManifestError(
+            f"{where}[{FRACTION}]",
+            f"a share of a GPU is asked for by this annotation, not as a resource {GPU_SHARE}",
+        )
+    if MEMORY in annotations:
+        raise ManifestError(
+            f"{where}[{MEMORY}]",
+            "how much memory a GPU has is not known: ask for a share of it by gpu-fraction",
+        )
+    if FRACTION not in annotations:
+        if NUMBER_OF_DEVICES in annotations:
+            raise ManifestError(
+                f"{where}[{NUMBER_OF_DEVICES}]",
+                "of how much of each device: gpu-fraction is missing",
+            )
+        return dict(resource), 1
+    if resource.get(GPU, 0):
+        raise ManifestError(
+            f"{where}[{FRACTION}]", f"the pod asks for whole GPUs, too: leave this out, or {GPU}"
+        )
+    size, count = _size(annotations[FRACTION], where), 1
+    if NUMBER_OF_DEVICES in annotations:
+        count = _count(annotations[NUMBER_OF_DEVICES], where)
+    return {**resource, GPU_SHARE: size * count}, count
+
+
+def _size(text: str, where: str) -> int:
+    match = _FRACTION.match(text)
+    size = int(match[1].ljust(3, "0")) if match else 0
+    if not size:
+        raise ManifestError(
+            f"{where}[{FRACTION}]",
+            "a share of one GPU is 0.001 to 0.999, in at most three decimals, found "
+            f"{text[:_SHOWN]!r}; ask for whole ones by {GPU}",
+        )
+    return size
+
+
+def _count(text: str, where: str) -> int:
+    count = int(text) if _NUMBER.match(text) else 0
+    if not 1 <= count <= MAX_DEVICES:
+        raise ManifestError(
+            f"{where}[{NUMBER_OF_DEVICES}]",
+            f"a whole number from 1 to {MAX_DEVICES}, found {text[:_SHOWN]!r}",
+        )
+    return count
+
+
+def over_devices(constraints: Constraints, count: int) -> Constraints:
+    """Return a pod's constraints with the number of devices that its share is of."""
+    return constraints if count == 1 else replace(constraints, gpu_devices=count)
+
+
+def text_of(devices: Devices) -> str:
+    """Return the annotation that says which devices a pod was given."""
+    return ",".join(
+        str(index) if amount == WHOLE else f"{index}:{amount}" for index, amount in devices
+    )
+
+
+def devices_in(text: str) -> Devices:
+    """Return the devices that an annotation says; () where it says none that there could be."""
+    if not text or len(text) > _MAX_TEXT:
+        return ()
+    found = []
+    for item in text.split(","):
+        match = _DEVICE.match(item)
+        if match is None:
+            return ()
+        found.append((int(match[1]), int(match[2] or WHOLE)))
+    return tuple(found)
