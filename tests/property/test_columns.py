@@ -24,6 +24,7 @@ from shared.messages.interface import (
 )
 from shared.messages.sections import coalesced, contents_by_application, split, story_of
 from shared.messages.state import AllocationState, AskState, LogEntry, QueueState, StateDelta
+from shared.model.gpus import Devices
 
 INT64 = st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)]) | st.integers(-9, 9)
 TEXT = st.sampled_from(["", "a", "b", "größer"])
@@ -46,6 +47,7 @@ OF_TYPE = {
     Constraints: CONSTRAINTS,
     tuple[str, ...]: st.lists(TEXT, max_size=2).map(tuple),
     tuple[LogEntry, ...]: LOG,
+    Devices: st.lists(st.tuples(INT64, INT64), max_size=2).map(tuple),
     TerminationType: st.sampled_from(TerminationType),
 }
 

@@ -30,14 +30,17 @@ class Attempt:
         self._statement.place(task.job.application, task.pod, node)
 
     def pipeline(self, task: Task, node: Node) -> None:
-        """Place a task on room that is being released; where it was before it just stays."""
+        """Place a task on room that is being released; where it was before it just stays.
+
+        It may not where its devices are for another: then it is to come again, on others.
+        """
         application, pod = task.job.application, task.pod
-        before = self._before.get(task)
-        if before is not None and before[1] is node and is_out(task):
+        before, may_stay = self._before.get(task), self.trial.nodes.may_stay(node, task.name)
+        if before is not None and before[1] is node and is_out(task) and may_stay:
             self._statement.put_back(application, pod, before[0], self._by)
         elif isinstance(pod, Ask):
             self._statement.pipeline(application, pod, node)
-        elif pod.node_id == node.node_id:
+        elif pod.node_id == node.node_id and may_stay:
             self._statement.keep(application, pod)
         else:
             self._statement.move(application, pod, node, self._by)

@@ -384,16 +384,28 @@ def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Uni
 def _what_comes_next(
     job: Job, wanted: list[Task], units: list[Unit]
 ) -> Callable[[Job], list[Task]]:
-    """Return what says which tasks a job gets next: of a victim those come back that were taken."""
+    """Return what says which tasks a job gets next: of a victim those come back that were taken.
+
+    Of those the first are whose GPU devices are for nobody else: they need not move.
+    """
     victims = {victim for victim, _ in units}
     evicted = {task for _, tasks in units for task in tasks}
+    nodes = job.trial.nodes
+
+    def comes_back(task: Task) -> bool:
+        return task in evicted and is_out(task)
+
+    def may_stay(task: Task) -> bool:
+        node = task.node
+        return comes_back(task) and node is not None and nodes.may_stay(node, task.name)
 
     def tasks_of(candidate: Job) -> list[Task]:
         if candidate is job:
             return wanted
         if candidate not in victims:
             return tasks_to_allocate(candidate)
-        return tasks_to_allocate(candidate, lambda task: task in evicted and is_out(task))
+        staying = tasks_to_allocate(candidate, may_stay) if nodes.are_devices_shared else []
+        return staying or tasks_to_allocate(candidate, comes_back)
 
     return tasks_of
 

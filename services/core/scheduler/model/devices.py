@@ -123,13 +123,17 @@ def change(free: list[int], held: Devices, times: int) -> None:
 def left_over(free: Sequence[int], kept: Mapping[str, int]) -> list[int]:
     """Return what is free once room that is kept for somebody, nobody knows where, is not.
 
-    Of what is wholly free the last is kept for whole devices; for shares what has most free.
+    Of what is wholly free the last is kept for whole devices; for shares the fullest device that
+    holds all of them, or else what has most free.
     """
     left = list(free)
     for _ in range(min(kept.get(GPU, 0), left.count(WHOLE))):
         left[len(left) - 1 - left[::-1].index(WHOLE)] = 0
     amount = kept.get(GPU_SHARE, 0)
-    for at in sorted(range(len(left)), key=lambda at: (-left[at], -at)):
+    first = sorted(
+        range(len(left)), key=lambda at: (left[at] < amount, abs(left[at] - amount), -at)
+    )
+    for at in first:
         taken = max(0, min(amount, left[at]))
         left[at] -= taken
         amount -= taken

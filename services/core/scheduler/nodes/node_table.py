@@ -791,6 +791,12 @@ class NodeTable:
             return ()
         return self.choose_devices(self._expected_devices(node), need)
 
+    def may_stay(self, node: Node, key: str) -> bool:
+        """Return whether the devices of a pod that was to go are for nobody else by now."""
+        free = self._expected_devices(node)
+        held = self.devices_of(node, key)
+        return all(at >= len(free) or free[at] >= amount for at, amount in held)
+
     def _expected_devices(self, node: Node) -> list[int]:
         """Return what a node's devices will have free when what is expected has come."""
         free = open_devices(node)
