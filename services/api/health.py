@@ -81,7 +81,7 @@ def _sums(models: Sequence[Model]) -> Iterator[Answer]:
         "Consistency of data",
         "Check if a node's allocated resource <= total resource of the node",
         "Nodes with inconsistent data",
-        (node.node_id for node in nodes if not _fits(node.allocated, node.capacity)),
+        (node.node_id for node in nodes if not _holds(node)),
     )
     yield _none_of(
         "Consistency of data",
@@ -89,6 +89,11 @@ def _sums(models: Sequence[Model]) -> Iterator[Answer]:
         "Partitions with inconsistent data",
         (model.name for model in models if not _is_the_sum(model)),
     )
+
+
+def _holds(node: NodeState) -> bool:
+    """Return whether a node holds no more than it has, and so does each of its GPU devices."""
+    return _fits(node.allocated, node.capacity) and min(node.devices, default=0) >= 0
 
 
 def _is_the_sum(model: Model) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from services.api.projection.model import ApplicationView, Model
 from shared.messages.state import AllocationState, AskState
+from shared.model.gpus import text_of
 
 MAX_PODS = 10_000  # of one answer; it says how many there are in all
 _NAMESPACE, _NAME = "kubernetes.io/meta/namespace", "kubernetes.io/meta/podName"
@@ -46,6 +47,12 @@ def _of(view: ApplicationView, node: str) -> Iterator[AllocationState | AskState
         yield from view.asks.values()
 
 
+def _devices(item: AllocationState | AskState) -> dict[str, str]:
+    """Return which GPU devices a pod was given, as its annotation says it, if any."""
+    given = item.devices if isinstance(item, AllocationState) else ()
+    return {"devices": text_of(given)} if given else {}
+
+
 def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) -> dict[str, Any]:
     if isinstance(item, AllocationState):
         waiting, state, node, since_ns = None, "Allocated", item.node_id, item.request_time_ns
@@ -65,6 +72,7 @@ def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) 
         "priority": item.priority,
         "requestTime": since_ns,
         "allocationKey": item.allocation_key,
+        **_devices(item),
         "waiting": waiting and {"reason": waiting.reason, "message": waiting.message},
         **model.mark,
     }

@@ -31,6 +31,7 @@ from services.api.why_evidence import (
 from services.api.why_sentences import sentence
 from shared.messages.state import AllocationState, AskState, EvictionState, Waiting
 from shared.model.amounts import readable
+from shared.model.gpus import text_of
 from shared.model.names import POD_NAME_TAG
 from shared.model.reasons import MISMATCHES, Reason
 from shared.model.resources import Resource, add_into
@@ -338,7 +339,8 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
     if isinstance(pod, AllocationState):
         what = "holds its gang's place" if pod.placeholder else "runs"
         answer.since = pod.allocation_time_ns
-        answer.sentence = f"{who} {what} on {pod.node_id}."
+        devices = f", GPU {text_of(pod.devices)}" if pod.devices else ""
+        answer.sentence = f"{who} {what} on {pod.node_id}{devices}."
         if pod.released:
             answer.verdict = "evicted" if answer.evictions else "ended"
             text = f": {answer.evictions[-1].message}" if answer.evictions else ""

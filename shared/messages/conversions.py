@@ -1,10 +1,11 @@
 """From an ask to its allocation, and back."""
 
 from shared.messages.interface import Allocation, AllocationAsk
+from shared.model.gpus import Devices
 
 
 def allocation_of(
-    request: AllocationAsk, node_id: str, releases: tuple[str, ...] = ()
+    request: AllocationAsk, node_id: str, releases: tuple[str, ...] = (), devices: Devices = ()
 ) -> Allocation:
     """Return the allocation of an ask on a node, in the place of what it ``releases``."""
     return Allocation(
@@ -24,6 +25,7 @@ def allocation_of(
         allow_preempt_other=request.allow_preempt_other,
         exec_timeout_milli_seconds=request.exec_timeout_milli_seconds,
         releases=releases,
+        devices=devices,
     )
 
 

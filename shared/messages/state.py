@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.messages.records import record
+from shared.model.gpus import Devices
 from shared.model.reasons import NodeEvidence, Shortage
 
 
@@ -135,6 +136,7 @@ class NodeState:
     schedulable: bool
     removed: bool = False
     reservations: tuple[str, ...] = ()  # the keys of the asks, the first served first
+    devices: tuple[int, ...] = ()  # what each GPU device has free, in thousandths
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ class AllocationState:
     released: bool = False
     removed: bool = False
     why: str = ""
+    devices: Devices = ()
 
     @property
     def is_foreign(self) -> bool:

@@ -12,10 +12,10 @@ from services.cli.launcher import LocalCluster
 from services.core.scheduler.invariants import violations
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord
-from services.shim_adapter.translation.gpu_shares import text_of
 from shared.bus.codec import record_to_plain
 from shared.messages.state import EventState
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
+from shared.model.gpus import text_of
 from shared.model.reasons import Reason
 
 _ON_THEIR_WAY_OUT = (

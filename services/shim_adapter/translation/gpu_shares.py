@@ -1,11 +1,9 @@
-"""Shares of GPUs: what pods say with KAI's annotations, and how they are told which devices.
+"""Shares of GPUs: what pods say with KAI's annotations.
 
 Rule 1: ``gpu-fraction`` is the share of one device, 0.001 to 0.999 with at most three decimals;
         ``gpu-fraction-num-devices`` has the pod take that share of so many devices.
 Rule 2: a pod takes shares or whole GPUs, not both. How much memory a device has is not known here,
         so that ``gpu-memory`` is refused, as is whoever asks for our own resource type by its name.
-Rule 3: ``muster.io/gpu-devices`` says which devices a pod was given: ``0,2`` is all of both,
-        ``3:400`` is 400 thousandths of the fourth. A text that says something else says nothing.
 Source: contract kai.md, 1.12; docs/adr/0065.
 """
 
@@ -15,17 +13,15 @@ from dataclasses import replace
 
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Constraints
-from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
+from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES
 from shared.model.resources import Resource, ResourceView
 
 FRACTION = "gpu-fraction"
 NUMBER_OF_DEVICES = "gpu-fraction-num-devices"
 MEMORY = "gpu-memory"
-_MAX_TEXT = 4_096  # characters of the devices of a pod; a longer text says nothing
 _SHOWN = 40  # characters of a text that is refused
 _FRACTION = re.compile(r"0?\.([0-9]{1,3})0{0,9}\Z")
 _NUMBER = re.compile(r"[1-9][0-9]?\Z")
-_DEVICE = re.compile(r"([0-9]{1,4})(?::([1-9][0-9]{0,3}))?\Z")
 
 
 def with_share(
@@ -87,23 +83,3 @@ def _count(text: str, where: str) -> int:
 def over_devices(constraints: Constraints, count: int) -> Constraints:
     """Return a pod's constraints with the number of devices that its share is of."""
     return constraints if count == 1 else replace(constraints, gpu_devices=count)
-
-
-def text_of(devices: Devices) -> str:
-    """Return the annotation that says which devices a pod was given."""
-    return ",".join(
-        str(index) if amount == WHOLE else f"{index}:{amount}" for index, amount in devices
-    )
-
-
-def devices_in(text: str) -> Devices:
-    """Return the devices that an annotation says; () where it says none that there could be."""
-    if not text or len(text) > _MAX_TEXT:
-        return ()
-    found = []
-    for item in text.split(","):
-        match = _DEVICE.match(item)
-        if match is None:
-            return ()
-        found.append((int(match[1]), int(match[2] or WHOLE)))
-    return tuple(found)

@@ -15,12 +15,12 @@ from services.shim_adapter.mirror.calls import BindPod, BindRefused, PodBound
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
 from services.shim_adapter.translation.errors import ManifestError
-from services.shim_adapter.translation.gpu_shares import devices_in, text_of, with_share
+from services.shim_adapter.translation.gpu_shares import with_share
 from services.shim_adapter.translation.placeholders import placeholder_pod
 from services.shim_adapter.translation.task_groups import TaskGroupsError, parse_task_groups
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS
-from shared.model.gpus import GPU, GPU_DEVICES, GPU_SHARE
+from shared.model.gpus import GPU, GPU_DEVICES, GPU_SHARE, devices_in, text_of
 from tests.unit.shim_adapter.test_kubernetes_cluster import Session
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 

@@ -256,9 +256,8 @@ class _Run:
     def _times(self, node: Node, shape: Shape) -> int:
         """Return how often a shape goes into the node; its devices know who is on them already."""
         times = _multiples(self._left, shape)
-        if shape.on_devices is None:
-            return times
-        return min(times, self._on_node + places_on(node, shape.on_devices))
+        need = self._partition.nodes.need_of(shape)
+        return times if need is None else min(times, self._on_node + places_on(node, need))
 
     def _fold(self) -> None:
         """Add up what the asks of the last shape take of their node."""

@@ -16,6 +16,7 @@ from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.statement import application_ledger
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import AllocationAsk
+from shared.model.gpus import GPU_SHARE
 from shared.model.names import FOREIGN_TAG
 
 TakeOne = Callable[[Partition, AllocationAsk], None]
@@ -50,7 +51,9 @@ def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: 
         if kind is not None and _is_like(partition, kind, request):
             _join(partition, kind, request)
             continue
-        if pods.would_learn(request.constraints) or _is_known(partition, request):
+        is_first = GPU_SHARE in request.resource_per_alloc
+        is_first &= not partition.nodes.are_devices_shared
+        if is_first or pods.would_learn(request.constraints) or _is_known(partition, request):
             _count_all(partition, kinds)
         take_one(partition, request)
         application = partition.applications.get(request.application_id)

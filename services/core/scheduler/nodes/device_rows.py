@@ -12,7 +12,7 @@ from services.core.scheduler.model.devices import Need, left_over, places
 from services.core.scheduler.model.rows import Node
 from shared.model.gpus import GPU, MAX_DEVICES, WHOLE
 
-MANY = 2**31  # where GPUs are only counted, there are so many places as far as devices go
+MANY = 2**31  # places: of what asks for nothing; and of devices where GPUs are only counted
 
 
 class DeviceRows:

@@ -18,7 +18,7 @@ from services.core.scheduler.model import devices
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.nodes.device_rows import DeviceRows, open_devices, places_on
+from services.core.scheduler.nodes.device_rows import MANY, DeviceRows, open_devices, places_on
 from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
 from services.core.scheduler.nodes.node_view import (
@@ -66,7 +66,6 @@ SCORES: dict[str, Callable[[float], float]] = {  # of the weighted share in use
 }
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
-MANY = 2**31  # of what asks for nothing a node has so many places
 # Which devices, of those that have so much free, a pod is given; () where none hold it.
 ChooseDevices = Callable[[Sequence[int], devices.Need], Devices]
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
@@ -211,10 +210,9 @@ class NodeTable:
     def share_devices(self, *, are_shared: bool = True) -> list[Node]:
         """Have nodes announce shares of their GPUs, or no more; return those that have some."""
         self.are_devices_shared = are_shared
-        found = [node for node in self.rows if node.devices]
-        for node in found:
+        for node in self.rows:
             self.set_capacity(node, node.capacity)
-        return found
+        return [node for node in self.rows if node.devices]
 
     def relabel(
         self,
@@ -243,7 +241,7 @@ class NodeTable:
         """Put an allocation on a node's ledger; ``stated`` are devices that it has already."""
         node.allocations[allocation.allocation_key] = allocation
         if node.devices:
-            self.give_devices(node, allocation, stated)
+            self._give_devices(node, allocation, stated)
         add_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, 1)
         if self.hooks is not None:
@@ -253,7 +251,7 @@ class NodeTable:
         """Put an allocation on a node; ``count_held`` takes what it has from the node's room."""
         node.allocations[allocation.allocation_key] = allocation
         if node.devices:
-            self.give_devices(node, allocation, allocation.devices)
+            self._give_devices(node, allocation, allocation.devices)
         if self.pods.placed(node, allocation, 1):
             self.pods_changed = True
         if self.hooks is not None:
@@ -311,18 +309,22 @@ class NodeTable:
 
     # --- GPU devices ----------------------------------------------------------------------------
 
-    def give_devices(
+    def _give_devices(
         self, node: Node, allocation: Allocation, stated: Devices | None = None
     ) -> None:
+        need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+        if need is not None:
+            self.give_devices(node, allocation.allocation_key, need, stated)
+
+    def give_devices(
+        self, node: Node, key: str, need: devices.Need, stated: Devices | None = None
+    ) -> Devices:
         """Give an allocation devices; its amount, and the node's row, are counted elsewhere.
 
         ``stated`` are those that it is known to have, () where it has some that nobody knows: it
         has them whatever else is there. None: it is new, and there are some for it.
         """
-        need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
-        if need is None:
-            return
-        holder = (False, allocation.allocation_key)
+        holder = (False, key)
         if stated is None:
             held = self.choose_devices(open_devices(node), need)
         elif devices.is_held(stated, node.devices, need):
@@ -331,7 +333,9 @@ class NodeTable:
         else:
             held = ()
             node.assumed_devices[holder] = None
-        _give(node, holder, held or _assumed(node, need))
+        held = held or _assumed(node, need)
+        _give(node, holder, held)
+        return held
 
     def devices_of(self, node: Node, key: str) -> Devices:
         """Return the devices that an allocation has on its node."""
@@ -339,7 +343,15 @@ class NodeTable:
 
     def has_devices(self, node: Node, shape: Shape) -> bool:
         """Return whether a set of a node's devices holds a shape now."""
-        return shape.on_devices is None or places_on(node, shape.on_devices) > 0
+        need = self.need_of(shape)
+        return need is None or places_on(node, need) > 0
+
+    def need_of(self, shape: Shape) -> devices.Need | None:
+        """Return what a shape asks of devices, None where sums say as much.
+
+        As long as nobody has a share, whole devices are free where as many GPUs are.
+        """
+        return shape.on_devices if self.are_devices_shared else None
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
         self._take(node, allocation.resource_per_alloc, change)
@@ -363,7 +375,7 @@ class NodeTable:
             if not INT64_MIN <= left <= INT64_MAX:
                 left = saturated(left)
             self._available[row, column] = left
-        if node.devices and (GPU in amount or GPU_SHARE in amount):
+        if self.are_devices_shared and (GPU in amount or GPU_SHARE in amount):
             self._devices.write(node)
         self._note(node)
         if self.hooks is not None:
@@ -379,7 +391,8 @@ class NodeTable:
         row = node.row
         self._know(available)
         self._write(self._available, row, available)
-        self._devices.write(node)
+        if self.are_devices_shared:
+            self._devices.write(node)
         if self._schedulable[row] != node.schedulable:
             self._schedulable[row] = node.schedulable
             self._facts += 1
@@ -554,7 +567,7 @@ class NodeTable:
         for name, value in shape.resource.items():
             if value > 0 and value > available.get(name, 0):
                 return False
-        return shape.on_devices is None or places_on(node, shape.on_devices) > 0
+        return not self.are_devices_shared or self.has_devices(node, shape)
 
     @property
     def judges_amounts(self) -> bool:
@@ -573,8 +586,9 @@ class NodeTable:
             column = self._columns.get(name)
             if value > 0:
                 mask &= False if column is None else self._available[at, column] >= value
-        if shape.on_devices is not None:
-            mask &= self._devices.holding(shape.on_devices, at)
+        need = self.need_of(shape)
+        if need is not None:
+            mask &= self._devices.holding(need, at)
         return np.flatnonzero(mask) if among is None else among[mask]
 
     def first_rows(self, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
@@ -596,8 +610,9 @@ class NodeTable:
     def _keep_room(self, mask: NDArray[np.bool_], shape: Shape) -> bool:
         """Narrow rows to those with the room, and that pods leave open; return whether any is."""
         mask &= self._fitting(self._available, shape)
-        if shape.on_devices is not None:
-            mask &= self._devices.holding(shape.on_devices, slice(mask.size))
+        need = self.need_of(shape)
+        if need is not None:
+            mask &= self._devices.holding(need, slice(mask.size))
         if not mask.any():
             return False
         open_rows = self._open_rows(shape)
@@ -702,7 +717,7 @@ class NodeTable:
         Of who is gone only those on the node count; who has come is given the devices that a new
         one would be, in order.
         """
-        need = shape.on_devices
+        need = self.need_of(shape)
         if need is None or not node.devices:
             return self.has_devices(node, shape)
         free = list(open_devices(node))
@@ -746,8 +761,9 @@ class NodeTable:
     def holders(self, shape: Shape) -> NDArray[np.bool_]:
         """Return the rows that may be used for a shape and could hold it when empty."""
         mask: NDArray[np.bool_] = self._fitting(self._capacity, shape)
-        if shape.on_devices is not None:
-            mask &= self._devices.holding_when_empty(shape.on_devices, mask.size)
+        need = self.need_of(shape)
+        if need is not None:
+            mask &= self._devices.holding_when_empty(need, mask.size)
         mask &= self._view(shape).feasible
         if not shape.constraints.required_node:
             mask &= self._schedulable[: len(self.rows)]
@@ -851,9 +867,10 @@ class NodeTable:
                 available = self._available[:count, column]
                 now &= available >= value
                 mask &= _sum(available, self._expected[:count, column]) >= value
-        if shape.on_devices is not None:
-            now &= self._devices.holding(shape.on_devices, slice(count))
-            mask &= self._expected_to_hold(shape.on_devices)
+        need = self.need_of(shape)
+        if need is not None:
+            now &= self._devices.holding(need, slice(count))
+            mask &= self._expected_to_hold(need)
         open_rows = self._open_rows(shape) if mask.any() else None
         if open_rows is not None:
             mask &= open_rows
@@ -864,7 +881,7 @@ class NodeTable:
         """Return whether a node will take a shape then, other pods heeded, reservations not."""
         if not fits_room(self.expected_on(node), shape.resource) or not self._is_open(node, shape):
             return False
-        need = shape.on_devices
+        need = self.need_of(shape)
         if need and node.devices and not devices.holds(self._expected_devices(node), need):
             return False
         open_rows = self._open_rows(shape)
@@ -905,9 +922,10 @@ class NodeTable:
                 found[:] = 0
             elif value > 0:
                 np.minimum(found, matrix[:count, column] // value, out=found)
-        if shape.on_devices is not None:
+        need = self.need_of(shape)
+        if need is not None:
             is_empty = matrix is self._capacity
-            on_devices = self._devices.places(shape.on_devices, count, when_empty=is_empty)
+            on_devices = self._devices.places(need, count, when_empty=is_empty)
             np.minimum(found, on_devices, out=found)
         return np.maximum(found, 0)
 
@@ -942,11 +960,10 @@ class NodeTable:
         node = self.rows[row]
         more, available = int(times[row]), node.available
         lacks = {name: more * value - available.get(name, 0) for name, value in amounts.items()}
-        if shape.on_devices is not None and node.devices:
-            name = GPU if shape.on_devices[0] == WHOLE else GPU_SHARE
-            on_devices = devices.lacking(
-                _left_by(node, shape.on_devices, more - 1), shape.on_devices
-            )
+        need = self.need_of(shape)
+        if need is not None and node.devices:
+            name = GPU if need[0] == WHOLE else GPU_SHARE
+            on_devices = devices.lacking(_left_by(node, need, more - 1), need)
             lacks[name] = max(lacks[name], on_devices)
         return node, {name: lack for name, lack in lacks.items() if lack > 0}
 
@@ -1030,12 +1047,12 @@ class NodeTable:
         failures = list(may.failures)
         if large < may.usable:
             failures.append((TOO_SMALL, may.left ^ left, may.usable - large))
-        room, lacking = left, []
+        room, lacking, need = left, [], self.need_of(shape)
         for name, value in shape.resource.items():
             if value > 0 and large:  # else there may be no column
                 mask = left & (self._available[: left.size, self._columns[name]] < value)
-                if shape.on_devices is not None and name in (GPU, GPU_SHARE):
-                    mask |= left & ~self._devices.holding(shape.on_devices, slice(left.size))
+                if need is not None and name in (GPU, GPU_SHARE):
+                    mask |= left & ~self._devices.holding(need, slice(left.size))
                 if number := int(np.count_nonzero(mask)):
                     failures.append((name, mask, number))
                     lacking.append(name)
@@ -1080,8 +1097,9 @@ class NodeTable:
                     return np.zeros(left.size, dtype=np.bool_), 0
                 if lows[column] < value:
                     left = left & (self._capacity[: left.size, column] >= value)
-        if shape.on_devices is not None:
-            left = left & self._devices.holding_when_empty(shape.on_devices, left.size)
+        need = self.need_of(shape)
+        if need is not None:
+            left = left & self._devices.holding_when_empty(need, left.size)
         return left, may.usable if left is may.left else int(np.count_nonzero(left))
 
     def _evidence(self, shape: Shape, judged: "_Judged", *, is_short: bool) -> NodeEvidence:

@@ -73,7 +73,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
-from shared.model.gpus import GPU_SHARE
+from shared.model.gpus import GPU_SHARE, Devices
 from shared.model.names import DEFAULT_PARTITION, ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
@@ -322,10 +322,11 @@ class Partition:
     def assume(self, group: AskGroup, ask: Ask, node: Node) -> Allocation:
         """Turn the first ask of a group into an allocation; its run counts sums and order."""
         application, key = group.application, ask.key
-        allocation = allocation_of(ask.request, node.node_id)
-        if ask.shape.on_devices is not None and node.devices:
-            self.nodes.give_devices(node, allocation)
-            allocation = self._on_devices(allocation, node)
+        need = ask.shape.on_devices
+        held: Devices = ()
+        if need is not None and node.devices:
+            held = self.nodes.give_devices(node, key, need)
+        allocation = allocation_of(ask.request, node.node_id, devices=held)
         group.take_head(ask)
         del application.group_of[key]
         application.positions[key] = ask.sequence

@@ -31,6 +31,7 @@ _SAME_IN_BOTH = {  # fields of an allocation's state, and of the allocation
     "originator": "originator",
     "request_time_ns": "create_time_ns",
     "tags": "allocation_tags",
+    "devices": "devices",
 }
 _read = attrgetter(*_SAME_IN_BOTH.values())
 

@@ -204,6 +204,7 @@ def node_state(node: Node, *, removed: bool = False) -> NodeState:
         schedulable=node.schedulable,
         removed=removed,
         reservations=tuple(node.reservations),
+        devices=tuple(node.devices),
     )
 
 
@@ -357,4 +358,5 @@ def allocation_state(
         released=released is not None,
         removed=removed,
         why=released or "",
+        devices=allocation.devices,
     )

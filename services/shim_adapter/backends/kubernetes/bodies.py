@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.shim_adapter.records import PodRecord
-from services.shim_adapter.translation.gpu_shares import text_of
 from services.shim_adapter.translation.pods import APP_ID, QUEUE
 from services.shim_adapter.translation.task_groups import TASK_GROUPS, WHERE
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP
 from shared.messages.commands import PodSpec
-from shared.model.gpus import GPU_DEVICES, GPU_SHARE
+from shared.model.gpus import GPU_DEVICES, GPU_SHARE, text_of
 from shared.model.resources import PODS, VCORE
 
 MAX_NOTE = 1024  # bytes

@@ -20,7 +20,6 @@ from services.shim_adapter.backends.kubernetes.volumes import claim_names
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
-from services.shim_adapter.translation.gpu_shares import devices_in
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     MAX_APPLICATION_ID,
@@ -43,7 +42,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
 )
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
-from shared.model.gpus import GPU_DEVICES, Devices
+from shared.model.gpus import GPU_DEVICES, Devices, devices_in
 from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
 from shared.model.numbers import INT32, saturated
 from shared.model.quantity import QuantityError, pod_resources
