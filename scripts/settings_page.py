@@ -20,8 +20,9 @@ from services.core.scheduler.model.settings import RESERVED_FOR_HEADS_PERCENT, s
 from services.core.scheduler.model.settings import Settings as SchedulerSettings
 from services.shim_adapter.admission import filters
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
-from services.shim_adapter.translation import namespaces, pods, task_groups
+from services.shim_adapter.translation import gpu_shares, namespaces, pods, task_groups
 from shared.model.duration import go_duration
+from shared.model.gpus import GPU_DEVICES
 from shared.queueconfig import schema
 from shared.runtime.settings import Settings
 
@@ -164,7 +165,7 @@ def _on_pods() -> set[str]:
     texts = {text for text in named if isinstance(text, str) and _NAME.fullmatch(text)}
     return {
         *texts, *(name for _, name in (*pods._APP_ID_SOURCES, *pods._QUEUE_SOURCES)),
-        *namespaces._OLD_QUOTA,
+        *namespaces._OLD_QUOTA, *(gpu_shares.FRACTION, gpu_shares.NUMBER_OF_DEVICES, GPU_DEVICES),
     }  # fmt: skip
 
 

@@ -80,6 +80,15 @@ def _count(text: str, where: str) -> int:
     return count
 
 
+def annotations_of(resource: ResourceView, count: int) -> dict[str, str]:
+    """Return the annotations that ask for a pod's share of so many devices, if it has one."""
+    share = resource.get(GPU_SHARE, 0)
+    if not share:
+        return {}
+    several = {NUMBER_OF_DEVICES: str(count)} if count > 1 else {}
+    return {FRACTION: f"0.{share // count:03}", **several}
+
+
 def over_devices(constraints: Constraints, count: int) -> Constraints:
     """Return a pod's constraints with the number of devices that its share is of."""
     return constraints if count == 1 else replace(constraints, gpu_devices=count)

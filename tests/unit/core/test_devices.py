@@ -343,6 +343,18 @@ def test_a_gang_of_shares_is_replaced_on_the_devices_of_its_placeholders(way):
     core.check()
 
 
+def test_a_real_pod_has_its_placeholders_device_though_another_is_fuller():
+    core = cluster(2)
+    gang(core, 1, share(300))
+    assert on(core, "ph0") == ((0, 300),)
+    core.update(allocations=(found("other", share(600), ((1, 600),)),))
+    real = AllocationAsk("real", "gang", share(300), task_group_name="tg")
+    (gone,) = section(core.update(asks=(real,)), "released_allocations")
+    confirmed = AllocationRelease("gang", "ph0", gone.termination_type)
+    assert placed(core.update(releases=(confirmed,))) == {"real": ("n0", ((0, 300),))}
+    core.check()
+
+
 def test_a_gang_that_only_sums_hold_is_not_started():
     core = cluster(2, 2, settings=(("gangAdmission", "cluster"),))
     assert not placed(gang(core, 5, share(700)))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.gang_of_group import shape_of, task_groups_text
 from services.shim_adapter.backends.kubernetes.objects import pod_view
 from services.shim_adapter.backends.kubernetes.observed import PodSeen
 from services.shim_adapter.backends.simulated import SimulatedCluster
@@ -18,6 +19,7 @@ from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.gpu_shares import with_share
 from services.shim_adapter.translation.placeholders import placeholder_pod
 from services.shim_adapter.translation.task_groups import TaskGroupsError, parse_task_groups
+from services.shim_adapter.translation.workloads.pod_groups import GroupRef
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS
 from shared.model.gpus import GPU, GPU_DEVICES, GPU_SHARE, devices_in, text_of
@@ -204,6 +206,17 @@ def test_placeholders_have_the_share_of_their_group_and_ask_the_kubelet_for_none
 def test_a_group_whose_share_does_not_hold_is_no_gang(annotations, resource):
     with pytest.raises(TaskGroupsError):
         groups(annotations, resource)
+
+
+@pytest.mark.parametrize(("fraction", "count"), [("0.05", 1), ("0.333", 3)])
+def test_the_gang_of_a_pod_group_has_the_shares_of_its_pods(fraction, count):
+    body = shared(fraction)
+    body["metadata"]["annotations"]["gpu-fraction-num-devices"] = str(count)
+    spec = view(body).spec
+    shape = shape_of(spec, "", "", GroupRef("kai", "ns", "group"))
+    (group,) = parse_task_groups(task_groups_text({shape: 2}, {shape: ""}))
+    assert group.min_resource[GPU_SHARE] == spec.resource[GPU_SHARE]
+    assert group.constraints.gpu_devices == spec.constraints.gpu_devices == count
 
 
 # --- the simulated cluster ------------------------------------------------------------------------

@@ -301,8 +301,8 @@ def _adopted(
             _fail(partition, application, ask)
             continue
         partition.dequeue(application, ask)
-        allocation = allocation_of(ask.request, node.node_id)
-        return replace(allocation, releases=(placeholder.allocation_key,))
+        released = (placeholder.allocation_key,)
+        return allocation_of(ask.request, node.node_id, released, placeholder.devices)
     return None
 
 

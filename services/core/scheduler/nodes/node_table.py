@@ -313,8 +313,12 @@ class NodeTable:
         self, node: Node, allocation: Allocation, stated: Devices | None = None
     ) -> None:
         need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
-        if need is not None:
-            self.give_devices(node, allocation.allocation_key, need, stated)
+        if need is None:
+            return
+        wished = allocation.devices  # those of the placeholder that it takes the place of
+        if stated is None and wished and devices.is_held(wished, node.devices, need):
+            stated = wished if all(node.devices[at] >= size for at, size in wished) else None
+        self.give_devices(node, allocation.allocation_key, need, stated)
 
     def give_devices(
         self, node: Node, key: str, need: devices.Need, stated: Devices | None = None

@@ -26,10 +26,13 @@ REPLACED = TerminationType.PLACEHOLDER_REPLACED
 def begin(
     partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
 ) -> None:
-    """Release a placeholder for an ask, which is to start on a node when it has gone."""
+    """Release a placeholder for an ask, which is to start on a node when it has gone.
+
+    It is to have the placeholder's GPU devices there, if these are as it asks for.
+    """
     key = placeholder.allocation_key
     partition.dequeue(application, ask)
-    allocation = allocation_of(ask.request, node.node_id, (key,))
+    allocation = allocation_of(ask.request, node.node_id, (key,), placeholder.devices)
     swap = Replacement(ask, allocation, is_placed=node.node_id != placeholder.node_id)
     application.replacing[key] = swap
     application.replacing_ask[ask.key] = key

@@ -219,8 +219,7 @@ def _pod_security(options: PlaceholderOptions) -> dict[str, Any]:
 
 
 def _container(spec: PodSpec, options: PlaceholderOptions) -> dict[str, Any]:
-    counted = {name: value for name, value in spec.resource.items() if name != GPU_SHARE}
-    amounts = quantities(counted)  # its share of GPUs stands in its annotations
+    amounts = quantities(spec.resource)
     return {
         "name": "pause",
         "image": options.image,
@@ -236,11 +235,14 @@ def _container(spec: PodSpec, options: PlaceholderOptions) -> dict[str, Any]:
 
 
 def quantities(resource: Mapping[str, int]) -> dict[str, str]:
-    """Return a resource as Kubernetes writes it; every pod is one pod without saying so."""
+    """Return a resource as Kubernetes writes it; every pod is one pod without saying so.
+
+    It knows of no shares of GPUs: those stand in annotations.
+    """
     return {
         "cpu" if name == VCORE else name: f"{value}m" if name == VCORE else str(value)
         for name, value in resource.items()
-        if name != PODS
+        if name not in (PODS, GPU_SHARE)
     }
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from services.shim_adapter.backends.kubernetes.bodies import quantities
+from services.shim_adapter.translation.gpu_shares import annotations_of
 from services.shim_adapter.translation.pods import MAX_APPLICATION_ID, MAX_LABELS
 from services.shim_adapter.translation.task_groups import WHERE, TaskGroupsError
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, GroupRef
@@ -77,7 +78,8 @@ def _terms(constraints: Constraints) -> Iterable[Any]:
 
 def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef) -> str:
     """Return what makes a pod's placeholder like another's: a task group but its name and size."""
-    annotations = {POD_GROUP: str(ref)}
+    share = annotations_of(spec.resource, spec.constraints.gpu_devices)
+    annotations = {POD_GROUP: str(ref), **share}
     labels = _asked_about(spec)
     if labels:
         annotations[LABELS] = json.dumps(labels, sort_keys=True)
