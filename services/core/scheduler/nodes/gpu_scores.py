@@ -1,0 +1,252 @@
+"""Scores of nodes by their GPU devices: the node with the least comes first.
+
+Units: thousandths of a device. All numbers are whole.
+
+``gpu-binpacking``: the share of a node's GPUs that is free; of devices the fullest that holds it.
+
+``fgd``: fragmentation gradient descent. For a node n and a class of asks m, F_n(m) is all that its
+devices have free where m cannot run there (vcore, memory, constraints, devices), else the sum of
+what is free on devices too small for m. F_n is the mean over the recent mix of classes (``Mix``).
+A node scores the rise of F_n when the ask is placed there, in steps of STEP; a share goes to the
+device with the least rise. To that is added SPREAD of a step times the share of the node's GPUs
+that is free, and STRANDED times the rise of what is stranded: the GPUs that are free beyond what
+the free vcore suffices for, at the vcore a GPU that the mix asks for. F_n sees those only once the
+vcore is too little for a class, and by then they are lost.
+
+Order: by score, then as the caller says; of devices with one score the fullest.
+Limits: STEPS values a dimension are told apart; of more some are rounded up.
+Source: Weng et al., USENIX ATC'23, section 4; STEP is their score's. docs/adr/0070.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.devices import MAX_DEVICES, WHOLE
+
+Numbers: TypeAlias = NDArray[np.int64]
+STEPS = 64  # values of vcore, of memory and of sizes that a mix tells apart
+STEP = 40  # thousandths of a GPU
+PARTS = 1_000  # of a step: what scores are counted in
+SPREAD = 100  # parts, of a node whose GPUs are all free
+STRANDED = 7_500  # parts a GPU: 0.3 of what a GPU of F is
+NOWHERE = np.iinfo(np.int64).max
+
+
+class Demand(NamedTuple):
+    """What an ask takes: ``size`` thousandths of each of ``number`` devices (0: no GPU)."""
+
+    vcore: int
+    memory: int
+    size: int = 0
+    number: int = 0
+
+
+_NOTHING = Demand(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What some nodes have left, a row a node; ``free`` by device, the most first.
+
+    ``open_to`` is, for each part of the mix, whether its constraints let a node be used; None: all.
+    """
+
+    free: Numbers
+    vcore: Numbers
+    memory: Numbers
+    devices: Numbers  # how many they have
+    open_to: Sequence[NDArray[np.bool_] | None] = (None,)
+
+
+class Mix:
+    """How often each class was asked for; one part for each set of constraints."""
+
+    def __init__(self, counts: Mapping[Hashable, Mapping[Demand, int]]) -> None:
+        self.constraints = tuple(counts)
+        self._parts = [_Part(classes) for classes in counts.values()]
+        of_gpus = [
+            (demand, number)
+            for classes in counts.values()
+            for demand, number in classes.items()
+            if demand.number
+        ]
+        self.total = sum(sum(classes.values()) for classes in counts.values())
+        self.gpus = sum(d.size * d.number * number for d, number in of_gpus)
+        self.vcore = sum(d.vcore * number for d, number in of_gpus)
+
+    def usable(self, free: Numbers, rooms: Rooms, demand: Demand = _NOTHING) -> Numbers:
+        """Return what of ``free`` classes can use, summed over all that were asked for."""
+        found = (part.usable(free, part.at(rooms, demand)) for part in self._parts)
+        return _of_open(found, rooms)
+
+    def usable_without(self, rooms: Rooms, demand: Demand) -> Numbers:
+        """Return it for each node, and each device that a share is taken of."""
+        found = (part.usable_without(rooms, demand) for part in self._parts)
+        return _of_open(found, rooms)
+
+    def stranded(self, free: Numbers, vcore: Numbers) -> Numbers:
+        """Return how much of what is free the vcore does not suffice for."""
+        if not self.vcore:
+            return np.zeros_like(free)
+        found: Numbers = np.maximum(free - np.maximum(vcore, 0) * self.gpus // self.vcore, 0)
+        return found
+
+
+class _Part:
+    """The classes of one set of constraints.
+
+    ``_singles`` is, for so much vcore, memory and free on a device, how many asked for no more and
+    for one device; ``_wholes``, for so many wholly free, how many asked for several whole ones.
+    """
+
+    def __init__(self, classes: Mapping[Demand, int]) -> None:
+        one = {demand: number for demand, number in classes.items() if demand.number == 1}
+        wholes = {d: n for d, n in classes.items() if d.number > 1 and d.size == WHOLE}
+        self._several = {d: n for d, n in classes.items() if d.number > 1 and d.size < WHOLE}
+        self._vcore = _steps(demand.vcore for demand in classes)
+        self._memory = _steps(demand.memory for demand in classes)
+        sizes = _steps(demand.size for demand in one)
+        self._rank = np.searchsorted(sizes, np.arange(WHOLE + 1), "right")
+        self._deep = sizes.size + 1
+        self._singles = self._table(one, self._deep, lambda d: int(np.searchsorted(sizes, d.size)))
+        self._wholes = self._table(wholes, MAX_DEVICES + 1, lambda d: d.number - 1)
+
+    def _table(
+        self, classes: Mapping[Demand, int], deep: int, at: Callable[[Demand], int]
+    ) -> Numbers:
+        """Return the sums of classes up to each step of each dimension, as one line."""
+        table = np.zeros((self._vcore.size + 1, self._memory.size + 1, deep), dtype=np.int64)
+        for demand, number in classes.items():
+            vcore = np.searchsorted(self._vcore, demand.vcore)
+            table[vcore + 1, np.searchsorted(self._memory, demand.memory) + 1, at(demand) + 1] += (
+                number
+            )
+        return reduce(np.cumsum, range(3), table).ravel()
+
+    def at(self, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the place of some nodes in the tables, and what they have left beside devices."""
+        vcore, memory = rooms.vcore - demand.vcore, rooms.memory - demand.memory
+        line = np.searchsorted(self._vcore, vcore, "right") * (self._memory.size + 1)
+        return line + np.searchsorted(self._memory, memory, "right"), vcore, memory
+
+    def usable(self, free: Numbers, at: tuple[Numbers, Numbers, Numbers]) -> Numbers:
+        lines = at[0]
+        whole = np.count_nonzero(free == WHOLE, axis=1)
+        found: Numbers = self._on_each(free, lines).sum(axis=1) + self._on_wholes(whole, lines)
+        return found + self._on_several(free, *at[1:]) if self._several else found
+
+    def usable_without(self, rooms: Rooms, demand: Demand) -> Numbers:
+        lines, vcore, memory = self.at(rooms, demand)
+        free, size = rooms.free, demand.size
+        rest = np.maximum(free - size, 0)
+        is_whole = free == WHOLE
+        whole = np.count_nonzero(is_whole, axis=1)
+        each = self._on_each(free, lines)
+        found: Numbers = each.sum(axis=1)[:, None] - each + self._on_each(rest, lines)
+        broken = self._on_wholes(np.maximum(whole - 1, 0), lines)
+        found += np.where(is_whole, broken[:, None], self._on_wholes(whole, lines)[:, None])
+        for device in range(free.shape[1]) if self._several else ():
+            after = free.copy()
+            after[:, device] = rest[:, device]
+            found[:, device] += self._on_several(after, vcore, memory)
+        return found
+
+    def _on_each(self, free: Numbers, lines: Numbers) -> Numbers:
+        found: Numbers = free * self._singles[(lines * self._deep)[:, None] + self._rank[free]]
+        return found
+
+    def _on_wholes(self, whole: Numbers, lines: Numbers) -> Numbers:
+        found: Numbers = WHOLE * whole * self._wholes[lines * (MAX_DEVICES + 1) + whole]
+        return found
+
+    def _on_several(self, free: Numbers, vcore: Numbers, memory: Numbers) -> Numbers:
+        """Return what those can use who take a share of each of several devices."""
+        found = np.zeros(free.shape[0], dtype=np.int64)
+        for demand, number in self._several.items():
+            large = free >= demand.size
+            runs = (vcore >= demand.vcore) & (memory >= demand.memory)
+            runs &= np.count_nonzero(large, axis=1) >= demand.number
+            found += number * runs * np.where(large, free, 0).sum(axis=1)
+        return found
+
+
+def _of_open(found: Iterable[Numbers], rooms: Rooms) -> Numbers:
+    total: Numbers | None = None
+    for amounts, is_open in zip(found, rooms.open_to, strict=True):
+        if is_open is not None:
+            amounts[~is_open] = 0
+        total = amounts if total is None else total + amounts
+    assert total is not None
+    return total
+
+
+def _steps(values: Iterable[int]) -> Numbers:
+    """Return the values in order, or of more than STEPS so many, the largest among them."""
+    found = np.array(sorted(set(values)), dtype=np.int64)
+    if found.size <= STEPS:
+        return found
+    return found[np.linspace(0, found.size - 1, STEPS).round().astype(np.int64)]
+
+
+def fgd(mix: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
+    """Return every node's score, and what is free on the device that a share is to be taken of."""
+    before = mix.usable(rooms.free, rooms)
+    taken = demand.size * demand.number
+    free = rooms.free.sum(axis=1)
+    stranded = mix.stranded(free - taken, rooms.vcore - demand.vcore)
+    stranded -= mix.stranded(free, rooms.vcore)
+    beside = SPREAD * _share(free, rooms) // WHOLE + STRANDED * stranded // WHOLE
+    step = max(1, mix.total) * STEP
+    if demand.number == 1 and demand.size < WHOLE:
+        after = mix.usable_without(rooms, demand)
+        rises = before[:, None] - after - taken * mix.total
+        steps = np.where(rooms.free >= demand.size, (rises + step // 2) // step, NOWHERE)
+        # of devices with one score the fullest, which is the last
+        at = steps.shape[1] - 1 - steps[:, ::-1].argmin(axis=1)
+        rows = np.arange(steps.shape[0])
+        best, picked = steps[rows, at], rooms.free[rows, at]
+        best[best == NOWHERE] = 0  # nobody asks for the score of a node that cannot hold it
+        return best * PARTS + beside, picked
+    rises = before - mix.usable(_after(rooms.free, demand), rooms, demand) - taken * mix.total
+    return (rises + step // 2) // step * PARTS + beside, _fullest(rooms.free, demand)
+
+
+def gpu_binpacking(_: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
+    """Return every node's score, and what is free on the device that a share is to be taken of."""
+    return _share(rooms.free.sum(axis=1), rooms), _fullest(rooms.free, demand)
+
+
+GPU_SCORES: dict[str, Callable[[Mix, Rooms, Demand], tuple[Numbers, Numbers]]] = {
+    "gpu-binpacking": gpu_binpacking,
+    "fgd": fgd,
+}
+
+
+def _share(free: Numbers, rooms: Rooms) -> Numbers:
+    """Return the share of their GPUs that nodes have free, in thousandths."""
+    share: Numbers = free // np.maximum(rooms.devices, 1)
+    return share
+
+
+def _fullest(free: Numbers, demand: Demand) -> Numbers:
+    """Return what is free on the fullest device that holds a share."""
+    if not free.shape[1]:
+        return np.zeros(free.shape[0], dtype=np.int64)
+    least: Numbers = np.where(free >= demand.size, free, WHOLE).min(axis=1)
+    return least
+
+
+def _after(free: Numbers, demand: Demand) -> Numbers:
+    """Return what is free once the fullest devices that hold it have an ask, whole ones first."""
+    if not demand.number:
+        return free
+    holds = free >= demand.size
+    last = np.count_nonzero(holds, axis=1)[:, None]
+    place = np.arange(free.shape[1])[None, :]
+    is_taken = (place < last) & (place >= last - demand.number)
+    return np.maximum(np.where(is_taken, free - demand.size, free), 0)

@@ -1,0 +1,148 @@
+"""Scores by GPU devices against the definition of fragmentation, class by class and device by device.
+
+Source of the definition: Weng et al., USENIX ATC'23, section 4; docs/adr/0070 has what is added.
+"""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.core.scheduler.model.devices import WHOLE
+from services.core.scheduler.nodes.gpu_scores import STEPS, Demand, Mix, Rooms, fgd, gpu_binpacking
+
+# --- the reference: one node, (vcore, memory, free by device) -------------------------------------
+
+
+def can_run(node, ask):
+    vcore, memory, free = node
+    large = sum(left >= ask.size for left in free)
+    return vcore >= ask.vcore and memory >= ask.memory and large >= ask.number
+
+
+def fragment(node, ask):
+    """F_n(m): all that is free where it cannot run, and what it is of no use to it elsewhere."""
+    free = node[2]
+    if not ask.number or not can_run(node, ask):
+        return sum(free)
+    return sum(left for left in free if left < ask.size)
+
+
+def fragmentation(node, asks):
+    """F_n, times the number of asks: each is a class of popularity one by their number."""
+    return sum(fragment(node, ask) for ask in asks)
+
+
+def placed(node, ask):
+    """Every way to place an ask: the device of one share may be any, others go to the fullest."""
+    vcore, memory, free = node[0] - ask.vcore, node[1] - ask.memory, node[2]
+    holding = [at for at, left in enumerate(free) if left >= ask.size]
+    fullest = sorted(holding, key=lambda at: (free[at], -at))
+    ways = [[at] for at in fullest] if ask.number == 1 else [fullest[: ask.number]]
+    for way in ways:
+        left = tuple(was - ask.size * (at in way) for at, was in enumerate(free))
+        yield free[way[0]] if way else 0, (vcore, memory, left)
+
+
+def stranded(node, asks):
+    """GPUs for which there is too little vcore, at the vcore a GPU that is asked for."""
+    gpus = sum(ask.size * ask.number for ask in asks)
+    vcore = sum(ask.vcore for ask in asks if ask.number)
+    return max(0, sum(node[2]) - max(0, node[0]) * gpus // vcore) if vcore else 0
+
+
+def scored(node, ask, asks):
+    """The score of a node for an ask, in thousandths of a step of 0.04 GPU, and of which device."""
+    before, total = fragmentation(node, asks), 40 * len(asks)
+    share = sum(node[2]) // len(node[2]) if node[2] else 0
+    found = []
+    for device, after in placed(node, ask):
+        rise = fragmentation(after, asks) - before
+        moved = stranded(after, asks) - stranded(node, asks)
+        steps = (rise + total // 2) // total
+        found.append((steps * 1000 + share // 10 + 7500 * moved // 1000, device))
+    return min(found)
+
+
+# --- drawn ----------------------------------------------------------------------------------------
+
+DEVICES = st.lists(st.sampled_from([0, 100, 300, 500, 700, 999, WHOLE]), max_size=4)
+NODES = st.lists(
+    st.tuples(
+        st.integers(0, 12), st.integers(0, 12), DEVICES.map(lambda d: tuple(sorted(d)[::-1]))
+    ),
+    min_size=1,
+    max_size=6,
+)
+SIZES = st.one_of(
+    st.tuples(st.just(0), st.just(0)),
+    st.tuples(st.sampled_from([100, 250, 300, 500, 999, WHOLE]), st.integers(1, 3)),
+)
+ASKS = st.builds(
+    lambda vcore, memory, gpus: Demand(vcore, memory, *gpus),
+    st.integers(0, 6),
+    st.integers(0, 6),
+    SIZES,
+)
+
+
+def rooms(nodes, open_to=(None,)):
+    wide = max(len(free) for _, _, free in nodes)
+    free = np.array([[*free, *[0] * (wide - len(free))] for _, _, free in nodes], dtype=np.int64)
+    column = [np.array(values, dtype=np.int64) for values in zip(*nodes_of(nodes), strict=True)]
+    return Rooms(free.reshape(len(nodes), wide), *column, open_to)
+
+
+def nodes_of(nodes):
+    return [(vcore, memory, len(free)) for vcore, memory, free in nodes]
+
+
+@given(NODES, st.lists(ASKS, min_size=1, max_size=8), ASKS)
+def test_fgd_is_as_defined_class_by_class(nodes, asks, ask):
+    nodes = [node for node in nodes if can_run(node, ask)]
+    if not nodes:
+        return
+    scores, devices = fgd(Mix({None: Counter(asks)}), rooms(nodes), ask)
+    wanted = [scored(node, ask, asks) for node in nodes]
+    assert scores.tolist() == [score for score, _ in wanted]
+    if ask.number == 1 and ask.size < WHOLE:
+        assert devices.tolist() == [device for _, device in wanted]
+
+
+@given(NODES, st.lists(ASKS, min_size=1, max_size=5), st.lists(ASKS, min_size=1, max_size=5), ASKS)
+def test_a_class_whose_constraints_close_a_node_cannot_run_there(nodes, asks, bound, ask):
+    nodes = [node for node in nodes if can_run(node, ask)]
+    if not nodes:
+        return
+    open_to = np.arange(len(nodes)) % 2 == 0
+    mix = Mix({None: Counter(asks), "bound": Counter(bound)})
+    scores, _ = fgd(mix, rooms(nodes, (None, open_to)), ask)
+    for at, node in enumerate(nodes):
+        # closed, it is as if they asked for more than any node has
+        alike = [*asks, *(bound if open_to[at] else [m._replace(memory=99) for m in bound])]
+        assert scores[at] == scored(node, ask, alike)[0]
+
+
+@given(NODES, ASKS)
+def test_gpu_binpacking_takes_the_fullest_node_and_the_fullest_device(nodes, ask):
+    nodes = [node for node in nodes if can_run(node, ask)]
+    if not nodes:
+        return
+    scores, devices = gpu_binpacking(Mix({None: Counter([ask])}), rooms(nodes), ask)
+    for at, (_, _, free) in enumerate(nodes):
+        assert scores[at] == (sum(free) // len(free) if free else 0)
+        if ask.number == 1:
+            assert devices[at] == min(left for left in free if left >= ask.size)
+
+
+def test_of_more_values_than_are_told_apart_some_are_rounded_up():
+    asks = Counter(Demand(vcore, 0, 500, 1) for vcore in range(1, 10 * STEPS + 1))
+    mix = Mix({None: asks})
+    exact = [sum(d.vcore <= vcore for d in asks) for vcore in (0, 1, 320, 639, 640, 10**6)]
+    found = [
+        int(mix.usable(np.array([[WHOLE]]), rooms([(vcore, 0, (WHOLE,))]))[0]) // WHOLE
+        for vcore in (0, 1, 320, 639, 640, 10**6)
+    ]
+    assert [0 <= was - now <= 10 for was, now in zip(exact, found, strict=True)] == [True] * 6
+    assert found[-2:] == [640, 640]
