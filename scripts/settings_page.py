@@ -37,6 +37,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "reserved_nodes_least": _PLAIN.reserved_nodes_least,
     "reserved_nodes_percent": _PLAIN.reserved_nodes_percent,
     "policy": _PLAIN.policy,
+    "node_score_window": f"{_PLAIN.node_score_window:,}",
     "staleness_grace": go_duration(_PLAIN.staleness_grace_ns),
     "preemption_delay": go_duration(queue_settings.DEFAULT_PREEMPTION_DELAY_NS),
     "backoff_delay": go_duration(queue_settings.DEFAULT_BACKOFF_NS),

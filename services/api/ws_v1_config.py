@@ -28,8 +28,9 @@ _DEADLOCK_SECONDS = 60
 def config_info(model: Model) -> Answer:
     """Return the configuration that holds, with the names of Go's fields."""
     known = model.configuration or ConfigurationState("")
+    held = load_configuration(known.text, more_scores=True)
     return {
-        "Partitions": [_partition(item) for item in load_configuration(known.text).partitions],
+        "Partitions": [_partition(item) for item in held.partitions],
         "Checksum": checksum_of(known.text),
         "Extra": _names(dict(known.extra)),
         "DeadlockDetectionEnabled": False,  # services that only send messages cannot lock up

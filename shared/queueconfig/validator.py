@@ -4,7 +4,16 @@ The configuration is brought into shape on the way: names in lower case where Yu
 root above every queue, the partition's limits on the root.
 """
 
-from shared.model.names import DEFAULT_PARTITION, QUEUE, QUEUE_ERROR, ROOT
+from shared.model.names import (
+    BINPACKING,
+    DEFAULT_PARTITION,
+    FAIR,
+    FGD,
+    GPU_BINPACKING,
+    QUEUE,
+    QUEUE_ERROR,
+    ROOT,
+)
 from shared.queueconfig import amounts, limits, placement
 from shared.queueconfig.errors import QueueConfigError
 from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, SchedulerConfig
@@ -12,10 +21,15 @@ from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, Sc
 MAX_PARTITIONS = 1_000  # partitions of a queues.yaml; one with more is refused
 _ACL_FIELDS = 2
 _NAMED = 5  # partitions, where the one that is needed is not among them
+NODE_SCORES = (FAIR, BINPACKING)
+MORE_NODE_SCORES = (GPU_BINPACKING, FGD)
 
 
-def validate(config: SchedulerConfig) -> None:
-    """Check a whole file, partition by partition. Raises QueueConfigError at the first mistake."""
+def validate(config: SchedulerConfig, *, more_scores: bool = False) -> None:
+    """Check a whole file, partition by partition. Raises QueueConfigError at the first mistake.
+
+    ``more_scores``: nodes may be sorted by scores that YuniKorn does not know.
+    """
     seen: set[str] = set()
     for partition in config.partitions:
         if partition.name.lower() in ("", DEFAULT_PARTITION):
@@ -31,7 +45,7 @@ def validate(config: SchedulerConfig) -> None:
         _check_queue(root, 1)
         amounts.check_resources(root, {})
         placement.check_placement(partition.placementrules, root)
-        _check_node_sort(partition.nodesortpolicy)
+        _check_node_sort(partition.nodesortpolicy, more_scores=more_scores)
         amounts.check_applications(root)
         limits.check_hierarchy(root)
 
@@ -106,9 +120,21 @@ def _check_queue(queue: QueueSpec, level: int) -> None:
         _check_queue(child, level + 1)
 
 
-def _check_node_sort(spec: NodeSortSpec) -> None:
-    if spec.type not in ("", "fair", "binpacking"):
-        raise QueueConfigError(f"undefined policy: {spec.type}", spec.line)
+def unknown_to_yunikorn(config: SchedulerConfig) -> QueueConfigError | None:
+    """Return what YuniKorn would say of a valid file's first node score that is ours, if any is."""
+    for partition in config.partitions:
+        if partition.nodesortpolicy.type in MORE_NODE_SCORES:
+            return _undefined(partition.nodesortpolicy)
+    return None
+
+
+def _undefined(spec: NodeSortSpec) -> QueueConfigError:
+    return QueueConfigError(f"undefined policy: {spec.type}", spec.line)
+
+
+def _check_node_sort(spec: NodeSortSpec, *, more_scores: bool) -> None:
+    if spec.type not in ("", *NODE_SCORES, *(MORE_NODE_SCORES if more_scores else ())):
+        raise _undefined(spec)
     for name, weight in spec.resourceweights.items():
         if weight < 0:
             raise QueueConfigError(f"negative resource weight for {name} is not allowed", spec.line)

@@ -9,15 +9,21 @@ Traces of others are read from the folder of ``--traces``; rows of one that is n
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
+from time import process_time
 
 from rich.console import Console
 from rich.table import Table
 
 from services.cli.replay.command import measured
 from services.cli.replay.formats import read
+from services.cli.replay.run import Replay
 from services.cli.replay.setup import setup_of
+from shared.model.gpus import WHOLE
+from tests.property import openb
+from tests.property.openb import ALL_DEVICES, not_allocated, openb_setup
 from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts_of
 from tests.property.wide import micro_row
 
@@ -74,6 +80,51 @@ def _prediction(make: Callable[[int, int, int, float], list[Line]]) -> Callable[
     return row
 
 
+def _openb(mix: str, policy: str, seeds: int) -> Callable[[Path], str]:
+    def row(traces: Path) -> str:
+        folder = traces / "openb"
+        file = folder / f"openb_pod_list_{mix}.csv.gz"
+        if not file.exists():
+            return f"{file} is not there"
+        trace, setup = read(file), openb_setup(folder, policy)
+        shares: list[float] = []
+        decisions, began = 0, process_time()
+        for seed in range(seeds):
+            replay = Replay(openb.drawn(trace, seed, ALL_DEVICES), setup)
+            decisions += replay.run().decisions
+            shares.append(not_allocated(replay))
+        return (
+            f"{fmean(shares):.2f} ± {pstdev(shares):.2f} % of GPUs not allocated, {seeds} seeds; "
+            f"{decisions / (process_time() - began):,.0f} decisions a CPU second"
+        )
+
+    return row
+
+
+def _growth(policy: str) -> Callable[[Path], str]:
+    def row(traces: Path) -> str:
+        folder = traces / "openb"
+        file = folder / "openb_pod_list_default.csv.gz"
+        if not file.exists():
+            return f"{file} is not there"
+        trace, setup = read(file), openb_setup(folder, policy)
+        found: list[str] = []
+        for count in (300, 1_213, 5_000):
+            nodes = tuple(
+                replace(node, name=f"{node.name}-{copy}")
+                for copy in range(-(-count // len(setup.nodes)))
+                for node in setup.nodes
+            )[:count]
+            asked = 3_000 * WHOLE  # GPUs, on clusters that are full, half full and nearly empty
+            replay = Replay(openb.drawn(trace, 0, asked), replace(setup, nodes=nodes))
+            began = process_time()
+            decisions = replay.run().decisions
+            found.append(f"{count:,}: {1e6 * (process_time() - began) / decisions:.0f}")
+        return f"CPU µs a decision on so many nodes: {', '.join(found)}"
+
+    return row
+
+
 MUSTER = {"preset": "muster"}
 ROWS: dict[str, Callable[[Path], str]] = {
     "micro, muster": _micro(MUSTER),
@@ -84,6 +135,14 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "philly 72 nodes, muster": _philly(72, MUSTER),
     "philly 75 nodes, muster, backfill": _philly(75, {**MUSTER, "backfill": "enabled"}),
     "philly 75 nodes, defaults": _philly(75, {}),
+    "openb default, binpacking": _openb("default", "binpacking", 10),
+    "openb default, gpu-binpacking": _openb("default", "gpu-binpacking", 10),
+    "openb default, fgd": _openb("default", "fgd", 10),
+    "openb cpu050, fgd": _openb("cpu050", "fgd", 5),
+    "openb cpu250, fgd": _openb("cpu250", "fgd", 5),
+    "openb multigpu20, fgd": _openb("multigpu20", "fgd", 5),
+    "openb growth, binpacking": _growth("binpacking"),
+    "openb growth, fgd": _growth("fgd"),
 }
 
 

@@ -16,7 +16,7 @@ from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes import node_index, node_table
 from services.core.scheduler.nodes.node_index import Ranks
-from services.core.scheduler.nodes.node_table import BINPACKING, FAIR, NodeTable
+from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.node_view import leaves_enough
 from shared.messages.constraints import (
     NO_CONSTRAINTS,
@@ -31,6 +31,7 @@ from shared.messages.constraints import (
 )
 from shared.messages.interface import Allocation
 from shared.messages.selectors import term_matches, tolerates
+from shared.model.names import BINPACKING, FAIR
 from shared.model.numbers import INT64_MAX
 from shared.model.resources import fits_room
 

@@ -6,10 +6,11 @@ Limits: MAX_JOBS jobs, MAX_PODS pods a job, MAX_NAME characters of a name of a j
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from services.cli.replay.jobs import (
+    FOREVER_NS,
     GPU,
     MAX_JOBS,
     MAX_PODS,
@@ -28,6 +29,9 @@ from services.cli.replay.lines import (
     numbered,
     opened,
 )
+from services.cli.simulated_nodes import MAX_NODES, PODS_A_NODE
+from services.shim_adapter.records import NodeRecord
+from shared.model.gpus import GPU_SHARE, WHOLE
 from shared.model.names import QUEUE
 from shared.model.resources import MEMORY, PODS, VCORE, Resource
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
@@ -37,6 +41,7 @@ GPUS_A_NODE = 8
 PHILLY_NODES, MURI_NODES = 75, 8
 PROCESSOR = 1000  # in vcore
 CSV_COLUMNS = ("name", "submit", "run", "queue", "user", "pods", "cpu", "memory", "gpu", "stated")
+_NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 # The 18 fields of a line of the Standard Workload Format, as its definition calls them.
 SWF_FIELDS = (
     "Job Number", "Submit Time", "Wait Time", "Run Time", "Number of Allocated Processors",
@@ -143,23 +148,52 @@ def _muri(file: Path, lines: Iterator[Line]) -> Trace:
 
 
 def _openb(file: Path, lines: Iterator[Line]) -> Trace:
-    def job_of(_: int, line: Line) -> Job | None:
-        shares = line.count("gpu_milli", "0") < 1000 and line.count("num_gpu")  # noqa: PLR2004
-        if shares:
-            return None  # a share of a device: it is in no pod's requests
+    def job_of(at: int, line: Line) -> Job | None:
         pod: Resource = {
             VCORE: line.count("cpu_milli"),
             MEMORY: line.count("memory_mib") * _MIB,
             PODS: 1,
         }
-        if line.count("num_gpu"):
-            pod[GPU] = line.count("num_gpu")
-        at_ns, end_ns = line.seconds_ns("creation_time"), line.seconds_ns("deletion_time")
-        if end_ns < at_ns:
-            raise line.wrong("deletion_time", "a time that is not before creation_time")
-        return Job(line.text("name"), at_ns, end_ns - at_ns, "jobs", "user", ((1, pod),))
+        number, share = line.count("num_gpu"), line.count("gpu_milli")
+        if number > 1 or share >= WHOLE:
+            pod[GPU] = number
+        elif number:
+            pod[GPU_SHARE] = share
+        at_ns, run_ns = at * NANOS_PER_SECOND, FOREVER_NS
+        if line.has("creation_time"):
+            at_ns, end_ns = line.seconds_ns("creation_time"), line.seconds_ns("deletion_time")
+            run_ns = end_ns - at_ns
+            if run_ns < 0:
+                raise line.wrong("deletion_time", "a time that is not before creation_time")
+        return Job(line.text("name"), at_ns, run_ns, "jobs", "user", ((1, pod),))
 
     return Trace(file.name, _jobs(file, lines, job_of), GPU)
+
+
+def read_nodes(file: Path) -> tuple[NodeRecord, ...]:
+    """Return the nodes of a list in openb's format. Raises TraceError."""
+    with opened(file) as text:
+        lines = numbered(file, text)
+        where, first = next(lines, (f"{file}: line 1", ""))
+        names = columns(where, first)
+        lacking = [name for name in _NODE_COLUMNS if name not in names]
+        if lacking:
+            raise TraceError(f"{where}: a list of nodes has a column {lacking[0]} as well")
+        nodes = [_openb_node(line) for line in islice(by_column(names, lines), MAX_NODES + 1)]
+    if not 0 < len(nodes) <= MAX_NODES or len({node.name for node in nodes}) < len(nodes):
+        raise TraceError(f"{file}: 1 to {MAX_NODES:,} nodes were expected, no two of one name")
+    return tuple(nodes)
+
+
+def _openb_node(line: Line) -> NodeRecord:
+    capacity: Resource = {
+        VCORE: line.count("cpu_milli"),
+        MEMORY: line.count("memory_mib") * _MIB,
+        PODS: PODS_A_NODE,
+    }
+    if line.count("gpu"):
+        capacity[GPU] = line.count("gpu")
+    return NodeRecord(line.text("sn"), capacity)
 
 
 def _own(file: Path, lines: Iterator[Line]) -> Trace:
@@ -246,10 +280,6 @@ def _swf_lines(lines: Lines, said: dict[str, int]) -> Iterator[Line]:
 _FORMATS: tuple[tuple[str, tuple[str, ...], Callable[[Path, Iterator[Line]], Trace]], ...] = (
     ("philly", ("timestamp", "duration", "num_gpus", "cluster"), _philly),
     ("muri", ("job_id", "num_gpu", "submit_time", "duration"), _muri),
-    (
-        "openb",
-        ("name", "cpu_milli", "memory_mib", "num_gpu", "creation_time", "deletion_time"),
-        _openb,
-    ),
+    ("openb", ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"), _openb),
     ("the CSV of our own", ("submit", "run"), _own),
 )

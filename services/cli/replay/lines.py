@@ -51,6 +51,10 @@ class Line:
         self.where = where
         self._cells = cells
 
+    def has(self, name: str) -> bool:
+        """Return whether there is such a column."""
+        return name in self._cells
+
     def text(self, name: str, otherwise: str | None = None) -> str:
         """Return what stands there, or what is meant where nothing does."""
         found = self._cells.get(name, "").strip()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from services.cli.replay.jobs import Job, Trace, TraceError
+from services.cli.replay.jobs import FOREVER_NS, Job, Trace, TraceError
 from services.cli.replay.setup import Setup
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import Scheduler
@@ -306,8 +306,9 @@ class Replay:
         self._waiting -= 1
         if run.started_ns < 0:
             run.started_ns = self.now_ns
-        entry = (self.now_ns + run.job.run_ns, next(self._numbers), run.began, run)
-        heappush(self._ends, entry)
+        if run.job.run_ns < FOREVER_NS:
+            entry = (self.now_ns + run.job.run_ns, next(self._numbers), run.began, run)
+            heappush(self._ends, entry)
 
     def _end_due(self, request: "_Request") -> int:
         """Have the jobs end that are due; return how many they are."""

@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
+from services.cli.replay.formats import read_nodes
 from services.cli.replay.jobs import Trace, TraceError
 from services.cli.simulated_nodes import NodesError, alike, nodes_of
 from services.core.configuration import parse_configuration
 from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.queues.tree import refused_scores
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.records import NodeRecord
 from shared.model.names import QUEUE
@@ -44,19 +46,23 @@ def setup_of(
 ) -> Setup:
     """Return a setup; what is not stated is the trace's own. Raises TraceError."""
     text = queues or default_queues(trace)
+    settings = dict(scheduler or {})
+    read = settings_from(settings.items())
+    if read.refused:
+        raise TraceError(f"{name}: scheduler: {'; '.join(read.refused)}")
     try:
-        parse_configuration(text)
+        refused = refused_scores(parse_configuration(text), read)
     except ConfigurationError as error:
         raise TraceError(f"{name}: queues: {error}") from error
-    settings = dict(scheduler or {})
-    refused = settings_from(settings.items()).refused
     if refused:
-        raise TraceError(f"{name}: scheduler: {'; '.join(refused)}")
+        raise TraceError(f"{name}: queues: {refused}")
     return Setup(name, _nodes(trace, name, nodes, capacity), text, settings)
 
 
 def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:
     is_count = stated.isascii() and stated.isdigit()
+    if stated.removesuffix(".gz").endswith(".csv"):
+        return read_nodes(Path(stated))
     try:
         if (not stated or is_count) and not capacity and trace.capacity:
             return alike(stated or str(trace.nodes), trace.capacity, {})

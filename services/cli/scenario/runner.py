@@ -30,6 +30,8 @@ from services.cli.scenario.schema import (
 )
 from services.core.configuration import parse_configuration
 from services.core.scheduler.invariants import violations
+from services.core.scheduler.model.settings import Settings
+from services.core.scheduler.queues.tree import refused_scores
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.service import ShimOptions
 from shared.bus.base import Bus
@@ -313,9 +315,11 @@ def _present(value: Any) -> Any:
     return value
 
 
-def check_config(path: Path, config: str) -> None:
+def check_config(path: Path, config: str, settings: Settings) -> None:
     """Refuse a scenario whose first configuration does not hold. Raises ScenarioError."""
     try:
-        parse_configuration(config)
+        refused = refused_scores(parse_configuration(config), settings)
     except ConfigurationError as error:
         raise ScenarioError(f"{path}: config: {error}") from error
+    if refused:
+        raise ScenarioError(f"{path}: config: {refused}")

@@ -22,7 +22,9 @@ from pydantic import (
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import (
     ACTIONS,
+    MAX_NODE_SCORE_WINDOW,
     MAY_BE_NAMED,
+    NODE_SCORE_WINDOW,
     PRESETS,
     YUNIKORN,
     refused_actions,
@@ -355,6 +357,8 @@ class SchedulerSettings(_Strict):
     reservationsFor: Literal["heads", "asks"] = "heads"  # noqa: N815
     gangLane: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
     fairLeafGangs: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
+    nodeScores: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
+    nodeScoreWindow: int = Field(default=NODE_SCORE_WINDOW, ge=1, le=MAX_NODE_SCORE_WINDOW)  # noqa: N815
     preset: Annotated[str, _among(PRESETS)] = ""
     backfill: Literal["enabled", "disabled"] = "disabled"
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815

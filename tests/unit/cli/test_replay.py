@@ -347,7 +347,8 @@ def test_a_broken_archive_and_no_file_are_said(tmp_path):
     [
         ("philly/philly.csv.gz", 82_247, 82_755, 75),
         ("muri-philly-vc/trace1.csv.gz", 1_494, 1_609, 8),
-        ("openb/openb_pod_list_default.csv.gz", 5_074, 5_074, 0),
+        ("openb/openb_pod_list_default.csv.gz", 8_152, 8_152, 0),
+        ("openb/openb_pod_list_multigpu20.csv.gz", 8_324, 8_324, 0),
     ],
 )
 def test_the_real_traces(shared_data, file, jobs, pods, nodes):

@@ -7,7 +7,7 @@ import pytest
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.model.rows import Node, Queue
-from services.core.scheduler.nodes.node_table import BINPACKING, FAIR, NodeTable
+from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
@@ -19,6 +19,7 @@ from shared.messages.interface import (
 from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.messages.state import StateDelta
 from shared.model.duration import go_duration, parse_go_duration
+from shared.model.names import BINPACKING, FAIR
 from shared.queueconfig import QueueConfigError, load_configuration
 from tests.builders import Core, config_of, section
 from tests.victims import eligible_keys

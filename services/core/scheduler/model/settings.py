@@ -30,13 +30,16 @@ RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 HEADS, ASKS = "heads", "asks"
 STALENESS_GRACE_NS = seconds(60)
+NODE_SCORE_WINDOW = 1_000
+MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
+_WINDOW = re.compile(r"[0-9]{1,6}")
 PRESETS = {
     "yunikorn": {
         "gangAdmission": PARTIAL_GANG,
         "maxReservedNodes": "100%",
         "reservationsFor": ASKS,
     },
-    "muster": {"gangAdmission": CLUSTER_GANG, "gangLane": "enabled"},
+    "muster": {"gangAdmission": CLUSTER_GANG, "gangLane": "enabled", "nodeScores": "enabled"},
 }
 
 
@@ -63,6 +66,11 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "backfill": _one_of("enabled", "disabled"),
     "gangLane": _one_of("enabled", "disabled"),
     "fairLeafGangs": _one_of("enabled", "disabled"),
+    "nodeScores": _one_of("enabled", "disabled"),
+    "nodeScoreWindow": (
+        lambda text: _window(text) is not None,
+        f"a number of asks from 1 to {MAX_NODE_SCORE_WINDOW}",
+    ),
     "preset": _one_of(*PRESETS),
     "stateAware": _one_of("fifo", "filtered"),
     "policy": _one_of(*MAY_BE_NAMED),
@@ -94,6 +102,8 @@ class Settings:
     ``gang_lane``: the oldest waiting gang of several nodes has nodes held for it (``lane.py``); it
     needs ``gang_admission`` to be ``cluster``, and is refused with another.
     ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
+    ``node_scores``: a ``nodesortpolicy`` may name a score that is not YuniKorn's;
+    ``node_score_window``: of how many asks the mix is that such scores look at.
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
@@ -115,6 +125,8 @@ class Settings:
     backfill: bool = False
     gang_lane: bool = False
     fair_leaf_gangs: bool = False
+    node_scores: bool = False
+    node_score_window: int = NODE_SCORE_WINDOW
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
@@ -156,6 +168,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         backfill=values.get("backfill") == "enabled",
         gang_lane=values.get("gangLane") == "enabled" and admission == CLUSTER_GANG,
         fair_leaf_gangs=values.get("fairLeafGangs") == "enabled",
+        node_scores=values.get("nodeScores") == "enabled",
+        node_score_window=_window(values.get("nodeScoreWindow", "")) or NODE_SCORE_WINDOW,
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=policy,
         actions=_actions(policy, named),
@@ -206,6 +220,13 @@ def _count_or_share(text: str) -> tuple[int, bool] | None:
     if found is None or (found[2] and int(found[1]) > 100):  # noqa: PLR2004 - per cent
         return None
     return int(found[1]), bool(found[2])
+
+
+def _window(text: str) -> int | None:
+    """Return a number of asks, None where it is none, or out of bounds."""
+    if not _WINDOW.fullmatch(text) or not 1 <= int(text) <= MAX_NODE_SCORE_WINDOW:
+        return None
+    return int(text)
 
 
 def _reserved_nodes(text: str) -> tuple[int, int]:

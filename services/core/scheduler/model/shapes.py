@@ -5,14 +5,32 @@ A Shape is a request and its constraints, one object for the whole partition.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from services.core.scheduler.model.devices import Need, need_of
 from shared.messages.constraints import Constraints
 from shared.messages.interface import AllocationAsk
+from shared.model.resources import MEMORY, VCORE
 
 Labels = tuple[tuple[str, str], ...]
 ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels, int]
+
+
+class Demand(NamedTuple):
+    """What scores look at of an ask: ``size`` thousandths of each of ``number`` devices, or 0."""
+
+    vcore: int
+    memory: int
+    size: int = 0
+    number: int = 0
+
+
+AskedFor: TypeAlias = tuple[Demand, Constraints]
+
+
+def demand_of(resource: Mapping[str, int], need: Need | None) -> Demand:
+    """Return what scores look at of an amount that takes so much of devices."""
+    return Demand(resource.get(VCORE, 0), resource.get(MEMORY, 0), *(need or (0, 0)))
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -25,6 +43,7 @@ class Shape:
     labels: Labels = ()  # those that constraints of any pod ask about
     run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or nobody asks
     on_devices: Need | None = field(init=False)  # None: it asks for no GPU
+    asked_for: AskedFor = field(init=False)  # what it is in the recent mix
     # What the room ``nodes`` remembers of it: only that reads and writes these.
     view: Any = None  # what its constraints make of the nodes, and when
     candidates: Any = None  # the first nodes in order that take it
@@ -32,6 +51,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         self.on_devices = need_of(self.resource, self.constraints)
+        self.asked_for = demand_of(self.resource, self.on_devices), self.constraints
 
 
 @dataclass(slots=True)

@@ -18,15 +18,18 @@ Limits: STEPS values a dimension are told apart; of more some are rounded up.
 Source: Weng et al., USENIX ATC'23, section 4; STEP is their score's. docs/adr/0070.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.devices import MAX_DEVICES, WHOLE
+from services.core.scheduler.model.shapes import Demand
+from shared.messages.constraints import Constraints
+from shared.model.gpus import MAX_DEVICES, WHOLE
+from shared.model.names import FGD, GPU_BINPACKING
 
 Numbers: TypeAlias = NDArray[np.int64]
 STEPS = 64  # values of vcore, of memory and of sizes that a mix tells apart
@@ -35,15 +38,6 @@ PARTS = 1_000  # of a step: what scores are counted in
 SPREAD = 100  # parts, of a node whose GPUs are all free
 STRANDED = 7_500  # parts a GPU: 0.3 of what a GPU of F is
 NOWHERE = np.iinfo(np.int64).max
-
-
-class Demand(NamedTuple):
-    """What an ask takes: ``size`` thousandths of each of ``number`` devices (0: no GPU)."""
-
-    vcore: int
-    memory: int
-    size: int = 0
-    number: int = 0
 
 
 _NOTHING = Demand(0, 0)
@@ -66,7 +60,7 @@ class Rooms:
 class Mix:
     """How often each class was asked for; one part for each set of constraints."""
 
-    def __init__(self, counts: Mapping[Hashable, Mapping[Demand, int]]) -> None:
+    def __init__(self, counts: Mapping[Constraints, Mapping[Demand, int]]) -> None:
         self.constraints = tuple(counts)
         self._parts = [_Part(classes) for classes in counts.values()]
         of_gpus = [
@@ -222,8 +216,8 @@ def gpu_binpacking(_: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbe
 
 
 GPU_SCORES: dict[str, Callable[[Mix, Rooms, Demand], tuple[Numbers, Numbers]]] = {
-    "gpu-binpacking": gpu_binpacking,
-    "fgd": fgd,
+    GPU_BINPACKING: gpu_binpacking,
+    FGD: fgd,
 }
 
 

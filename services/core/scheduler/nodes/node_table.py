@@ -6,6 +6,7 @@ placed may be more than int64 holds: there the matrix has its least number, and 
 
 Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` scores the weighted
 share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
+Scores by GPU devices (``node_scores``) look at what is asked for: all nodes with room are compared.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from services.core.scheduler.model import devices
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import DeviceHolder, Node
-from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.model.shapes import Demand, Shape, demand_of
 from services.core.scheduler.nodes.device_rows import MANY, DeviceRows, open_devices, places_on
+from services.core.scheduler.nodes.gpu_scores import Rooms
 from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
+from services.core.scheduler.nodes.node_scores import NodeScores
 from services.core.scheduler.nodes.node_view import (
     MayBeUsed,
     NodeHooks,
@@ -29,10 +32,11 @@ from services.core.scheduler.nodes.node_view import (
     normalised,
 )
 from services.core.scheduler.nodes.pod_topology import PodIndex
-from shared.messages.constraints import Taint
+from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT
 from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
+from shared.model.names import BINPACKING, FAIR
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.reasons import (
     OTHER_PODS,
@@ -48,6 +52,8 @@ from shared.model.reasons import (
     Refusal,
 )
 from shared.model.resources import (
+    MEMORY,
+    VCORE,
     Resource,
     ResourceView,
     add_into,
@@ -58,14 +64,13 @@ from shared.model.resources import (
     without_zeros,
 )
 
-FAIR = "fair"
-BINPACKING = "binpacking"
 SCORES: dict[str, Callable[[float], float]] = {  # of the weighted share in use
     FAIR: lambda usage: usage,
     BINPACKING: lambda usage: 1.0 - usage,
 }
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
+_BY_DEVICES = BINPACKING  # where scores look at what is asked for: what a node scores by itself
 # Which devices, of those that have so much free, a pod is given; () where none hold it.
 ChooseDevices = Callable[[Sequence[int], devices.Need], Devices]
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
@@ -104,6 +109,7 @@ class NodeTable:
         self._capacity: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
         self._expected: NDArray[np.int64] = np.zeros((16, 4), dtype=np.int64, order="F")
         self._score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
+        self._changed: NDArray[np.int64] = np.zeros(16, dtype=np.int64)  # by the index's log
         self._schedulable: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._reserved: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self._held: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)  # for the lane's gang
@@ -123,6 +129,7 @@ class NodeTable:
         self._ranks = Ranks()
         self._classes = NodeClasses()
         self._index = NodeIndex(self)
+        self.scores = NodeScores(self)
         self._views: dict[object, NodeView] = {}
         self._version = 0  # of the views: counted up when they are forgotten
         self._facts = 0  # counted up when a node comes, goes, or is another, but for its room
@@ -131,7 +138,8 @@ class NodeTable:
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
         """Set how nodes are ordered, and order them anew. Weights replace the defaults whole."""
         self.policy = policy
-        self._score_of = SCORES[policy]
+        self._score_of = SCORES.get(policy, SCORES[_BY_DEVICES])
+        self.scores.use(policy)
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
         largest = max(self.weights.values())
         scale = largest if largest > _LARGEST_WEIGHT else 1.0
@@ -226,7 +234,7 @@ class NodeTable:
         node.labels, node.taints, node.volume_limits = labels, taints, volume_limits
         self._soft_taints += _soft_taints(node)
         self._judge_anew(node)
-        self._index.changed(node)
+        self.touch(node)
         self.pods.watch(self.rows)
 
     def _judge_anew(self, node: Node) -> None:
@@ -318,18 +326,21 @@ class NodeTable:
         wished = allocation.devices  # those of the placeholder that it takes the place of
         if stated is None and wished and devices.is_held(wished, node.devices, need):
             stated = wished if all(node.devices[at] >= size for at, size in wished) else None
-        self.give_devices(node, allocation.allocation_key, need, stated)
+        demand = demand_of(allocation.resource_per_alloc, need)
+        self.give_devices(node, allocation.allocation_key, demand, stated)
 
     def give_devices(
-        self, node: Node, key: str, need: devices.Need, stated: Devices | None = None
+        self, node: Node, key: str, demand: Demand, stated: Devices | None = None
     ) -> Devices:
         """Give an allocation devices; its amount, and the node's row, are counted elsewhere.
 
         ``stated`` are those that it is known to have, () where it has some that nobody knows: it
         has them whatever else is there. None: it is new, and there are some for it.
         """
-        holder = (False, key)
-        if stated is None:
+        holder, need = (False, key), (demand.size, demand.number)
+        if stated is None and self.scores.is_used:
+            held = self.scores.device_for(node, demand)
+        elif stated is None:
             held = self.choose_devices(open_devices(node), need)
         elif devices.is_held(stated, node.devices, need):
             _make_way(node, stated)
@@ -349,6 +360,11 @@ class NodeTable:
         """Return whether a set of a node's devices holds a shape now."""
         need = self.need_of(shape)
         return need is None or places_on(node, need) > 0
+
+    @property
+    def _has_device_rows(self) -> bool:
+        """Return whether anybody looks at devices: those that are shared, or scores."""
+        return self.are_devices_shared or self.scores.is_used
 
     def need_of(self, shape: Shape) -> devices.Need | None:
         """Return what a shape asks of devices, None where sums say as much.
@@ -379,7 +395,7 @@ class NodeTable:
             if not INT64_MIN <= left <= INT64_MAX:
                 left = saturated(left)
             self._available[row, column] = left
-        if self.are_devices_shared and (GPU in amount or GPU_SHARE in amount):
+        if self._has_device_rows and (GPU in amount or GPU_SHARE in amount):
             self._devices.write(node)
         self._note(node)
         if self.hooks is not None:
@@ -395,7 +411,7 @@ class NodeTable:
         row = node.row
         self._know(available)
         self._write(self._available, row, available)
-        if self.are_devices_shared:
+        if self._has_device_rows:
             self._devices.write(node)
         if self._schedulable[row] != node.schedulable:
             self._schedulable[row] = node.schedulable
@@ -407,11 +423,16 @@ class NodeTable:
     def _note(self, node: Node) -> None:
         """Give a node that changed its place in the order, and have the index look at it."""
         node.score = self._score[node.row] = self.score(node)
-        self._index.changed(node)
+        self.touch(node)
 
     def touch(self, node: Node) -> None:
         """Have the indexes look at a node anew: of what it holds something is being released."""
         self._index.changed(node)
+        self._changed[node.row] = node.changed
+
+    def changed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return when some rows changed last, by how many changes there had been."""
+        return self._changed[rows]
 
     @property
     def facts(self) -> int:
@@ -512,12 +533,13 @@ class NodeTable:
         node.spare = spare or {}
         if node.is_held is not is_held:
             node.is_held = self._held[node.row] = is_held
-            self._index.changed(node)
+            self.touch(node)
 
     def _has_own_order(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
         return not (
             self._soft_taints
+            or self.scores.is_used
             or shape.constraints.preferred_nodes
             or self.pods.concern(shape)
             or (self.hooks is not None and self.hooks.needs_scan)
@@ -532,6 +554,7 @@ class NodeTable:
         if (
             self.hooks is not None
             or self._soft_taints
+            or self.scores.is_used
             or constraints.preferred_nodes
             or self.pods.are_preferred(constraints)
         ):
@@ -638,7 +661,7 @@ class NodeTable:
             rows = self.first_by_plugins(rows, shape)
             if not rows.size:
                 return None
-        scores = self._score[rows]
+        scores = self.scores.of(shape, rows) if self.scores.is_used else self._score[rows]
         ties = rows[scores == scores.min()]
         if ties.size > 1:
             ties = ties[[int(np.argmin(self._ranks.of(ties)))]]
@@ -781,6 +804,17 @@ class NodeTable:
             if name in self._columns:
                 found[at] = self._available[: len(self.rows), self._columns[name]]
         return found
+
+    def rooms(self, rows: NDArray[np.int64], sets: Sequence[Constraints]) -> Rooms:
+        """Return what some rows have left, and which of them each set of constraints lets use."""
+        free, number = self._devices.open(rows)
+        vcore, memory = (
+            self._available[rows, self._columns[name]] if name in self._columns else number * 0
+            for name in (VCORE, MEMORY)
+        )
+        views = [None if s == NO_CONSTRAINTS else self._view(Shape("", {}, s)) for s in sets]
+        open_to = [None if view is None else view.eligible[rows] for view in views]
+        return Rooms(free, vcore, memory, number, open_to)
 
     def places_of_ids(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of some rows' node ids among all ids."""
@@ -1256,6 +1290,7 @@ class NodeTable:
         self._capacity = np.pad(self._capacity, ((0, more), (0, 0)))
         self._expected = np.pad(self._expected, ((0, more), (0, 0)))
         self._score = np.pad(self._score, (0, more))
+        self._changed = np.pad(self._changed, (0, more))
         self._reserved = np.pad(self._reserved, (0, more))
         self._held = np.pad(self._held, (0, more))
         self._schedulable = np.pad(self._schedulable, (0, more))

@@ -234,6 +234,8 @@ class Partition:
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
+        if not ask.request.placeholder:
+            self.nodes.scores.asked(ask.shape.asked_for)
         self.journal.record(AskChanged(application, ask))
         if application.successors:
             self._come_in_stead(application, ask)
@@ -322,10 +324,9 @@ class Partition:
     def assume(self, group: AskGroup, ask: Ask, node: Node) -> Allocation:
         """Turn the first ask of a group into an allocation; its run counts sums and order."""
         application, key = group.application, ask.key
-        need = ask.shape.on_devices
         held: Devices = ()
-        if need is not None and node.devices:
-            held = self.nodes.give_devices(node, key, need)
+        if ask.shape.on_devices is not None and node.devices:
+            held = self.nodes.give_devices(node, key, ask.shape.asked_for[0])
         allocation = allocation_of(ask.request, node.node_id, devices=held)
         group.take_head(ask)
         del application.group_of[key]

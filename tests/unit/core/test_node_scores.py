@@ -1,0 +1,136 @@
+"""Node scores by name: who may use them, what the mix is, and which device a share goes to."""
+
+import pytest
+
+from services.cli.config_check import check_files
+from services.core.configuration import parse_configuration
+from services.core.scheduler.model.settings import settings_from
+from shared.messages.interface import (
+    AllocationRelease,
+    TerminationType,
+    UpdateConfiguration,
+    UpdateRequest,
+)
+from shared.model.gpus import GPU, GPU_SHARE
+from shared.queueconfig import QueueConfigError, load_configuration
+from tests.builders import Core, section
+
+CONFIG = """
+partitions:
+  - name: default
+    nodesortpolicy:
+      type: {}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues: [{{name: default}}]
+"""
+SCORES = ["gpu-binpacking", "fgd"]
+_NAMES = {"gpu": GPU, "share": GPU_SHARE}
+ENABLED = (("nodeScores", "enabled"),)
+
+
+def cluster(policy, *gpus, settings=ENABLED, cores=()):
+    core = Core(CONFIG.format(policy), settings=settings)
+    for at, number in enumerate(gpus):
+        vcore = cores[at] if cores else 100
+        core.node(f"n{at}", vcore=vcore, memory=1000, **({GPU: number} if number else {}))
+    core.application("app")
+    return core
+
+
+def ask(core, key, **resource):
+    named = {_NAMES.get(name, name): value for name, value in resource.items()}
+    found = section(core.asks("app", [key], named), "new_allocations")
+    return [(item.node_id, item.devices) for item in found]
+
+
+def _released(*keys):
+    stopped = TerminationType.STOPPED_BY_RM
+    return UpdateRequest("rm", releases=tuple(AllocationRelease("app", k, stopped) for k in keys))
+
+
+# --- who may use them -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_yunikorns_verdict_stays(score, tmp_path, capsys):
+    with pytest.raises(QueueConfigError, match=f"undefined policy: {score}") as raised:
+        load_configuration(CONFIG.format(score))
+    assert raised.value.line == 5
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG.format(score))
+    assert check_files([file]) == 1
+    assert f"{file}:5: undefined policy: {score}" in capsys.readouterr().err
+    assert parse_configuration(CONFIG.format(score)).node_sort_policy == score
+
+
+@pytest.mark.parametrize("settings", [(), (("preset", "yunikorn"),), (("nodeScores", "disabled"),)])
+@pytest.mark.parametrize("score", SCORES)
+def test_without_the_setting_the_core_refuses_them(score, settings):
+    core = Core(CONFIG.format("binpacking"), settings=settings)
+    core.send(UpdateConfiguration(CONFIG.format(score)))
+    assert core.partition.config_error == (
+        f"line 5: undefined policy: {score} (the setting nodeScores: enabled lets it be used)"
+    )
+    assert core.partition.nodes.policy == "binpacking"
+
+
+@pytest.mark.parametrize("settings", [(("preset", "muster"),), ENABLED])
+@pytest.mark.parametrize("score", SCORES)
+def test_with_the_setting_they_hold(score, settings):
+    core = Core(CONFIG.format("fair"), settings=settings)
+    core.send(UpdateConfiguration(CONFIG.format(score)))
+    assert not core.partition.config_error
+    assert core.partition.nodes.policy == score
+
+
+def test_an_unknown_policy_is_none_with_the_setting_either():
+    core = Core(CONFIG.format("fair"), settings=ENABLED)
+    core.send(UpdateConfiguration(CONFIG.format("fullest")))
+    assert core.partition.config_error == "line 5: undefined policy: fullest"
+
+
+@pytest.mark.parametrize("window", ["0", "10001", "-1", "1e3", "9" * 5_000, "x"])
+def test_a_window_out_of_bounds_is_refused_with_its_bounds(window):
+    found = settings_from([("nodeScoreWindow", window)])
+    assert found.node_score_window == 1_000
+    assert "nodeScoreWindow: a number of asks from 1 to 10000" in found.refused[0]
+    assert settings_from([("nodeScoreWindow", "10000")]).node_score_window == 10_000
+
+
+# --- what they choose -----------------------------------------------------------------------------
+
+
+def test_gpu_binpacking_fills_the_node_with_the_fewest_free_gpus_whatever_else_is_free():
+    core = cluster("gpu-binpacking", 4, 2, 2, cores=(100, 10, 90))
+    assert ask(core, "a", vcore=80, gpu=1) == [("n0", ((0, 1000),))]
+    assert ask(core, "b", vcore=1, gpu=1) == [("n0", ((1, 1000),))]
+    assert ask(core, "c", vcore=1, share=300) == [("n0", ((2, 300),))]
+    assert ask(core, "d", vcore=1, share=700) == [("n0", ((2, 700),))]
+    assert ask(core, "e", vcore=1, share=400) == [("n0", ((3, 400),))]
+    core.check()
+
+
+def test_fgd_keeps_whole_devices_for_those_who_ask_for_whole_ones():
+    core = cluster("fgd", 2)
+    ask(core, "a", vcore=1, share=500)
+    assert ask(core, "b", vcore=1, gpu=1) == [("n0", ((1, 1000),))]
+    assert ask(core, "c", vcore=1, share=500) == [("n0", ((0, 500),))]
+    core.check()
+
+
+def test_fgd_sends_who_needs_no_gpu_where_none_is_stranded():
+    core = cluster("fgd", 4, 0, cores=(40, 40))
+    for at in range(4):
+        ask(core, f"a{at}", vcore=10, gpu=1)  # the mix: ten cores a GPU
+    core.send(_released("a0", "a1", "a2", "a3"))
+    assert ask(core, "b", vcore=10) == [("n1", ())]
+    core.check()
+
+
+def test_equal_scores_are_taken_by_node_id():
+    core = cluster("fgd", 2, 2, 2)
+    assert ask(core, "a", vcore=1, gpu=2)[0][0] == "n0"
+    assert ask(core, "b", vcore=1, gpu=2)[0][0] == "n1"
+    core.check()
