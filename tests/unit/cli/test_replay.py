@@ -228,8 +228,8 @@ def swf(field: int, value: str) -> str:
             "line 1: no format has these columns: for the CSV of our own there must be run as well",
         ),
         (
-            "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n",
-            "for openb there must be creation_time, deletion_time as well",
+            "name,cpu_milli,memory_mib\n",
+            "for openb there must be num_gpu, gpu_milli as well",
         ),
         ("", "trace.csv: there is nothing in it; docs/replay.md has"),
         ("\n \n", "trace.csv: there is nothing in it"),
@@ -268,7 +268,7 @@ def swf(field: int, value: str) -> str:
         ),
         ("job_id,num_gpu,submit_time,duration\n1,-1,1,1\n", "line 2: num_gpu: a whole number"),
         (
-            "name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\np,1,1,0,9,8\n",
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\np,1,1,0,0,9,8\n",
             "line 2: deletion_time: a time that is not before creation_time",
         ),
         ("timestamp,duration,num_gpus,cluster\n2017,1,1,a\n", "line 2: timestamp: a moment like"),
