@@ -15,7 +15,7 @@ SPEED = 100_000.0
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_scenario_holds_in_memory(file):
     scenario, config = load_scenario(file)
-    check_config(file, config)
+    check_config(file, scenario, config)
     result = await run_scenario(file, scenario, config, "memory", SPEED)
     assert result.failures == []
 

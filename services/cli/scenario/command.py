@@ -9,7 +9,6 @@ from services.cli.answers import as_text
 from services.cli.options import Output
 from services.cli.scenario.runner import Result, ScenarioRunner, check_config
 from services.cli.scenario.schema import Scenario, ScenarioError, load_scenario
-from services.core.scheduler.model.settings import settings_from
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
 from shared.bus.rabbitmq import RabbitBus
 from shared.runtime.logs import set_up_logs
@@ -26,7 +25,7 @@ def run_files(files: list[Path], bus: str, speed: float, *, as_json: bool) -> in
         bus_factory(bus)
         for file in files:
             scenario, config = load_scenario(file)
-            check_config(file, config, settings_from(scenario.scheduler.pairs().items()))
+            check_config(file, scenario, config)
             loaded.append((file, scenario, config))
     except (ScenarioError, UnknownBusError) as error:
         print(error, file=sys.stderr)

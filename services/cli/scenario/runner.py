@@ -30,7 +30,7 @@ from services.cli.scenario.schema import (
 )
 from services.core.configuration import parse_configuration
 from services.core.scheduler.invariants import violations
-from services.core.scheduler.model.settings import Settings
+from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.queues.tree import refused_scores
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.service import ShimOptions
@@ -315,8 +315,9 @@ def _present(value: Any) -> Any:
     return value
 
 
-def check_config(path: Path, config: str, settings: Settings) -> None:
+def check_config(path: Path, scenario: Scenario, config: str) -> None:
     """Refuse a scenario whose first configuration does not hold. Raises ScenarioError."""
+    settings = settings_from(scenario.scheduler.pairs().items())
     try:
         refused = refused_scores(parse_configuration(config), settings)
     except ConfigurationError as error:
