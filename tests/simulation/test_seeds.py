@@ -34,6 +34,7 @@ FOUND = {
     1844: "a placeholder whose node went before its bind, its gang whole by then, was nobody's",
     2055: "the order of a core that died came behind its successor's, whose timer never fired",
     2775: "of placeholders on their way out twice as many were made by who started over",
+    6305: "a core took up the answer to one that had died: two spoke in one epoch",
     33145: "a gang that the core took for whole, and the shim adapter did not, waited for ever",
 }
 IN_TWO = {

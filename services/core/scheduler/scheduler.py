@@ -145,6 +145,7 @@ class Scheduler:
         self._is_syncing = False
         self._heard: tuple[int, ...] = (0, 0, 0)  # nodes, allocations, asks since SyncBegin
         self._asked_sync_ns = 0
+        self._has_asked = False  # until then what it hears may answer a core that died
         self._heard_ns = 0  # when something of the recovery was heard last
         self._seq = 0
         self._answers: list[Outgoing] = []
@@ -199,7 +200,7 @@ class Scheduler:
         elif isinstance(envelope.message, UpdateRequest | SyncBegin):
             self._ask_for_everything(now_ns)  # whoever it is that lives is not whom we followed
         is_stuck = self._is_syncing and now_ns - self._heard_ns > ASK_AGAIN_NS
-        if is_stuck or not (self.is_synced or self._is_syncing):
+        if not self._has_asked or is_stuck or not (self.is_synced or self._is_syncing):
             self._ask_for_everything(now_ns)
         return []
 
@@ -216,6 +217,7 @@ class Scheduler:
         if self._asked_sync_ns and now_ns - self._asked_sync_ns < ASK_AGAIN_NS:
             return
         self._asked_sync_ns = max(now_ns, 1)
+        self._has_asked = True
         request = SyncRequest(self.core_id)
         self._answers.append(
             Outgoing(

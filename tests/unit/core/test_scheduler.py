@@ -2,6 +2,8 @@
 
 import pytest
 
+from services.core.configuration import parse_configuration
+from services.core.scheduler.scheduler import Scheduler
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -13,24 +15,40 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UserGroupInformation,
 )
-from shared.messages.protocol import Heartbeat, SyncRequest, TimerOrders, TimerSyncRequest
+from shared.messages.protocol import (
+    Heartbeat,
+    SyncBegin,
+    SyncEnd,
+    SyncRequest,
+    TimerOrders,
+    TimerSyncRequest,
+)
 from shared.messages.state import SnapshotRequest, StateDelta
-from tests.builders import Core, config_of, section
+from tests.builders import Core, config_of, envelope, section
 
 ONE = {"vcore": 1000, "pods": 1}
 NODE = {"vcore": 10_000, "pods": 20}
 
 
 def test_a_core_asks_for_everything_at_its_first_message_and_decides_nothing_before():
-    from services.core.configuration import parse_configuration
-    from services.core.scheduler.scheduler import Scheduler
-    from tests.builders import envelope
-
     scheduler = Scheduler("c", parse_configuration)
     scheduler.handle(envelope(Heartbeat("x")), 1)
     assert [type(item.message) for item in scheduler.flush(1)] == [SyncRequest]
     scheduler.handle(envelope(Heartbeat("y"), "m2"), 2)
     assert scheduler.flush(2) == []
+
+
+def test_a_core_asks_also_when_it_hears_the_answer_to_one_that_died():
+    """Seed 6305: two cores spoke in one epoch, and nobody could tell which was the later one."""
+    scheduler = Scheduler("c", parse_configuration)
+    for at, message in enumerate((SyncBegin(""), SyncEnd(0, 0, 0))):
+        scheduler.handle(envelope(message, f"m{at}", epoch=3), 1)
+    asked = [item for item in scheduler.flush(1) if isinstance(item.message, SyncRequest)]
+    assert [item.epoch for item in asked] == [3]  # what answers it is of a later epoch
+    scheduler.handle(envelope(SyncBegin(""), "m3", epoch=4), 2)
+    scheduler.handle(envelope(SyncEnd(0, 0, 0), "m4", epoch=4), 2)
+    assert not any(isinstance(item.message, SyncRequest) for item in scheduler.flush(2))
+    assert scheduler.is_synced
 
 
 def test_a_message_of_a_lower_epoch_is_refused():
