@@ -2,9 +2,10 @@
 
 from random import Random
 
-from services.cli.replay.jobs import GPU, Job, Trace, in_order
+from services.cli.replay.jobs import Job, Trace, in_order
 from services.cli.replay.run import Replay
 from services.cli.replay.setup import setup_of
+from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
 
 S = NANOS_PER_SECOND

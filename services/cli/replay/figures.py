@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from statistics import fmean, median
 from typing import Any
 
-from services.cli.replay.jobs import GPU
 from services.cli.replay.run import Outcome, Run
+from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 from shared.model.units import NANOS_PER_SECOND
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from services.cli.replay.jobs import (
     FOREVER_NS,
-    GPU,
     MAX_JOBS,
     MAX_PODS,
     Job,
@@ -31,7 +30,7 @@ from services.cli.replay.lines import (
 )
 from services.cli.simulated_nodes import MAX_NODES, PODS_A_NODE
 from services.shim_adapter.records import NodeRecord
-from shared.model.gpus import GPU_SHARE, WHOLE
+from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from shared.model.names import QUEUE
 from shared.model.resources import MEMORY, PODS, VCORE, Resource
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
@@ -132,7 +131,7 @@ def _philly(file: Path, lines: Iterator[Line]) -> Trace:
             f"job-{at}", line.moment_ns("timestamp"), run_ns, line.text("cluster"), "user", groups
         )
 
-    capacity = {GPU: GPUS_A_NODE, PODS: 110}
+    capacity = {GPU: GPUS_A_NODE, PODS: PODS_A_NODE}
     return Trace(file.name, _jobs(file, lines, job_of), GPU, PHILLY_NODES, capacity)
 
 
@@ -143,7 +142,7 @@ def _muri(file: Path, lines: Iterator[Line]) -> Trace:
         run_ns = line.count("duration") * NANOS_PER_MILLI
         return Job(f"job-{line.text('job_id')}", at_ns, run_ns, "jobs", "user", groups)
 
-    capacity = {GPU: GPUS_A_NODE, PODS: 110}
+    capacity = {GPU: GPUS_A_NODE, PODS: PODS_A_NODE}
     return Trace(file.name, _jobs(file, lines, job_of), GPU, MURI_NODES, capacity)
 
 
@@ -254,7 +253,7 @@ def _swf(file: Path, lines: Lines) -> Trace:
     jobs = _jobs(file, _swf_lines(lines, said), job_of)
     most = max(job.amount(VCORE) for job in jobs) // PROCESSOR
     nodes = -(-said.get("MaxProcs", most) // a_node())
-    return Trace(file.name, jobs, VCORE, nodes, {VCORE: a_node() * PROCESSOR, PODS: 110})
+    return Trace(file.name, jobs, VCORE, nodes, {VCORE: a_node() * PROCESSOR, PODS: PODS_A_NODE})
 
 
 def _swf_lines(lines: Lines, said: dict[str, int]) -> Iterator[Line]:

@@ -12,7 +12,6 @@ from shared.model.units import NANOS_PER_SECOND
 MAX_JOBS = 1_000_000  # of one trace; more are an error, and none is left out
 FOREVER_NS = 2**62  # the run time of a job that never ends
 MAX_PODS = 10_000  # pods of one job of a trace; more are an error
-GPU = "nvidia.com/gpu"
 
 
 class TraceError(ValueError):

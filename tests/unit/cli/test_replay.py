@@ -10,12 +10,13 @@ import pytest
 from services.cli.replay.comparison import compared
 from services.cli.replay.figures import figures_of
 from services.cli.replay.formats import read
-from services.cli.replay.jobs import GPU, Job, Trace, TraceError, in_order
+from services.cli.replay.jobs import Job, Trace, TraceError, in_order
 from services.cli.replay.run import RM_ID, Replay
 from services.cli.replay.setup import read_setup, setup_of
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.state import StateDelta
+from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
 
 S = NANOS_PER_SECOND
