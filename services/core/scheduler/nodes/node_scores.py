@@ -3,9 +3,9 @@
 Rule 1: a score depends on a node's room, on what is asked for and on the mix. So it is kept, for
         each demand, as long as the mix is the same and the node has not changed. Those that have
         are scored again, side by side, when that demand is asked for next and they have the room.
-Rule 2: the mix is that of the last ``window`` asks, placeholders aside, and of what was found
-        running. It is taken anew each time that a quarter of the window has been asked for, and
-        from the start on when as many have come as there were: a question never changes it.
+Rule 2: the mix is that of the last ``window`` asks, placeholders aside. It is taken anew each time
+        that a quarter of the window has been asked for, and from the start on when as many have
+        come as there were: a question never changes it.
 Rule 3: of constraints the MAX_SETS most common are told apart; who has others is counted as if
         any node would do.
 Limits: MAX_DEMANDS demands are kept; the one not asked for longest is forgotten. It is all

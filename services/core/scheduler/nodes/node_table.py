@@ -71,8 +71,6 @@ SCORES: dict[str, Callable[[float], float]] = {  # of the weighted share in use
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
 _BY_DEVICES = BINPACKING  # where scores look at what is asked for: what a node scores by itself
-# Which devices, of those that have so much free, a pod is given; () where none hold it.
-ChooseDevices = Callable[[Sequence[int], devices.Need], Devices]
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
@@ -116,7 +114,6 @@ class NodeTable:
         self._devices = DeviceRows()
         self._coming: dict[Node, list[int]] = {}  # to devices, by the open statement
         self.are_devices_shared = False  # whether nodes announce shares of their GPUs
-        self.choose_devices: ChooseDevices = devices.choose  # for who is placed
         self.holds = 0  # how many
         self.backfill_ns = 0  # who runs no longer than this ends before that gang needs them
         self.pods = PodIndex()
@@ -341,7 +338,7 @@ class NodeTable:
         if stated is None and self.scores.is_used:
             held = self.scores.device_for(node, demand)
         elif stated is None:
-            held = self.choose_devices(open_devices(node), need)
+            held = devices.choose(open_devices(node), need)
         elif devices.is_held(stated, node.devices, need):
             _make_way(node, stated)
             held = stated
@@ -754,7 +751,7 @@ class NodeTable:
         for allocation in coming:
             other = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
             if other is not None:
-                devices.change(free, self.choose_devices(free, other), -1)
+                devices.change(free, devices.choose(free, other), -1)
         return devices.holds(free, need)
 
     def would_be_open(
@@ -843,7 +840,7 @@ class NodeTable:
         """Return the devices that a pod would be given of those that are free then, if any."""
         if need is None or not node.devices:
             return ()
-        return self.choose_devices(self._expected_devices(node), need)
+        return devices.choose(self._expected_devices(node), need)
 
     def may_stay(self, node: Node, key: str) -> bool:
         """Return whether the devices of a pod that was to go are for nobody else by now."""
