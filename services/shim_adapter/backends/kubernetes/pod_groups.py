@@ -372,7 +372,8 @@ class PodGroups:
             self._claimed[application] = ref
 
     def _be_none(self, group: _Group) -> None:
-        self._claimed.pop(group.application, None) if group.text else None
+        if group.text:
+            self._claimed.pop(group.application, None)
         group.application, group.text, group.names = "", "", {}
 
     def _let_go_no_more(self, group: _Group, uid: str) -> None:
