@@ -18,6 +18,7 @@ from services.core.scheduler.scheduler import Scheduler
 from shared.messages.state import StateDelta
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
+from tests.unit.cli.queues import EVICTING
 
 S = NANOS_PER_SECOND
 
@@ -65,18 +66,8 @@ def test_free_gpus_of_nodes_partly_in_use_are_counted_as_fragments():
 
 
 def test_a_job_that_is_evicted_begins_anew_and_its_first_start_counts():
-    queues = """
-partitions:
-  - name: default
-    queues:
-      - name: root
-        submitacl: "*"
-        queues:
-          - {name: a, resources: {max: {nvidia.com/gpu: 16}}}
-          - {name: b, resources: {guaranteed: {nvidia.com/gpu: 8}}}
-"""
     trace = trace_of((0, 10_000, 1, 8, "a"), (0, 10_000, 1, 8, "a"), (50, 10, 1, 8, "b"), nodes=2)
-    outcome, times = replayed(trace, queues=queues)
+    outcome, times = replayed(trace, queues=EVICTING)
     assert outcome.evictions == 1
     assert [start for start, _ in times[:2]] == [0, 0]
     (start, end) = times[2]

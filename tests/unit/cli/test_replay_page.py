@@ -18,19 +18,10 @@ from services.cli.replay.run import Replay
 from services.cli.replay.setup import setup_of
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
+from tests.unit.cli.queues import EVICTING
 
 S = NANOS_PER_SECOND
 PICTURES = ("utilisation", "waiting", "bySize", "byQueue", "fragmentation", "slowdown", "evictions")
-EVICTING = """
-partitions:
-  - name: default
-    queues:
-      - name: root
-        submitacl: "*"
-        queues:
-          - {name: a, resources: {max: {nvidia.com/gpu: 16}}}
-          - {name: b, resources: {guaranteed: {nvidia.com/gpu: 8}}}
-"""
 
 
 def replayed(name="setup", seeds=1, queues="", jobs=()):
