@@ -28,6 +28,8 @@ FOUND = {
     32026: "an application whose asks were taken back, and nobody heard of it, stayed for ever",
     38: "placeholders that were on their way when the shim adapter died were made by nobody",
     40208: "a core on a machine whose clock was behind let an application complete minutes late",
+    117: "a bind given up after the core had lost the node left a placeholder beside an ended gang",
+    745: "a bind given up after the core had lost the node left a gang's placeholder in no ask",
     254: "a bind that was refused, its answer lost, was told as done: a fault of the double",
     569: "a placeholder that was made when its gang was whole without it was nobody's",
     41254: "a gang whose last bind was done, and its shim adapter died unheard, was never whole",

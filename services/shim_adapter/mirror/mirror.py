@@ -187,6 +187,7 @@ class ClusterMirror(Moves):
             self._bound.take_up(application)
             for pod in world.pods_of(application.application_id):
                 self._asked.pop(pod.uid, None)
+                self._displaced.pop(pod.uid, None)
             self._clear_the_way(application)
         self._asked.update(dict.fromkeys(pod.uid for pod in there.waiting))
         self._unanswered = {
@@ -252,6 +253,7 @@ class ClusterMirror(Moves):
         self._send(named, nodes=(info,), allocations=allocations)
 
     def _held(self, pod: PodRecord) -> Allocation:
+        self._displaced.pop(pod.uid, None)
         return foreign_allocation(pod) if pod.spec.foreign else existing(self.world, pod)
 
     def _on_pod(self, pod: PodRecord) -> None:
@@ -320,12 +322,27 @@ class ClusterMirror(Moves):
         self._after_pod(pod)
 
     def _on_bind_refused(self, news: BindRefused) -> None:
-        """Give an allocation back: it waits again, at the place that it had."""
+        """Give an allocation back: it waits again, at the place that it had.
+
+        The core may have let it go with its node while it was being bound: then it is asked for
+        anew, and a placeholder that is in the way by now goes.
+        """
         pod = news.pod
         self.refused_binds += 1
         self._bound.forget(pod)
+        application = self.world.applications.get(pod.spec.application_id)
+        if application is not None and self._displaced.pop(pod.uid, pod) is None:
+            self._ask_anew(application, pod)
+            return
         self._release(pod, TerminationType.SCHEDULING_FAILED_ON_RM, news.reason)
         self._asked[pod.uid] = None
+
+    def _ask_anew(self, application: ApplicationRecord, pod: PodRecord) -> None:
+        self._asked.pop(pod.uid, None)
+        if is_to_be_asked(application, pod):
+            self._send(application.partition, asks=(self._ask(pod),))
+        elif pod.spec.placeholder and not application.may_reserve:
+            self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
 
     def _on_placeholder_failed(self, news: PlaceholderFailed) -> None:
         """Go on without the gang: its placeholders go, its real pods wait one by one."""
@@ -469,8 +486,12 @@ class ClusterMirror(Moves):
         pod = self.world.pods.get(release.allocation_key)
         if release.termination_type is TerminationType.STOPPED_BY_RM:
             application = self.world.applications.get(release.application_id)
-            if pod is not None and application is not None and is_to_be_asked(application, pod):
+            if pod is None or application is None:
+                return
+            if is_to_be_asked(application, pod):
                 self._send(application.partition, asks=(self._ask(pod),))
+            elif pod.node and not pod.has_ended:
+                self._displaced[pod.uid] = None
             return
         if pod is None:
             self._send(self._decided_in, releases=(release,))
@@ -562,6 +583,7 @@ class ClusterMirror(Moves):
     def _after_pod(self, pod: PodRecord) -> None:
         """Follow up on a pod that has ended or gone: its application may have gone with it."""
         self._noted.pop(pod.uid, None)
+        self._displaced.pop(pod.uid, None)
         application = self.world.applications.get(pod.spec.application_id)
         if application is None:
             return

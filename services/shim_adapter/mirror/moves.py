@@ -55,6 +55,7 @@ class Moves:
         self.world = world
         self.rm_id = rm_id
         self._asked: dict[str, None] = {}  # pods that the core has an ask for
+        self._displaced: dict[str, None] = {}  # their node went, in the core, before they had it
         self._bound = BoundPlaceholders(world)
         self._unconfirmed: dict[str, AllocationAskRelease] = {}  # that we started, by pod
         self._noted: dict[str, None] = {}  # pods whose people have been told what is wrong

@@ -7,8 +7,10 @@ import pytest
 from services.shim_adapter.machine import USE_CORDON, USE_KUBECTL
 from services.shim_adapter.mirror.calls import (
     BindPod,
+    BindRefused,
     DeletePod,
     MarkUnschedulable,
+    NodeNews,
     PodAdded,
     PodChanged,
     TellPod,
@@ -343,6 +345,35 @@ def test_a_pod_whose_node_went_before_it_was_bound_is_asked_for_again():
     assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == [key]
     shim.send(DeletePods((PodName("p"),)))
     assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == []
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["nothing", "another made its gang whole", "its node came again", "a recovery"]
+)
+def test_a_pod_whose_bind_is_refused_after_the_core_lost_its_node_waits_nowhere_for_ever(meanwhile):
+    """Seeds 117, 745: the bind was still being tried; there was no allocation to give back."""
+    shim = Shim()
+    placeholder, _ = _whole_gang(shim)
+    mirror, key = shim.machine.mirror, placeholder.uid
+    shim.world.assign(placeholder, "node-0000")  # as while it is being bound
+    lost = AllocationRelease("app", key, TerminationType.STOPPED_BY_RM)
+    assert shim.send(UpdateResponse(released_allocations=(lost,))) == []
+    if meanwhile == "another made its gang whole":
+        shim.world.applications["app"].phase = ApplicationPhase.RUNNING
+    elif meanwhile == "its node came again":
+        mirror.on_news(NodeNews(shim.world.nodes["node-0000"], "add"))
+    elif meanwhile == "a recovery":
+        shim.send(SyncRequest("core"))
+    shim.world.vacate(placeholder)
+    placeholder.node = ""
+    calls, said = mirror.on_news(BindRefused(placeholder, "409 Conflict"))
+    messages = [item.message for item in said]
+    given_back = [release.allocation_key for release in sent(messages, "releases")]
+    assert shim.asks(messages) == ([key] if meanwhile == "nothing" else [])
+    is_known_again = meanwhile in ("its node came again", "a recovery")
+    assert given_back == ([key] if is_known_again else [])
+    deleted = [call.uid for call in calls if isinstance(call, DeletePod)]
+    assert deleted == ([key] if meanwhile == "another made its gang whole" else [])
 
 
 def test_a_decision_about_a_node_that_went_and_came_again_is_not_carried_out():
