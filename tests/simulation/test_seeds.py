@@ -36,6 +36,7 @@ FOUND = {
     1844: "a placeholder whose node went before its bind, its gang whole by then, was nobody's",
     2055: "the order of a core that died came behind its successor's, whose timer never fired",
     2775: "of placeholders on their way out twice as many were made by who started over",
+    5131: "a message was confirmed over a link that was lost meanwhile: a fault of the double",
     6305: "a core took up the answer to one that had died: two spoke in one epoch",
     33145: "a gang that the core took for whole, and the shim adapter did not, waited for ever",
 }

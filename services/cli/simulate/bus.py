@@ -177,7 +177,8 @@ class SimulatedBus(MemoryBus):
         super().__init__(broker)
         self.station = station
         self._places: list[SimulatedSubscription] = []
-        self._is_lost = False
+        self._is_lost = False  # and nobody who publishes has noticed
+        self._losses = 0
         self._arrivals: dict[str, float] = {}  # the last one into each inbox
         self._faulty: dict[str, Callable[[Fault, list[_Written]], Awaitable[None]]] = {
             "drop": self._lose_all,
@@ -214,6 +215,7 @@ class SimulatedBus(MemoryBus):
     def lose(self) -> None:
         """Lose the connections, and the places with them."""
         self._is_lost = True
+        self._losses += 1
         for place in self._places:
             place.lose()
         self._places.clear()
@@ -290,7 +292,11 @@ class SimulatedBus(MemoryBus):
     # --- the wire -------------------------------------------------------------------------------
 
     async def _send(self, written: list[_Written], delay_ns: int = 0) -> None:
-        """Send each inbox its own, and return when all is confirmed."""
+        """Send each inbox its own, and return when all is confirmed.
+
+        Raises BusUnavailableError if the connection was lost meanwhile, whoever else noticed.
+        """
+        losses = self._losses
         lanes: dict[str, list[_Written]] = {}
         for item in written:
             lanes.setdefault(item[0].to.routing_key, []).append(item)
@@ -303,7 +309,7 @@ class SimulatedBus(MemoryBus):
                 due = max(due, *(self._fly(item, latency_ns) for item in lane))
         await asyncio.sleep(max(0.0, due - self.broker.loop.time()) + 0.0001)
         await self.station.stand_still()
-        if self._is_lost:
+        if self._losses > losses:
             self._is_lost = False
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
 
