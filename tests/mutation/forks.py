@@ -30,7 +30,7 @@ from tests.mutation.trials import ALL_LIMIT_S, ASKED_S, MEMORY, ROOT, Verdict
 AT_ONCE = 2
 PATIENCE = 10  # a machine may be busy with others, and a test may sleep
 ASLEEP_S = 30
-OPTIONS = ("-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "-n", "0")
+OPTIONS = ("-qq", "-s", "--assert=plain", "-p", "no:cacheprovider", "-n", "0")
 
 
 @dataclass(frozen=True, slots=True)
