@@ -293,7 +293,7 @@ async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
     monkeypatch.setattr(rabbitmq, "PREFETCH", 5)
     sender, reader = await rabbit_kit.bus(), await rabbit_kit.bus()
     inbox = await reader.subscribe(CORE)
-    sent, refused = [beat(at) for at in range(600)], []
+    sent, refused = [beat(at) for at in range(200)], []
     publish = sender._exchange.publish
 
     async def watched(*args, **options):
