@@ -28,7 +28,9 @@ from services.api.why_evidence import (
     queue_rows,
     waits_for,
 )
+from services.api.why_held import MOST_PODS, held_of, held_wait, waiting_for, why_held
 from services.api.why_sentences import sentence
+from shared.messages.interface import HeldFor
 from shared.messages.state import AllocationState, AskState, EvictionState, Waiting
 from shared.model.amounts import readable
 from shared.model.gpus import text_of
@@ -37,7 +39,6 @@ from shared.model.reasons import MISMATCHES, Reason
 from shared.model.resources import Resource, add_into
 from shared.model.states import ApplicationState
 
-MOST_PODS = 5  # named for one reason
 _ENDS_SOON = Waiting("", Reason.REPLACING, "the release of its placeholder is not confirmed yet", 0)
 
 
@@ -48,6 +49,7 @@ class _Asks:
     waiting: Waiting | None
     keys: list[str]
     first: AskState | None
+    held: HeldFor | None = None  # pods that were not asked for yet
 
 
 def why(model: Model, name: str) -> Why | None:
@@ -65,7 +67,7 @@ def _why(model: Model, name: str) -> Why | None:
     found = _find_pod(model, name)
     if found is not None:
         return _of_pod(model, *found)
-    return _of_evicted(model, name)
+    return why_held(model, name) or _of_evicted(model, name)
 
 
 def standing(model: Model, name: str) -> int:
@@ -76,7 +78,9 @@ def standing(model: Model, name: str) -> int:
     application = model.standing(name)
     if application:
         return application + 2
-    if _find_pod(model, name) is not None:
+    if name in model.pods_held:
+        return 4
+    if _find_pod(model, name) is not None or why_held(model, name) is not None:
         return 2
     return int(any(name in (item.allocation_key, item.pod_name) for item in model.evictions))
 
@@ -111,7 +115,8 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
         evictions=_evictions_of(model, summary.application_id),
         log=_log(view.asks.values()),
     )
-    if view.has_ended or summary.rejected_message:
+    is_over = view.has_ended or bool(summary.rejected_message)
+    if is_over and summary.application_id not in model.pods_held:
         return _ended(answer, view)
     if refused:
         return _explain(model, view, answer, refused[0])
@@ -171,17 +176,24 @@ def _waits(model: Model, view: ApplicationView) -> list[_Asks]:
         reason, _, message = note.partition(": ")
         if reason == Reason.APPLICATION_ENDING:
             found[reason, message] = _Asks(Waiting("", reason, message, 0), [], None)
-    return sorted(found.values(), key=_dominance)
+    held = [
+        _Asks(waiting_for(item), [*item.keys], None, item)
+        for item in held_of(model, view.summary.application_id)
+    ]
+    return sorted((*found.values(), *held), key=_dominance)
 
 
 def _dominance(item: _Asks) -> tuple[bool, bool, int]:
     if item.waiting is None:
         return (True, True, 0)
-    return (False, item.waiting.reason in FOLLOWS, -len(item.keys))
+    count = item.held.pods if item.held is not None else len(item.keys)
+    return (False, item.waiting.reason in FOLLOWS, -count)
 
 
 def _wait(item: _Asks) -> Wait:
     assert item.waiting is not None
+    if item.held is not None:
+        return held_wait(item.held)
     return Wait(
         reason=item.waiting.reason,
         message=readable(item.waiting.message),

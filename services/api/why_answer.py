@@ -30,13 +30,17 @@ class Mismatch(_Part):
 
 
 class Wait(_Part):
-    """One reason with its numbers; ``asks`` wait for it, of which ``pods`` names some."""
+    """One reason with its numbers; ``asks`` wait for it, of which ``pods`` names some.
+
+    ``heldBack``: the core was not asked for these pods yet; the resource manager holds them back.
+    """
 
     reason: str
     message: str
     since: int
     asks: int
     pods: list[str] = []
+    held_back: bool = False
 
 
 class LimitRow(_Part):

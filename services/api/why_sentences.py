@@ -151,6 +151,9 @@ SENTENCES: dict[str, Sentence] = {
     Reason.NO_NODES: _no_nodes,
     Reason.PLUGIN: _said("is held back by a plugin"),
     Reason.APPLICATION_ENDING: _said("waits for the end of what was before it"),
+    Reason.POD_GROUP: _said("waits for its PodGroup"),
+    Reason.SCHEDULING_GATED: _said("waits for its scheduling gates"),
+    Reason.POD_REFUSED: _said("cannot be scheduled"),
 }
 
 

@@ -1,6 +1,7 @@
 """What `muster why` shows: the sentence, then the evidence, as far as there is any."""
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from services.cli.render import age, hanging
@@ -69,11 +70,19 @@ def why_parts(answer: Answer, table: Callable[..., Any]) -> list[Any]:
     return parts
 
 
+def _held_back(wait: Answer) -> str:
+    """Say how many pods are not asked for yet, and which are the first."""
+    count, named = wait["asks"], wait["pods"]
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"held back    {count} not asked for yet: {', '.join(named)}{more}"
+
+
 def _lines(answer: Answer) -> Iterator[str]:
     for item in answer["mismatches"]:
         yield f"mismatch     {item['message']}"
     since = f" (for {age(answer['since'])})" if answer["since"] else ""
     yield f"why          {answer['sentence']}{since}"
+    yield from map(_held_back, filter(itemgetter("heldBack"), answer["waits"]))
     for item in answer["waits"][1:]:
         yield f"also         {item['asks']} wait: {item['reason']}: {item['message']}"
     if answer["nodes"] and answer["verdict"] == "waiting":

@@ -257,6 +257,34 @@ class ApplicationNote:
     allocation_key: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldFor:
+    """Pods that wait for one thing, a Reason, before they are asked for.
+
+    How many there are, and of the first of them the allocation keys and, in the same order, the
+    names. ``since_ns`` is when the first began to.
+    """
+
+    reason: str
+    message: str
+    pods: int
+    since_ns: int = 0
+    keys: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodsHeld:
+    """The pods of an application that the resource manager holds back: not asked for yet.
+
+    All that is so now, in place of what was said before; (): none is held any more. The scheduler
+    need not know the application, and does nothing about it but let its people know.
+    """
+
+    application_id: str
+    held: tuple[HeldFor, ...] = ()
+
+
 @record
 class UpdateRequest:
     """Resource manager to scheduler, applied section by section in this order."""
@@ -272,6 +300,7 @@ class UpdateRequest:
     releases: Sequence[AllocationRelease] = ()
     remove_applications: tuple[RemoveApplicationRequest, ...] = ()
     notes: tuple[ApplicationNote, ...] = ()
+    pods_held: tuple[PodsHeld, ...] = ()
 
 
 @record

@@ -7,6 +7,7 @@ A StateDelta carries the new value of whatever changed; applying all of them in 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shared.messages.interface import PodsHeld
 from shared.messages.records import record
 from shared.model.gpus import Devices
 from shared.model.reasons import NodeEvidence, Shortage
@@ -354,6 +355,7 @@ class StateDelta:
     users: tuple[UserState, ...] = ()
     events: tuple[EventState, ...] = ()
     evictions: tuple[EvictionState, ...] = ()
+    pods_held: tuple[PodsHeld, ...] = ()  # those of an application; one that has none was known
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ class Reason(StrEnum):
     NO_NODES = "NO_NODES"  # the partition has no schedulable node
     PLUGIN = "PLUGIN"  # a plugin says no, or has failed; the sentence names it
     APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
+    POD_GROUP = "POD_GROUP"  # its PodGroup is not there, or not as many pods as that says
+    SCHEDULING_GATED = "SCHEDULING_GATED"  # its scheduling gates are not removed yet
+    POD_REFUSED = "POD_REFUSED"  # it asks for what is not supported, or cannot be read
 
 
 NODES_WOULD_HELP = (

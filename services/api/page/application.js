@@ -150,6 +150,8 @@ function shown(why, live) {
     else parts.push(h("details", {}, h("summary", {}, "Its queues and limits have the room"), room));
   }
   if (why.nodes) parts.push(...nodes(why.nodes));
+  const held = (why.waits ?? []).filter((one) => one.heldBack);
+  if (held.length) list("Not asked for yet", [smallTable(["Held back for", "Pods", "The first"], held.map((one) => [reason(one.reason), count(one.asks), one.pods.join(", ")]), { numbers: [1] })]);
   const others = (why.waits ?? []).slice(1);
   if (others.length) list("It also waits for", [smallTable(["Reason", "", "Pods"], others.map((one) => [reason(one.reason), one.message, count(one.asks)]), { numbers: [2] })]);
   if (why.waitsFor?.length) {

@@ -114,5 +114,8 @@ const WORDS = {
   NO_NODES: "there is no node",
   PLUGIN: "a plugin says no",
   APPLICATION_ENDING: "it is ending",
+  POD_GROUP: "waits for its PodGroup",
+  SCHEDULING_GATED: "has scheduling gates",
+  POD_REFUSED: "cannot be scheduled",
 };
 export const reason = (name) => WORDS[name] ?? name.toLowerCase().replaceAll("_", " ");

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
+from shared.messages.interface import PodsHeld
 from shared.messages.state import (
     AllocationState,
     ApplicationSummary,
@@ -72,6 +73,7 @@ class Model:
     events: EventRing = field(default_factory=EventRing)
     ended: dict[tuple[str, str], ApplicationView] = field(default_factory=dict)
     evictions: deque[EvictionState] = field(default_factory=lambda: deque(maxlen=MAX_EVICTIONS))
+    pods_held: dict[str, PodsHeld] = field(default_factory=dict)  # by application, known or not
     time_ns: int = 0
 
     @property

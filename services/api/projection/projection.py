@@ -32,6 +32,7 @@ from services.api.projection.news import (
 )
 from shared.messages.columns import values_of
 from shared.messages.envelope import Envelope, Outgoing, core_of
+from shared.messages.interface import PodsHeld
 from shared.messages.protocol import MAX_EPOCH
 from shared.messages.state import (
     AllocationState,
@@ -202,6 +203,7 @@ class Projection:
             (delta.users, self._on_user),
             (delta.events, self._on_event),
             (delta.evictions, self._on_eviction),
+            (delta.pods_held, self._on_pods_held),
         )
         for items, handler in handlers:
             for item in items:
@@ -238,6 +240,12 @@ class Projection:
         counts = self.model.evicted
         counts[eviction.law] = counts.get(eviction.law, 0) + 1
         self.changes.evictions += 1
+
+    def _on_pods_held(self, held: PodsHeld) -> None:
+        if held.held:
+            self.model.pods_held[held.application_id] = held
+        else:
+            self.model.pods_held.pop(held.application_id, None)
 
     def _on_queue(self, queue: QueueState) -> None:
         self.changes.note_queue(queue.path)

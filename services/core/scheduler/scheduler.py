@@ -563,6 +563,7 @@ class Scheduler:
             users=tuple(map(user_state, partition.users.all())),
             asks=tuple(ask_state(ask, app.owner) for app in applications for ask in app.asks()),
             allocations=joined((placed.all_held(applications), _all_foreign(partition))),
+            pods_held=tuple(partition.pods_held.values()),
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from services.shim_adapter.records import NodeRecord, PodRecord
 from shared.messages.commands import PodSpec
+from shared.messages.interface import PodsHeld
 from shared.model.gpus import Devices
 
 
@@ -142,6 +143,17 @@ class Disruptable:
     is_refused: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class PodsHeldBack:
+    """Other pods of an application than before are held back; they are not in the world yet.
+
+    ``partition`` is as they name it.
+    """
+
+    partition: str
+    told: PodsHeld
+
+
 News = (
     PlaceholderFailed
     | NodeNews
@@ -152,4 +164,5 @@ News = (
     | PodGone
     | BindRefused
     | Disruptable
+    | PodsHeldBack
 )

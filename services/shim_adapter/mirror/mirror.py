@@ -39,6 +39,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     PodEnded,
     PodGone,
+    PodsHeldBack,
     TellPod,
 )
 from services.shim_adapter.mirror.gangs import PlaceholdersToMake, in_place_of
@@ -63,6 +64,7 @@ from shared.messages.interface import (
     GangGivenUp,
     NodeAction,
     NodeInfo,
+    PodsHeld,
     RejectedAllocation,
     RejectedApplication,
     RejectedNode,
@@ -91,6 +93,7 @@ class ClusterMirror(Moves):
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
+        self._held_back: dict[tuple[str, str], PodsHeld] = {}  # by partition and application
         self._decided_in = DEFAULT_PARTITION  # whose core's decision is being carried out
         self._to_make = PlaceholdersToMake(world)
         self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
@@ -105,6 +108,7 @@ class ClusterMirror(Moves):
             PodGone: lambda news: self._on_pod_gone(news.pod),
             BindRefused: self._on_bind_refused,
             PlaceholderFailed: self._on_placeholder_failed,
+            PodsHeldBack: self._on_held_back,
             Disruptable: lambda news: self._send(
                 self._partition_of(news.pod),
                 disruptions=(disruption_of(news.pod, is_refused=news.is_refused),),
@@ -201,7 +205,12 @@ class ClusterMirror(Moves):
             for release in self._unconfirmed.values()
             if world.partition_for(world.partition_of(release.application_id)) == partition
         ]
-        messages = there.said(self.rm_id, tuple(unconfirmed), self._unsendable)
+        held = tuple(
+            told
+            for (named, _), told in self._held_back.items()
+            if self.world.partition_for(named) == partition
+        )
+        messages = there.said(self.rm_id, tuple(unconfirmed), self._unsendable, held)
         return [self._to_core(partition, message) for message in messages]
 
     def say_unknown(self) -> list[Outgoing]:
@@ -362,6 +371,15 @@ class ClusterMirror(Moves):
                 if not pod.node:
                     self._release_ask(pod)
                 self._calls.append(DeletePod(pod.uid, "", news.reason))
+
+    def _on_held_back(self, news: PodsHeldBack) -> None:
+        """Let people know which pods are not asked for yet; a core that recovers is told again."""
+        key, told = (news.partition, news.told.application_id), news.told
+        if told.held:
+            self._held_back[key] = told
+        elif self._held_back.pop(key, None) is None:
+            return
+        self._send(news.partition, pods_held=(told,))
 
     # --- from the core --------------------------------------------------------------------------
 

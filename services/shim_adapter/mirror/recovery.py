@@ -27,6 +27,7 @@ from shared.messages.interface import (
     DisruptionState,
     NodeAction,
     NodeInfo,
+    PodsHeld,
     TerminationType,
     UpdateRequest,
 )
@@ -78,6 +79,7 @@ class Existing:
         rm_id: str,
         unconfirmed: tuple[AllocationAskRelease, ...],
         left_out: Container[tuple[type, str]] = (),
+        held_back: tuple[PodsHeld, ...] = (),
     ) -> Iterator[object]:
         """Yield SyncBegin, update requests, SyncEnd, and what people should know.
 
@@ -118,8 +120,8 @@ class Existing:
         yield UpdateRequest(rm_id, asks=asks, ask_releases=unconfirmed)
         yield SyncEnd(len(nodes), len(allocations), len(asks))
         notes = tuple(all_notes(world, self.applications))  # by now each is in its state again
-        if notes:
-            yield UpdateRequest(rm_id, notes=notes)
+        if notes or held_back:
+            yield UpdateRequest(rm_id, notes=notes, pods_held=held_back)
 
     def _request(self, application: ApplicationRecord) -> AddApplicationRequest:
         """Return an application that is to be taken in whatever has become of its queue.

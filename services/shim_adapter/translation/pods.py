@@ -137,7 +137,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         allow_preempt_other=known.lets_preempt(spec),
         priority_class=priority_class,
         pull_secrets=_pull_secrets(spec, where),
-        partition=_first(_PARTITION_SOURCES, labels, annotations) or DEFAULT_PARTITION,
+        partition=partition_named(labels, annotations),
     )
     check_pod(pod, f"{where}spec")
     return pod
@@ -211,6 +211,11 @@ def application_id_of(
     if not found and reading.is_unique:
         return f"{namespace[:_NAMESPACE_PART]}{UNIQUE_SUFFIX}"
     return (found or f"yunikorn-{namespace}-autogen")[:MAX_APPLICATION_ID]
+
+
+def partition_named(labels: dict[str, str], annotations: dict[str, str]) -> str:
+    """Return the partition that a pod names, else the default one."""
+    return _first(_PARTITION_SOURCES, labels, annotations) or DEFAULT_PARTITION
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.api.why import why
 from services.shim_adapter.backends.kubernetes import discovery, pod_groups
 from services.shim_adapter.backends.kubernetes.client import ApiServerError
 from tests.integration.kubernetes.test_backend import QUEUES
@@ -118,6 +119,12 @@ async def test_pods_of_a_pod_group_wait_for_one_another_and_start_as_a_gang(must
     for at in range(2):
         await muster.kubectl.pod(member(f"m{at}"))
     await until_waits(muster.kubectl, "m1", "3 pods start at once")
+
+    def held():
+        answer = why(muster.model, "default-podgroup-g")
+        return answer and [(row.reason, row.pods) for row in answer.waits]
+
+    await until(lambda: held() == [("POD_GROUP", ["m0", "m1"])], "the API knows why")
     assert muster.kubelets.ran == {}
     await muster.kubectl.pod(member("m2"))
     await until_running(muster, "m0", "m1", "m2")

@@ -7,15 +7,29 @@ import pytest
 
 from services.api.why import why
 from services.api.why_sentences import SENTENCES
+from services.core.scheduler.statement import partition
 from shared.messages.constraints import AttachedVolume, Constraints
-from shared.messages.interface import NodeAction, NodeInfo
+from shared.messages.interface import (
+    HeldFor,
+    NodeAction,
+    NodeInfo,
+    PodsHeld,
+    RemoveApplicationRequest,
+)
+from shared.messages.state import StateDelta
 from shared.model.amounts import amounts_text, readable
 from shared.model.reasons import Reason
 from tests.builders import config_of
 from tests.unit.api.following import System
 
 SCENARIOS = Path(__file__).parents[2] / "conformance" / "scenarios"
-HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN, Reason.VOLUMES}
+HELD_BACK = {  # by a cluster that is not simulated, with their golden sentences
+    Reason.POD_GROUP: "waits for its PodGroup: m",
+    Reason.SCHEDULING_GATED: "waits for its scheduling gates: m",
+    Reason.POD_REFUSED: "cannot be scheduled: m",
+    Reason.VOLUMES: "waits for its volumes: m",
+}
+HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN, *HELD_BACK}
 
 
 def asked(system, name):
@@ -75,6 +89,64 @@ def test_volumes_are_counted():
         "many for 1 of 1 nodes, which take at most 1 each."
     )
     assert answer["nodes"]["classes"][0]["fails"] == [{"what": "volumes", "nodes": 1}]
+
+
+def held(application, *rows):
+    return {"pods_held": (PodsHeld(application, rows),)}
+
+
+@pytest.mark.parametrize("reason", HELD_BACK)
+def test_what_was_never_asked_for_is_explained_of_who_nobody_knows(reason):
+    system = System()
+    system.update(**held("a", HeldFor(reason, "m", 7, 5, ("uid-p", "uid-q"), ("p", "q"))))
+    answer = asked(system, "a")
+    assert (answer["sentence"], answer["verdict"], answer["since"]) == (
+        f"application a {HELD_BACK[reason]}.", "waiting", 5,
+    )  # fmt: skip
+    assert asked(system, "q")["sentence"] == f"pod q {HELD_BACK[reason]}."
+    assert asked(system, "uid-q")["applicationID"] == "a"
+    (row,) = answer["waits"]
+    assert (row["asks"], row["pods"], row["heldBack"]) == (7, ["p", "q"], True)
+    system.update(**held("a"))
+    assert why(system.model, "a") is None
+
+
+def test_what_is_held_back_of_one_that_has_ended_or_was_rejected_is_why_it_waits():
+    system = System(config_of("{name: q}"))
+    system.application("a", "root.nowhere")
+    system.application("b", "root.q")
+    system.update(remove_applications=(RemoveApplicationRequest("b"),))
+    assert [asked(system, name)["verdict"] for name in "ab"] == ["rejected", "ended"]
+    for name in "ab":
+        system.update(**held(name, HeldFor(Reason.POD_GROUP, "m", 1, 5, ("u",), ("p",))))
+        assert asked(system, name)["reason"] == Reason.POD_GROUP
+    system.update(**held("a"))
+    assert asked(system, "a")["verdict"] == "rejected"
+
+
+def test_no_more_applications_than_a_limit_are_kept_that_hold_pods_back(monkeypatch):
+    monkeypatch.setattr(partition, "MAX_HELD", 2)
+    system = System()
+    row = HeldFor(Reason.POD_GROUP, "m", 1)
+    for name in ("a", "b", "c", "b"):
+        system.update(**held(name, row))
+    assert list(system.partition.pods_held) == list(system.model.pods_held) == ["a", "b"]
+    system.update(**held("a"))
+    system.update(**held("c", row))
+    assert list(system.model.pods_held) == ["b", "c"]
+
+
+def test_of_what_is_said_twice_in_a_batch_the_last_counts_and_nobodys_end_is_told():
+    system = System()
+    row = HeldFor(Reason.POD_GROUP, "m", 1)
+    system.application("a")
+    before = len(system.answers)
+    system.update(**held("x"))
+    assert not [item for item in system.answers[before:] if isinstance(item.message, StateDelta)]
+    system.update(
+        pods_held=(PodsHeld("a", (row,)), PodsHeld("a"), PodsHeld("b"), PodsHeld("b", (row,)))
+    )
+    assert system.answers[-1].message.pods_held == (PodsHeld("a"), PodsHeld("b", (row,)))
 
 
 def test_what_runs_and_what_has_its_turn_next_says_so():

@@ -287,6 +287,37 @@ WHY = Why(
 ).model_dump(by_alias=True)
 
 
+HELD = Why(
+    name="mpi-next",
+    kind="application",
+    application_id="mpi-next",
+    queue_name="",
+    state="",
+    verdict="waiting",
+    reason="VOLUMES",
+    sentence='application mpi-next waits for its volumes: persistentvolumeclaim "data-0" not found.',
+    since=0,
+    waits=[
+        Wait(
+            reason="VOLUMES",
+            message='persistentvolumeclaim "data-0" not found',
+            since=0,
+            asks=12,
+            pods=[f"mpi-next-worker-{at}" for at in range(5)],
+            held_back=True,
+        ),
+        Wait(
+            reason="SCHEDULING_GATED",
+            message="kueue.x-k8s.io/admission",
+            since=0,
+            asks=1,
+            pods=["mpi-next-launcher"],
+            held_back=True,
+        ),
+    ],
+).model_dump(by_alias=True)
+
+
 def outcome(name, wanted, placed, later=0, reason="", message="", nodes=(), start=0, no_start=""):
     return Outcome(
         application_id=name,

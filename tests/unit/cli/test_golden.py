@@ -16,6 +16,7 @@ COMMANDS = {
     "apps": (["apps"], {"/v1/applications": answers.APPLICATIONS}),
     "app": (["app", "mpi-next"], {"/v1/applications/mpi-next": answers.DETAIL}),
     "why": (["why", "mpi-next"], {"/v1/why/mpi-next": answers.WHY}),
+    "why-held": (["why", "mpi-next"], {"/v1/why/mpi-next": answers.HELD}),
     "trace": (["trace", "mpi-next"], {"/v1/trace/mpi-next": answers.trace()}),
     "what-if": (["what-if", "--drain", "n1"], {"/v1/what-if": answers.WHAT_IF}),
     "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),

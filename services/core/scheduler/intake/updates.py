@@ -69,6 +69,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     _each(partition, request.releases, release_allocation)
     _each(partition, request.remove_applications, remove_application)
     _each(partition, request.notes, take_note)
+    _each(partition, request.pods_held, Partition.hold_pods)
 
 
 def has_only_allocations(request: UpdateRequest) -> bool:

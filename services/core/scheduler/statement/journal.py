@@ -29,6 +29,7 @@ from shared.messages.interface import (
     AllocationRelease,
     ApplicationNote,
     NodeInfo,
+    PodsHeld,
     TerminationType,
 )
 from shared.messages.protocol import TimerSet
@@ -479,6 +480,13 @@ class Noted:
     """The resource manager has found something out about a pod."""
 
     note: ApplicationNote
+
+
+@dataclass(slots=True, eq=False)
+class PodsHeldChanged:
+    """Other pods of an application than before are held back by the resource manager."""
+
+    held: PodsHeld
 
 
 @dataclass(slots=True, eq=False)

@@ -50,6 +50,7 @@ from services.core.scheduler.statement.journal import (
     Keeping,
     NodeChanged,
     PartitionChanged,
+    PodsHeldChanged,
     PromiseChanged,
     QueueChanged,
     ReservationEnded,
@@ -70,6 +71,7 @@ from shared.messages.interface import (
     AllocationAsk,
     Disruption,
     DisruptionState,
+    PodsHeld,
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
@@ -82,6 +84,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds
 
 COMPLETING_TIMEOUT_MS = 30_000
+MAX_HELD = 10_000  # applications whose pods are held back and shown; of more nothing is said
 CLEANER_INTERVAL_MS = 10_000
 
 
@@ -137,6 +140,7 @@ class Partition:
     timings: Timings = UNTIMED
     failed_nodes: int = 0  # that were not taken in
     rejected_asks: int = 0
+    pods_held: dict[str, PodsHeld] = field(default_factory=dict)  # by application, known or not
     config_warnings: tuple[str, ...] = ()
     preemption_enabled: bool = True
     quota_preemption_enabled: bool = False
@@ -159,6 +163,17 @@ class Partition:
             assert hasattr(self, name), name
             setattr(self, name, value)
         self.journal.record(PartitionChanged())
+
+    def hold_pods(self, held: PodsHeld) -> None:
+        """Keep which pods of an application are held back; of MAX_HELD, no further one's."""
+        known = self.pods_held
+        if held.held and held.application_id not in known and len(known) >= MAX_HELD:
+            return
+        if held.held:
+            known[held.application_id] = held
+        elif known.pop(held.application_id, None) is None:
+            return
+        self.journal.record(PodsHeldChanged(held))
 
     def set(self, row: Row, **values: object) -> None:
         """Set fields of a row that are in no sum; whoever shows the row is told anew."""

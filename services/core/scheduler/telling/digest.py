@@ -39,6 +39,7 @@ from shared.messages.interface import (
     AcceptedNode,
     AllocationRelease,
     ContainerSchedulingState,
+    PodsHeld,
     RejectedAllocation,
     RejectedApplication,
     RejectedNode,
@@ -97,9 +98,7 @@ class Digest:
             journal.RowSet: self._row,
             journal.AskChanged: self._ask,
             journal.AskEnded: self._ask,
-            journal.AskReleased: lambda entry: self._say(
-                "released_asks", entry.release.application_id, entry.release
-            ),
+            journal.AskReleased: self._ask_released,
             journal.AskRejected: self._ask_rejected,
             journal.AskUnschedulable: self._ask_unschedulable,
             journal.PlaceholderTooSmall: self._too_small,
@@ -131,6 +130,7 @@ class Digest:
             journal.UsageChanged: self._usage,
             journal.PartitionChanged: self._partition_entry,
             journal.Preempted: self._preempted,
+            journal.PodsHeldChanged: self._pods_held_changed,
             journal.TimerArmed: self._timer_armed,
             journal.TimerCancelled: self._timer_cancelled,
         }
@@ -204,6 +204,9 @@ class Digest:
     def _ask(self, entry: _AskEntry) -> None:
         self._asks[entry.ask.key] = entry
         self._applications[entry.application] = None
+
+    def _ask_released(self, entry: journal.AskReleased) -> None:
+        self._say("released_asks", entry.release.application_id, entry.release)
 
     def _ask_rejected(self, entry: journal.AskRejected) -> None:
         item = entry.item
@@ -384,6 +387,9 @@ class Digest:
             )
         )
 
+    def _pods_held_changed(self, entry: journal.PodsHeldChanged) -> None:
+        self._pods_held[entry.held.application_id] = entry.held
+
     # --- state events ---------------------------------------------------------------------------
 
     def _forget_changes(self) -> None:
@@ -398,6 +404,7 @@ class Digest:
         self._users: dict[Tracker, None] = {}
         self._events: list[EventState] = []
         self._evictions: list[EvictionState] = []
+        self._pods_held: dict[str, PodsHeld] = {}
         self._has_partition_changed = False
 
     def changes(self, partition: Partition) -> StateDelta | None:
@@ -414,6 +421,7 @@ class Digest:
             "users": tuple(map(user_state, self._users)),
             "events": tuple(self._events),
             "evictions": tuple(self._evictions),
+            "pods_held": tuple(self._pods_held.values()),
             "asks": placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
             "allocations": placed.published(
                 self._allocations.values(), _is_held, placed.allocations, _allocation_value

@@ -20,6 +20,7 @@ from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.backends.kubernetes import bodies, recover
 from services.shim_adapter.backends.kubernetes.budgets import Budgets
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.backends.kubernetes.held import HeldPods
 from services.shim_adapter.backends.kubernetes.notes import Notes
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
@@ -68,6 +69,7 @@ from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, Po
 from services.shim_adapter.translation.pods import PriorityClass
 from shared.messages.commands import PodName
 from shared.messages.interface import TerminationType
+from shared.model.reasons import Reason
 
 GANG_TIMED_OUT = "ResourceReservationTimeout"
 MAX_SEEN = 5_000
@@ -103,9 +105,10 @@ class KubernetesCluster:
         self._binding: dict[str, None] = {}
         self._notes = Notes(operate, now_text, instance)
         self.budgets = Budgets()
+        self.held = HeldPods()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self.groups = PodGroups(
-            world, {} if classes is None else classes, self._notes, self._take_in
+            world, {} if classes is None else classes, self._hold_back, self._take_in
         )
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
@@ -167,8 +170,9 @@ class KubernetesCluster:
     # --- Backend --------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when a PodGroup is to be looked at again: all else that happens is seen."""
-        return self.groups.next_due_ns()
+        """Return when a PodGroup is to be looked at again, or told who waits: all else is seen."""
+        due = (self.groups.next_due_ns(), self.held.next_due_ns())
+        return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
         """Return what has been seen, in order, at most MAX_TAKEN_IN of it at a time."""
@@ -180,7 +184,7 @@ class KubernetesCluster:
             self._has_room.set()
         if self._seen:
             self.has_news.set()
-        return news
+        return news + self.held.advance(now_ns) if self.is_ready else news
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
         """Have done what the mirror asks; what comes of it is seen later."""
@@ -276,27 +280,53 @@ class KubernetesCluster:
             self.groups.ended(view)
             return self._end(pod, view.phase)
         pod.phase = view.phase if not pod.has_ended else pod.phase
-        return self._labels_of(pod, view) + self._node_of(pod, view) + self._changes_of(pod, view)
+        news = self._labels_of(pod, view) + self._node_of(pod, view)
+        return news + self._changes_of(pod, view, now_ns)
 
     def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
         if view.error and view.is_ours:
-            self._notes.refuse(view, view.error, now_ns)
+            self._hold_back(view, Reason.POD_REFUSED, view.error, now_ns)
         if view.phase in ENDED_PHASES:
             self.groups.ended(view)
             self.volumes.forget(view.uid)
+            self.held.free(view.uid)
             return []
         if view.spec is None or (not view.is_ours and not view.node):
             return []
         news = self.volumes.name(view)
         spec, waits = self.volumes.spec_of(view)
         if waits:
-            self._notes.refuse(view, waits, now_ns)
+            self._hold_back(view, Reason.VOLUMES, waits, now_ns)
             return news
         if spec is not view.spec:
             view = replace(view, spec=spec)
-        if view.group is not None:
-            return [*news, *self.groups.on_pod(view, now_ns)]
-        return [*news, *self._take_in(view, now_ns)]
+        take_in = self._take_in if view.group is None else self._on_member
+        return [*news, *take_in(view, now_ns)]
+
+    def _on_member(self, view: PodView, now_ns: int) -> list[News]:
+        """Let a pod of a PodGroup wait for the others; of what held it back that alone is left."""
+        if view.gates:
+            self._hold_gated(view, now_ns)
+        else:
+            self.held.free(view.uid, but=Reason.POD_GROUP)
+        return self.groups.on_pod(view, now_ns)
+
+    def _hold_back(self, view: PodView, reason: Reason, why: str, now_ns: int) -> None:
+        """Say of a pod why it is not asked for yet, at the pod and in its application."""
+        self._notes.refuse(view, why, now_ns)
+        self._hold(view, reason, why, now_ns)
+
+    def _hold(self, view: PodView, reason: Reason, why: str, now_ns: int) -> None:
+        spec, application = view.spec, view.application
+        if spec is not None:
+            application = spec.partition, spec.application_id
+        if application is None or view.node or view.is_deleting:
+            return
+        since_ns = view.created_ns or now_ns
+        self.held.hold(view.uid, application, view.name, (reason, why), since_ns)
+
+    def _hold_gated(self, view: PodView, now_ns: int) -> None:
+        self._hold(view, Reason.SCHEDULING_GATED, ", ".join(view.gates), now_ns)
 
     def _take_in(self, view: PodView, now_ns: int) -> list[News]:
         """Take in a pod that waits for nothing that we know of."""
@@ -319,7 +349,9 @@ class KubernetesCluster:
         )
         self.world.add_pod(pod)
         self._notes.taken_in(view)
+        self.held.free(view.uid)
         if view.gates:
+            self._hold_gated(view, now_ns)
             gates = ",".join(view.gates)
             self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
         if pod.spec.foreign or not pod.node:
@@ -337,6 +369,7 @@ class KubernetesCluster:
         self._binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
         self.volumes.forget(pod.uid)
+        self.held.free(pod.uid)
         self.budgets.gone(pod)
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
@@ -353,13 +386,17 @@ class KubernetesCluster:
         pod.bound_ns = view.bound_ns
         return [*news, PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
 
-    def _changes_of(self, pod: PodRecord, view: PodView) -> list[News]:
+    def _changes_of(self, pod: PodRecord, view: PodView, now_ns: int) -> list[News]:
         changed = pod.gates != view.gates
         if pod.gates and view.spec is not None:
             self.world.drop_pod(pod)
             pod.spec = self.volumes.spec_of(view)[0]
             self.world.add_pod(pod)
         pod.gates = view.gates
+        if changed and pod.gates:
+            self._hold_gated(view, now_ns)
+        elif changed:
+            self.held.free(pod.uid)
         if not view.error and dict(pod.spec.resource) != view.resource:
             self.world.resize(pod, view.resource)
             changed = True
@@ -369,6 +406,7 @@ class KubernetesCluster:
         self._notes.forget(seen.uid)
         self.volumes.forget(seen.uid)
         self.groups.gone(seen.uid)
+        self.held.free(seen.uid)
         pod = self.world.pods.get(seen.uid)
         if pod is None:
             return []
@@ -402,7 +440,7 @@ class KubernetesCluster:
 
     def _on_not_created(self, seen: NotCreated, now_ns: int) -> list[News]:
         """Give a gang up: one of a PodGroup waits again as a whole, any other goes on without."""
-        news = self.groups.give_up(seen.application_id, now_ns)
+        news = self.groups.give_up(seen.application_id, seen.reason, now_ns)
         return [PlaceholderFailed(seen.application_id, seen.reason)] if news is None else news
 
     # --- disruption budgets ---------------------------------------------------------------------

@@ -18,13 +18,15 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
 from services.shim_adapter.backends.kubernetes.packed import unpacked
 from services.shim_adapter.backends.kubernetes.volumes import claim_names
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase
-from services.shim_adapter.translation.constraints import parse_constraints
+from services.shim_adapter.translation.constraints import parse_constraints, texts
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     MAX_APPLICATION_ID,
     UNIQUE_SUFFIX,
     Reading,
+    application_id_of,
+    partition_named,
     pod_request,
     requested,
     translate_pod,
@@ -77,6 +79,7 @@ class PodView:
     labels: Mapping[str, str] | None = None  # None: not known
     spec: PodSpec | None = None
     error: str = ""
+    application: tuple[str, str] | None = None  # partition and id, of a pod that has an error
     group: GroupRef | None = None  # the PodGroup that it names
     subgroup: str = ""
     where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
@@ -143,7 +146,33 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         view.error = str(error)
     if not (is_known(view.uid) or (view.error and is_ours)):
         _read_spec(raw, reading, view)
+    if view.error and view.is_ours:
+        view.application = _application_of(raw, reading, view)
     return view
+
+
+def _application_of(raw: Mapping[str, Any], reading: Reading, view: PodView) -> tuple[str, str]:
+    """Return the partition and the application of a pod of which the rest does not hold."""
+    metadata = raw["metadata"]
+    labels, annotations = (_texts(metadata.get(name)) for name in ("labels", "annotations"))
+    if view.group is not None:
+        reading = replace(reading, application_id=application_of(view.group))
+    name = application_id_of(labels, annotations, view.namespace, reading)
+    return partition_named(labels, annotations), _by_uid(name, view.uid)
+
+
+def _texts(value: Any) -> dict[str, str]:
+    try:
+        return texts(value, "")
+    except ManifestError:
+        return {}
+
+
+def _by_uid(application: str, uid: str) -> str:
+    """Return an application's name, of one that has its pod's UID for a name with that."""
+    if application.endswith(UNIQUE_SUFFIX):
+        application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{uid}"
+    return application[:MAX_APPLICATION_ID]
 
 
 def _read_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> None:
@@ -174,12 +203,9 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
     annotations = {key: intern(spec.annotations[key]) for key in kept}
     is_placeholder = bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name)
-    application = spec.application_id
-    if application.endswith(UNIQUE_SUFFIX):
-        application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{view.uid}"
     return replace(
         spec,
-        application_id=application[:MAX_APPLICATION_ID],
+        application_id=_by_uid(spec.application_id, view.uid),
         namespace=view.namespace,
         annotations=annotations,
         claims=claim_names(raw["spec"], view.name),

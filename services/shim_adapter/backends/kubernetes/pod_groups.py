@@ -21,7 +21,6 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
     shape_of,
     task_groups_text,
 )
-from services.shim_adapter.backends.kubernetes.notes import Notes
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
 from services.shim_adapter.mirror.calls import News, PodGone
@@ -38,6 +37,7 @@ from services.shim_adapter.translation.task_groups import (
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, QUEUE_LABEL, GroupRef
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
+from shared.model.reasons import Reason
 from shared.model.units import seconds
 
 TELL_SECONDS = 5  # a gang is made pod by pod: only who waits longer is told so
@@ -62,22 +62,26 @@ class _Group:
     names: dict[str, str] = field(default_factory=dict)  # of these, by shape
     failures: int = 0
     retry_ns: int = 0
+    refused: str = ""  # why its placeholders were last, where it was not for want of places
     is_reminded: bool = False  # who waits is told why in a moment
 
 
 class PodGroups:
-    """``admit`` takes a pod in, as what it says it is, and returns the news of it."""
+    """``admit`` takes a pod in, as what it says it is, and returns the news of it.
+
+    ``hold_back`` says why one waits.
+    """
 
     def __init__(
         self,
         world: World,
         classes: Mapping[str, PriorityClass],
-        notes: Notes,
+        hold_back: Callable[[PodView, Reason, str, int], None],
         admit: Callable[[PodView, int], list[News]],
     ) -> None:
         self._world = world
         self._classes = classes
-        self._notes = notes
+        self._hold_back = hold_back
         self._admit = admit
         self._is_ready = False
         self._objects: dict[_Object, Mapping[str, Gang] | str] = {}
@@ -195,7 +199,7 @@ class PodGroups:
             if group.waiting:
                 why = self._why_not(ref, group, now_ns)
                 for view in group.waiting.values():
-                    self._notes.refuse(view, why, now_ns)
+                    self._hold_back(view, Reason.POD_GROUP, why, now_ns)
         return news
 
     def _remind(self, ref: GroupRef, due_ns: int) -> None:
@@ -206,14 +210,18 @@ class PodGroups:
     def put_back(self, pod: PodRecord, now_ns: int) -> list[News] | None:
         """Let a pod wait again whose gang has had no places in time; None: it is in no gang."""
         group = self._gang_with(pod.uid)
-        return None if group is None else self._put_back(group, [pod.uid], now_ns)
+        if group is None:
+            return None
+        group.refused = ""
+        return self._put_back(group, [pod.uid], now_ns)
 
-    def give_up(self, application: str, now_ns: int) -> list[News] | None:
+    def give_up(self, application: str, reason: str, now_ns: int) -> list[News] | None:
         """Let all pods of a gang wait again whose placeholders cannot be made; None: it is none."""
         ref = self._claimed.get(application)
         if ref is None:
             return None
         group = self._groups[ref]
+        group.refused = reason
         return self._put_back(group, list(group.let_go), now_ns)
 
     def _gang_with(self, uid: str) -> _Group | None:
@@ -276,7 +284,8 @@ class PodGroups:
         if isinstance(gang, str):
             return gang
         if group.retry_ns > now_ns:
-            return f"{ref}: its gang has had no places, and is tried again later as a whole"
+            cause = f": {group.refused}" if group.refused else ""
+            return f"{ref}: its gang has had no places, and is tried again later as a whole{cause}"
         if self._lacks(group, gang):
             least = f"{gang.minimum} pods"
             if gang.subgroups:

@@ -1,0 +1,70 @@
+"""Why pods were not asked for yet: what the resource manager has said that it holds them back for.
+
+The core may know nothing of their application, or of an earlier submission that has ended.
+"""
+
+from collections.abc import Sequence
+
+from services.api.projection.model import Model
+from services.api.why_answer import Wait, Why
+from services.api.why_sentences import sentence
+from shared.messages.interface import HeldFor, PodsHeld
+from shared.messages.state import Waiting
+from shared.model.amounts import readable
+
+MOST_PODS = 5  # named for one reason
+_NOBODY = PodsHeld("")
+
+
+def held_of(model: Model, application: str) -> Sequence[HeldFor]:
+    """Return what pods of an application are held back for, the most of them first."""
+    return model.pods_held.get(application, _NOBODY).held
+
+
+def waiting_for(held: HeldFor) -> Waiting:
+    """Return it as asks of the core's wait."""
+    return Waiting("", held.reason, held.message, held.since_ns)
+
+
+def held_wait(held: HeldFor) -> Wait:
+    """Return it as a row of an answer."""
+    return Wait(
+        reason=held.reason,
+        message=readable(held.message),
+        since=held.since_ns,
+        asks=held.pods,
+        pods=[*held.names[:MOST_PODS]],
+        held_back=True,
+    )
+
+
+def why_held(model: Model, name: str) -> Why | None:
+    """Return why pods of an application that the core does not know are held back, or one pod.
+
+    A pod goes by its allocation key or its name, where it is one of the first.
+    """
+    held = held_of(model, name)
+    if held:
+        return _answer("application", name, name, held)
+    for application, told in model.pods_held.items():
+        for item in told.held:
+            for key, own in zip(item.keys, item.names, strict=False):
+                if name in (key, own):
+                    return _answer("pod", own, application, [item])
+    return None
+
+
+def _answer(kind: str, name: str, application: str, held: Sequence[HeldFor]) -> Why:
+    first = held[0]
+    return Why(
+        name=name,
+        kind=kind,
+        application_id=application,
+        queue_name="",
+        state="",
+        verdict="waiting",
+        reason=first.reason,
+        sentence=sentence(kind, name, waiting_for(first)),
+        since=first.since_ns,
+        waits=[held_wait(item) for item in held],
+    )

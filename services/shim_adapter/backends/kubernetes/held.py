@@ -1,0 +1,131 @@
+"""Which pods are held back, and were never asked for: what ``why`` says of their applications.
+
+Rule 1: a pod is held for one reason at a time, the last that was said; who is let go, or has gone,
+        is held for none.
+Rule 2: of an application is told how many are held for each reason, and the MOST_NAMED that have
+        been for longest; all anew when something of it changes, at most once in TELL_SECONDS.
+Rule 3: of several messages of one reason the one of its first pod is told, and how many have
+        others.
+Pure. What is kept is a row a pod that the cluster has. A pod costs the same however many are held.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from services.shim_adapter.mirror.calls import News, PodsHeldBack
+from shared.messages.interface import HeldFor, PodsHeld
+from shared.model.reasons import Reason
+from shared.model.units import seconds
+
+TELL_SECONDS = 1  # between two reports on one application; what changes in between comes with it
+MOST_NAMED = 20  # pods of a reason whose names are told; of the others how many there are
+MAX_MESSAGE = 1_000  # characters of why a pod is held back; what is longer is cut
+
+Application = tuple[str, str]  # its partition, as pods name it, and its id
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    application: Application
+    reason: Reason
+    name: str
+    message: str
+    since_ns: int
+
+
+@dataclass(slots=True)
+class _Held:
+    """An application's pods, and how many there are of each message, by reason."""
+
+    pods: dict[Reason, dict[str, _Pod]] = field(default_factory=dict)
+    messages: dict[tuple[Reason, str], int] = field(default_factory=dict)
+
+
+class HeldPods:
+    """``advance`` returns what is to be told of applications."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Pod] = {}
+        self._held: dict[Application, _Held] = {}
+        self._changed: dict[Application, None] = {}  # since they were told of
+        self._late: dict[Application, None] = {}  # changed, and told of lately
+        self._told: dict[Application, int] = {}  # lately, and when, in that order
+
+    def hold(
+        self, uid: str, application: Application, name: str, why: tuple[Reason, str], since_ns: int
+    ) -> None:
+        """Take in that a pod of an application is held back; again for the same changes nothing."""
+        reason, message = why[0], why[1][:MAX_MESSAGE]
+        known = self._pods.get(uid)
+        if known is not None:
+            if (known.application, known.reason, known.message) == (application, reason, message):
+                return
+            self.free(uid)
+        pod = self._pods[uid] = _Pod(application, reason, name, message, since_ns)
+        held = self._held.setdefault(application, _Held())
+        held.pods.setdefault(reason, {})[uid] = pod
+        held.messages[reason, message] = held.messages.get((reason, message), 0) + 1
+        self._change(application)
+
+    def free(self, uid: str, but: Reason | None = None) -> None:
+        """Take in that a pod is held back no more, ``but`` for this one reason."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.reason is but:
+            return
+        del self._pods[uid]
+        held = self._held[pod.application]
+        pods = held.pods[pod.reason]
+        del pods[uid]
+        if not pods:
+            del held.pods[pod.reason]
+        message = pod.reason, pod.message
+        held.messages[message] -= 1
+        if not held.messages[message]:
+            del held.messages[message]
+        if not held.pods:
+            del self._held[pod.application]
+        self._change(pod.application)
+
+    def next_due_ns(self) -> int | None:
+        """Return when something is to be told that was told of too lately."""
+        if self._changed:
+            return 0
+        return next(iter(self._told.values())) + seconds(TELL_SECONDS) if self._late else None
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Return the news of every application that has changed and was not told of lately."""
+        while self._told:
+            application, told_ns = next(iter(self._told.items()))
+            if 0 <= now_ns - told_ns < seconds(TELL_SECONDS):
+                break
+            del self._told[application]
+            if self._late.pop(application, True) is None:
+                self._changed[application] = None
+        changed, self._changed = self._changed, {}
+        self._told |= dict.fromkeys(changed, now_ns)
+        return [
+            PodsHeldBack(partition, PodsHeld(name, tuple(self._rows((partition, name)))))
+            for partition, name in changed
+        ]
+
+    def _change(self, application: Application) -> None:
+        changed = self._late if application in self._told else self._changed
+        changed[application] = None
+
+    def _rows(self, application: Application) -> Iterator[HeldFor]:
+        """Yield what an application's pods are held back for, the most of them first."""
+        held = self._held.get(application, _Held())
+        for reason, pods in sorted(held.pods.items(), key=lambda item: -len(item[1])):
+            first = next(iter(pods.values()))
+            others = len(pods) - held.messages[reason, first.message]
+            more = f" ({others} of {len(pods)} pods say something else)" if others else ""
+            named = list(islice(pods.items(), MOST_NAMED))
+            yield HeldFor(
+                reason,
+                f"{first.message}{more}",
+                len(pods),
+                first.since_ns,
+                tuple(uid for uid, _ in named),
+                tuple(pod.name for _, pod in named),
+            )
