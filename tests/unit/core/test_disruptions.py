@@ -7,10 +7,12 @@ from services.core.scheduler.nodes.victim_budgets import VictimBudgets
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AllocationAskRelease,
+    AllocationRelease,
     Disruption,
     DisruptionState,
     TerminationType,
 )
+from tests.builders import Core, config_of
 from tests.unit.core.test_preemption import PREEMPTED, Cluster, guaranteed
 
 FREE, BUDGETED, BARRED = DisruptionState
@@ -225,3 +227,98 @@ def test_the_type_of_a_refused_eviction_is_what_was_decided():
     core = four_and_one()
     core.look()
     assert core.partition.applications["leaf1"].released == {"v4": PREEMPTED}
+
+
+# --- under kai, within one search ---------------------------------------------------------------
+
+GPU = "nvidia.com/gpu"
+OWED = "{name: %s, resources: {guaranteed: {nvidia.com/gpu: %d}}}"
+
+
+def filled(*news, actions=""):
+    """Two nodes of two GPUs, all of them greedy's; queue two is owed half."""
+    settings = (("policy", "kai"), *((("actions", actions),) if actions else ()))
+
+    core = Core(config_of(OWED % ("one", 2), OWED % ("two", 2)), settings=settings)
+    for name in ("n0", "n1"):
+        core.node(name, **{"vcore": 10_000, GPU: 2, "pods": 100})
+    core.application("greedy", "root.one")
+    core.asks("greedy", [f"g{at}" for at in range(4)], {"vcore": 100, GPU: 1, "pods": 1})
+    core.update(disruptions=news)
+    for at in range(2):
+        core.application(f"owed-{at}", "root.two")
+    return core
+
+
+def looked(core):
+    core.check()
+    if "preemption" not in core.partition.timers:
+        return []
+    return keys_of(core.fire_own("preemption"))
+
+
+def wanted(core, *sizes):
+    for at, size in enumerate(sizes):
+        core.asks(f"owed-{at}", [f"o{at}"], {"vcore": 100, GPU: size, "pods": 1})
+
+
+@pytest.mark.parametrize(
+    ("news", "sizes", "expected"),
+    [
+        ((), (2,), 2),
+        (under("b", 1, "g0", "g1", "g2", "g3", app="greedy"), (2,), 0),  # both on one node
+        (under("b", 2, "g0", "g1", "g2", "g3", app="greedy"), (2,), 2),
+        (under("b", 1, "g0", "g1", "g2", "g3", app="greedy"), (1, 1), 1),  # for two in one look
+        (under("b", 1, "g0", "g1", app="greedy") + under("c", 1, "g2", "g3", app="greedy"),
+         (1, 1), 2),
+    ],
+)  # fmt: skip
+def test_kai_no_more_of_a_budget_go_in_one_look_than_it_allows(news, sizes, expected):
+    core = filled(*news)
+    wanted(core, *sizes)
+    assert len(looked(core)) == expected
+    core.check()
+
+
+def test_kai_who_shares_a_budget_that_lets_one_go_is_spared_for_another():
+    """On each node one is under the budget; both of a node would go, and only those of one."""
+    core = filled()
+    first = one_of_each_node(core)
+    core.update(disruptions=under("b", 1, *first, app="greedy"))
+    wanted(core, 2)
+    going = looked(core)
+    assert len(going) == 2
+    assert len({*first} & {*going}) == 1
+
+
+@pytest.mark.parametrize(("allowed", "moved"), [(2, 1), (1, 1), (0, 0)])
+def test_kai_a_budget_counts_who_only_moves(allowed, moved):
+    """One on each node: another of its budget goes already, and that leaves so many."""
+    core = filled(actions="consolidation")
+    left = one_of_each_node(core)
+    gone = [key for key in core.partition.applications["greedy"].allocations if key not in left]
+    stopped = TerminationType.STOPPED_BY_RM
+    core.update(releases=tuple(AllocationRelease("greedy", key, stopped) for key in gone))
+    core.update(disruptions=under("b", allowed + 1, *left, app="greedy"))
+    core.partition.victims.budgets._budgets["b"].chosen["another"] = None
+    wanted(core, 2)
+    assert len(looked(core)) == moved
+
+
+def one_of_each_node(core):
+    held = core.partition.applications["greedy"].allocations
+    return [*{item.node_id: key for key, item in held.items()}.values()]
+
+
+def test_kai_who_is_spared_leaves_room_for_another_to_go():
+    """The newest two of a node of three are of a budget that lets one go: the third goes, too."""
+    core = Core(config_of(OWED % ("one", 1), OWED % ("two", 2)), settings=(("policy", "kai"),))
+    core.node("n0", **{"vcore": 10_000, GPU: 3, "pods": 100})
+    for at in range(3):
+        core.application(f"greedy-{at}", "root.one")
+        core.asks(f"greedy-{at}", [f"g{at}"], {"vcore": 100, GPU: 1, "pods": 1})
+    for at in (1, 2):
+        core.update(disruptions=under("b", 1, f"g{at}", app=f"greedy-{at}"))
+    core.application("owed-0", "root.two")
+    wanted(core, 2)
+    assert sorted(looked(core)) == ["g0", "g2"]

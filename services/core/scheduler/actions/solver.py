@@ -3,7 +3,8 @@
 Victims are taken a unit at a time, those that are owed the least first. After each, cheap filters
 say whether the room could be enough; then a scenario is simulated on a attempt: the victims are
 evicted, and they and the job are placed again in the order of fairness, waiting for room. What
-fits where it was stays. A scenario counts when the job has all it needs and the policy agrees;
+fits where it was stays. A scenario counts when the job has all it needs, the policy agrees, and of
+no disruption budget more go than it lets, all that this trial has decided counted together;
 otherwise everything is taken back.
 
 A gang is solved step by step, for 1, 2, 4 of its tasks and so on; the victims of one step stay
@@ -31,6 +32,7 @@ from services.core.scheduler.actions.jobs_in_order import (
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.constraints.capacity import may_ever_take, may_take, over_limits
 from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
+from services.core.scheduler.nodes.victim_budgets import Going
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -161,7 +163,7 @@ class _Tries:
     def run(self, tasks: list[Task], carried: list[Unit]) -> tuple[Attempt, list[Unit]] | None:
         """Return an attempt in which tasks of the job have room, and its units; or None."""
         seen: set[frozenset[Task]] = set()
-        for units in self._scenarios(tasks, carried):
+        for units in self._within_budgets(self._scenarios(tasks, carried)):
             evicted = frozenset(task for _, group in units for task in group)
             if evicted in seen:
                 continue
@@ -173,6 +175,21 @@ class _Tries:
             if attempt is not None:
                 return attempt, units
         return None
+
+    def _within_budgets(self, scenarios: Iterable[list[Unit]]) -> Iterator[list[Unit]]:
+        """Yield scenarios, and after one whose victims' budgets would not let them all go: less.
+
+        All of it may do: who is put back where it was has not gone.
+        """
+        has_budgets = bool(self._trial.partition.victims.budgets)
+        for units in scenarios:
+            yield units
+            if not has_budgets:
+                continue
+            going = self._trial.going()
+            left = [unit for unit in units if _goes_along(going, unit)]
+            if 0 < len(left) < len(units):
+                yield self._candidates.whole(left)
 
     def _scenarios(self, tasks: list[Task], carried: list[Unit]) -> Iterator[list[Unit]]:
         freed = _Freed(self._trial, tasks, carried)
@@ -345,13 +362,26 @@ def _simulate(
     for _, tasks in units:
         for task in tasks:
             attempt.evict(task, search.reason, search.action)
-    if _place_again(attempt, job, wanted, units):
+    is_placed = _place_again(attempt, job, wanted, units)
+    if is_placed and not trial.are_too_many(task for _, tasks in units for task in tasks):
         left = _still_evicted(units)
         going = [task for _, tasks in left for task in tasks]
         if search.agrees(left) and trial.agree(search.action, going, job):
             return attempt
     attempt.discard()
     return None
+
+
+def _goes_along(going: Going, unit: Unit) -> bool:
+    """Let a unit go with others if budgets let all of it; return whether they do."""
+    keys = [task.name for task in unit[1]]
+    for key in keys:
+        going.go(key)
+    may_go = not going.are_too_many(keys)
+    if not may_go:
+        for key in keys:
+            going.stay(key)
+    return may_go
 
 
 def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit]) -> bool:

@@ -90,6 +90,11 @@ class Going:
         name = self._budgets.of(key)
         return not name or self._count[name] < self._budgets.left(name)
 
+    def are_too_many(self, keys: Iterable[str]) -> bool:
+        """Return whether of some budget of these more go than it lets."""
+        names = filter(None, map(self._budgets.of, keys))
+        return any(self._count[name] > self._budgets.left(name) for name in dict.fromkeys(names))
+
     def go(self, key: str) -> None:
         """Let one go."""
         self._count[self._budgets.of(key)] += 1

@@ -170,6 +170,11 @@ class Statement:
         """Return where a pod is by now."""
         return self._at.get(_key(pod)) or _base(pod)
 
+    def evicted(self) -> list[str]:
+        """Return the keys of what is to end where it is, by now."""
+        ends = (Place.RELEASING, Place.MOVING)
+        return [key for key, at in self._at.items() if at.place in ends]
+
     def _why_of(self, pod: Pod) -> "_Why":
         """Return why a pod was evicted last, and by which action."""
         own = (item for item in reversed(self._operations) if item.pod is pod)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.sums import Sums, summed
+from services.core.scheduler.nodes.victim_budgets import Going
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
@@ -467,6 +468,15 @@ class Trial:
         change = (task.status in ACTIVE) - (was in ACTIVE)
         if change and self._fixed is not None and not task.job.preemptible:
             self._fix(task.job.queue, task.request, change)
+
+    def going(self) -> Going:
+        """Return who is to go by now, counted by their disruption budgets."""
+        return self.partition.victims.budgets.going(self.statement.evicted())
+
+    def are_too_many(self, tasks: Iterable[Task]) -> bool:
+        """Return whether more go by now than disruption budgets of these tasks let."""
+        has_budgets = bool(self.partition.victims.budgets)
+        return has_budgets and self.going().are_too_many(task.name for task in tasks)
 
     # --- what plugins say -----------------------------------------------------------------------
 
