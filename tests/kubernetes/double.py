@@ -27,6 +27,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
 from tests.kubernetes import groups, pods, storage, versions
 from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, now, selector_of
@@ -236,7 +237,7 @@ class Double:
     ) -> web.StreamResponse:
         """Do what is asked of one object, and answer as etcd lets us."""
         is_confirmed = self._is_confirmed(request, resource, *where[1:])
-        answer = self._one(request.method, resource, where, body)
+        answer = self._one(request.method, resource, where, body, request.content_type)
         if not is_confirmed:
             raise _storage_failure(resource, *where[1:])
         return answer
@@ -264,7 +265,7 @@ class Double:
         if verb == "get" and not name:
             verb = "watch" if request.query.get("watch") else "list"
             name = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
-        if resource.startswith(("pods", "persistentvolume")) or verb == "create":
+        if resource.startswith(("pods", "podgroups", "persistentvolume")) or verb == "create":
             name = ""
         if not self._may(request, (verb, group, resource, name)):
             agent = request.headers.get("User-Agent", "")
@@ -295,7 +296,7 @@ class Double:
             raise ApiFailureError(403, "Forbidden", text)
 
     def _one(
-        self, method: str, resource: str, where: tuple[str, str, str], body: Any
+        self, method: str, resource: str, where: tuple[str, str, str], body: Any, how: str
     ) -> web.StreamResponse:
         namespace, name, sub = where
         store = self.store
@@ -304,7 +305,7 @@ class Double:
         if method == "PUT":
             return _json(self._put(resource, namespace, name, body))
         if method == "PATCH":
-            return _json(self._patch(resource, namespace, name, sub, body))
+            return _json(self._patch(resource, (namespace, name, sub), body, how))
         if method == "DELETE":
             if resource == pods.PODS:
                 return _json(pods.delete(store, namespace, name, body or {}))
@@ -323,6 +324,7 @@ class Double:
             groups.prune(self.served, body)
             versions.prune(self.served, body)
         groups.check(resource, body)
+        groups.reset_status(resource, body)
 
     def _put(self, resource: str, namespace: str, name: str, body: Object) -> Object:
         obj = self.store.get(resource, namespace, name)
@@ -341,7 +343,9 @@ class Double:
 
         return self.store.update(resource, obj, change)
 
-    def _patch(self, resource: str, namespace: str, name: str, sub: str, body: Object) -> Object:
+    def _patch(self, resource: str, where: tuple[str, str, str], body: Object, how: str) -> Object:
+        namespace, name, sub = where
+        groups.check_patch(resource, how)
         obj = self.store.get(resource, namespace, name)
         wanted = (body.get("metadata") or {}).get("uid")
         if wanted and wanted != obj["metadata"]["uid"]:
@@ -353,7 +357,10 @@ class Double:
         def change(copy: Object) -> None:
             before = deepcopy(copy)
             if sub == "status":
-                pods.patch_status(copy, body.get("status") or {})
+                if how == STRATEGIC_PATCH:
+                    pods.patch_status(copy, body.get("status") or {})
+                else:
+                    _merge(copy, {"status": body.get("status") or {}})
             else:
                 _merge(copy, {k: v for k, v in body.items() if k != "status"})
             groups.check(resource, copy, before)

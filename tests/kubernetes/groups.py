@@ -6,6 +6,7 @@ and scheduling.k8s.io v1alpha1 (1.35), v1alpha2 (1.36), v1beta1 (1.37).
 
 from typing import Any
 
+from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
 from tests.kubernetes.store import ApiFailureError, Object
 from tests.kubernetes.versions import Served
 
@@ -33,8 +34,13 @@ def definition(path: str, plural: str, kind: str) -> Object:
         name: {"type": "integer", "format": "int32"} for name in _NUMBERS[f"{plural}.{group}"]
     }
     spec = {"type": "object", "properties": numbers, "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    served = {"name": version, "served": True, "storage": True, "schema": schema}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    properties = {"spec": spec, "status": status}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    served = {
+        "name": version, "served": True, "storage": True, "schema": schema,
+        "subresources": {"status": {}},
+    }  # fmt: skip
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -65,6 +71,19 @@ def check(resource: str, obj: Object, before: Object | None = None) -> None:
         _check_parts(obj, spec.get("podGroups") or [])
     if resource in (CORE, WORKLOADS) and before is not None and spec != before.get("spec"):
         raise _invalid(obj, "spec", "field is immutable")
+
+
+def check_patch(resource: str, how: str) -> None:
+    """Refuse a strategic merge patch of what a definition defines: the server knows no keys of it."""
+    if resource in _NUMBERS and how == STRATEGIC_PATCH:
+        text = f"the body of the request was in an unknown format: {how}"
+        raise ApiFailureError(415, "UnsupportedMediaType", text)
+
+
+def reset_status(resource: str, obj: Object) -> None:
+    """Drop a status that comes with a new object: it is written by itself."""
+    if resource in (*_NUMBERS, CORE):
+        obj.pop("status", None)
 
 
 def _check_parts(obj: Object, parts: list[Object]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from services.api.why import why
 from services.shim_adapter.backends.kubernetes import discovery, pod_groups
-from services.shim_adapter.backends.kubernetes.client import ApiServerError
+from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH, ApiServerError
 from tests.integration.kubernetes.test_backend import QUEUES
 from tests.kubernetes import groups
 from tests.kubernetes.double import a_pod
@@ -554,3 +554,85 @@ async def test_jobset_its_pods_are_a_gang_by_a_pod_group_and_again_when_it_resta
         await until_no_placeholders(muster.kubectl)
         for name in names:
             await muster.kubectl.delete(name, gracePeriodSeconds=0)
+
+
+# --- what stands in their status ----------------------------------------------------------------
+
+
+async def status(kubectl, path, name="g"):
+    return (await kubectl.get(f"{path}/{name}")).get("status") or {}
+
+
+async def test_a_pod_groups_phase_and_counts_follow_its_gang(muster):
+    await make(muster.kubectl, COSCHEDULING, "g", minMember=2)
+    await muster.kubectl.pod(member("m0"))
+
+    async def stands(**wanted):
+        found = await status(muster.kubectl, COSCHEDULING)
+        return {name: found.get(name) for name in wanted} == wanted
+
+    await until(lambda: stands(phase="Pending", scheduled=0), "it is pending")
+    await muster.kubectl.pod(member("m1"))
+    await until(lambda: stands(phase="Running", scheduled=2, running=2, succeeded=0), "it runs")
+    for name in ("m0", "m1"):
+        path = f"/api/v1/namespaces/default/pods/{name}/status"
+        await muster.kubectl.patch(path, {"status": {"phase": "Succeeded"}})
+    await until(lambda: stands(phase="Finished", running=0, succeeded=2), "it has finished")
+    group = await muster.kubectl.get(f"{COSCHEDULING}/g")
+    assert group["spec"] == {"minMember": 2}
+
+
+async def test_kai_a_pod_group_says_why_it_waits_until_it_does_no_more(muster, kinds):
+    await kinds.serve(*groups.KAI)
+    path = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+    await make(muster.kubectl, path, "g", minMember=2, queue="root.a")
+    pods = [a_pod(f"m{at}", annotations={"pod-group-name": "g"}) for at in range(2)]
+    await muster.kubectl.pod(pods[0])
+
+    async def reasons():
+        found = (await status(muster.kubectl, path)).get("schedulingConditions")
+        return found and found[0]["reasons"][0]["message"]
+
+    async def says():
+        return "2 pods start at once" in (await reasons() or "")
+
+    await until(says, "it says that one is missing")
+    await muster.kubectl.pod(pods[1])
+    await until_running(muster, "m0", "m1")
+
+    async def is_clear():
+        return (await status(muster.kubectl, path)).get("schedulingConditions") == []
+
+    await until(is_clear, "it says so no more")
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition"),
+    [
+        (groups.OF_1_36, "PodGroupScheduled"),
+        (groups.OF_1_37, "PodGroupInitiallyScheduled"),
+    ],
+    ids=["1.36", "1.37"],
+)
+async def test_core_a_pod_group_has_the_condition_of_its_version(muster, kinds, kind, condition):
+    await kinds.serve(*kind)
+    path = f"/apis/{kind[0]}/namespaces/default/podgroups"
+    await make(muster.kubectl, path, "g", schedulingPolicy={"gang": {"minCount": 2}})
+    other = {"type": "DisruptionTarget", "status": "False", "reason": "None", "message": ""}
+    other["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    await muster.kubectl.client.request(
+        "PATCH", f"{path}/g/status", {"status": {"conditions": [other]}},
+        content_type=STRATEGIC_PATCH,
+    )  # fmt: skip
+
+    async def says(wanted):
+        found = (await status(muster.kubectl, path)).get("conditions") or []
+        return [
+            (item["status"], item["reason"]) for item in found if item["type"] == condition
+        ] == [wanted] and other in found
+
+    for at, wanted in enumerate((("False", "Unschedulable"), ("True", "Scheduled"))):
+        pod = a_pod(f"m{at}", labels=QUEUE)
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        await muster.kubectl.pod(pod)
+        await until(lambda wanted=wanted: says(wanted), f"it is {wanted}")

@@ -21,6 +21,27 @@ from tests.patience import until
 STATIC = "kubernetes.io/no-provisioner"
 
 
+async def make_group(kubectl, kind):
+    """Make a PodGroup of two, of which there will be one."""
+    path, plural, name = kind
+    spec = {"minMember": 2}
+    if kind == groups.OF_1_36:
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    body = {"apiVersion": path, "kind": name, "metadata": {"name": "g"}, "spec": spec}
+    await kubectl.client.request("POST", f"/apis/{path}/namespaces/default/{plural}", body)
+
+
+def member_of(kind):
+    pod = a_pod(f"of-{kind[0].replace('/', '-')}", cpu="1", labels={"queue": "root.a"})
+    if kind == groups.COSCHEDULING:
+        pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "g"
+    elif kind == groups.KAI:
+        pod["metadata"]["annotations"] = {"pod-group-name": "g"}
+    else:
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return pod
+
+
 @pytest.fixture
 async def used():
     """Live through everything that asks for a right; return what was asked for."""
@@ -63,6 +84,11 @@ async def used():
         daemon["spec"]["affinity"] = {"nodeAffinity": required}
         await kubectl.pod(daemon)
         await until(lambda: double.requests.get("POST pods/eviction"), "an eviction")
+        for path in (groups.COSCHEDULING, groups.KAI, groups.OF_1_36):
+            name = f"PATCH {path[1]}.{path[0].partition('/')[0]}/status"
+            await make_group(kubectl, path)
+            await kubectl.pod(member_of(path))
+            await until(lambda name=name: double.requests.get(name), "the status of a PodGroup")
         await muster.kill_shim()
         await until(muster.is_ready, "the next turn")
     await client.close()

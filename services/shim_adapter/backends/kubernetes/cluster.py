@@ -20,6 +20,7 @@ from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.backends.kubernetes import bodies, recover
 from services.shim_adapter.backends.kubernetes.budgets import Budgets
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses
 from services.shim_adapter.backends.kubernetes.held import HeldPods
 from services.shim_adapter.backends.kubernetes.notes import Notes
 from services.shim_adapter.backends.kubernetes.objects import PodView
@@ -80,7 +81,10 @@ MAX_LOST_PAUSE_SECONDS = 60.0
 
 
 class KubernetesCluster:
-    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates what is told."""
+    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates what is told.
+
+    ``path_of`` returns where a kind of PodGroups is served, "" for nowhere.
+    """
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class KubernetesCluster:
         cancel_creates: Callable[[str, str], None] = lambda _application, _name: None,
         instance: str = "muster",
         classes: Mapping[str, PriorityClass] | None = None,
+        path_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self.world = world
         self.configuration = Configuration()
@@ -108,7 +113,11 @@ class KubernetesCluster:
         self.held = HeldPods()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self.groups = PodGroups(
-            world, {} if classes is None else classes, self._hold_back, self._take_in
+            world,
+            {} if classes is None else classes,
+            self._hold_back,
+            self._take_in,
+            GroupStatuses(self._notes.status, now_text, path_of),
         )
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
@@ -280,6 +289,8 @@ class KubernetesCluster:
             self.groups.ended(view)
             return self._end(pod, view.phase)
         pod.phase = view.phase if not pod.has_ended else pod.phase
+        if view.phase is PodPhase.RUNNING and view.group is not None:
+            self.groups.runs(pod.uid)
         news = self._labels_of(pod, view) + self._node_of(pod, view)
         return news + self._changes_of(pod, view, now_ns)
 

@@ -51,6 +51,11 @@ class Discovery:
         self._group = asyncio.TaskGroup()
         self._watched: dict[OptionalKind, tuple[str, Reflector, asyncio.Task[None]]] = {}
 
+    def path_of(self, kind: str) -> str:
+        """Return where a kind is watched, "" where it is not."""
+        found = (item for item in self._watched.items() if item[0].kind == kind)
+        return next((f"/apis/{path}/{of.plural}" for of, (path, *_) in found), "")
+
     async def run(self) -> None:
         """Run until cancelled."""
         refused = 0

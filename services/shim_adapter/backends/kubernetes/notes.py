@@ -1,4 +1,4 @@
-"""What is told at pods, for people and autoscalers: conditions and events.
+"""What is told at pods, and PodGroups, for people and autoscalers: conditions and events.
 
 Each is an operation that may be left out where there is too much (``operations.py``, rule 4).
 """
@@ -6,6 +6,7 @@ Each is an operation that may be left out where there is too much (``operations.
 from collections.abc import Callable
 
 from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.group_status import ToWrite
 from services.shim_adapter.backends.kubernetes.objects import UNSCHEDULABLE, PodView
 from services.shim_adapter.backends.kubernetes.operations import Operation
 from services.shim_adapter.records import PodRecord
@@ -70,6 +71,12 @@ class Notes:
         note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error, self._now_text())
         self._operate(Operation("note", pod, note))
         self.tell(pod, "FailedScheduling", error, is_warning=True)
+
+    def status(self, status: ToWrite) -> None:
+        """Write a PodGroup's status."""
+        pod = PodRecord("", PodSpec(status.name, "", {}, namespace=status.namespace), 0, 0)
+        body = dict(status.body)
+        self._operate(Operation("note", pod, body, path=status.path, how=status.content_type))
 
     def taken_in(self, view: PodView) -> None:
         """Take in that a pod is scheduled now, and how it is marked already."""

@@ -1,7 +1,8 @@
 """What the cluster is told: by the reflectors, and by the operations that were carried out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.objects import PodView
@@ -84,11 +85,13 @@ class BudgetSeen:
 class PodGroupSeen:
     """A PodGroup, or a Workload, has changed: its gangs by part, or why it has none that holds.
 
-    None: it has gone. Its name is kind, namespace and name.
+    None: it has gone. Its name is kind, namespace and name. ``status`` is its own, as it stands.
     """
 
     name: tuple[str, str, str]
     gangs: Mapping[str, Gang] | str | None
+    uid: str = ""
+    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,8 @@ class Operation:
     # a bind is refused for this, as if the API server had done so; an eviction had no answer
     why_not: str = ""
     pause: float = 0.0  # before it is begun, in seconds
+    path: str = ""  # of a note that is a status: where it is written ("": at the pod)
+    how: str = STRATEGIC_PATCH  # and as what kind of patch
 
 
 def pod_path(pod: PodRecord, subresource: str = "") -> str:
@@ -422,13 +424,11 @@ class Operations:
                     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
                     await self._client.request("POST", path, note.body)
                 else:
-                    await self._client.request(
-                        "PATCH", pod_path(note.pod, "status"), note.body,
-                        content_type=STRATEGIC_PATCH,
-                    )  # fmt: skip
+                    path = note.path or pod_path(note.pod, "status")
+                    await self._client.request("PATCH", path, note.body, content_type=note.how)
             except ApiServerError as error:
                 _DONE.labels("note", "refused").inc()
-                log.debug("a note was not written", pod=note.pod.spec.name, error=str(error))
+                log.debug("a note was not written", name=note.pod.spec.name, error=str(error))
                 if error.is_transient and note.attempts == 0:
                     note.attempts = 1
                     self.add(note)

@@ -21,6 +21,7 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
     shape_of,
     task_groups_text,
 )
+from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses, Standing
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
 from services.shim_adapter.mirror.calls import News, PodGone
@@ -56,6 +57,9 @@ class _Group:
     members: dict[str, str] = field(default_factory=dict)
     by_subgroup: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, PodView] = field(default_factory=dict)
+    placed: dict[str, None] = field(default_factory=dict)  # on nodes, or done with success
+    running: dict[str, None] = field(default_factory=dict)
+    done: dict[str, None] = field(default_factory=dict)
     let_go: dict[str, PodView | None] = field(default_factory=dict)  # None: it has its node
     application: str = ""
     text: str = ""  # the task groups of the gang that was let go last
@@ -78,12 +82,16 @@ class PodGroups:
         classes: Mapping[str, PriorityClass],
         hold_back: Callable[[PodView, Reason, str, int], None],
         admit: Callable[[PodView, int], list[News]],
+        statuses: GroupStatuses,
     ) -> None:
         self._world = world
         self._classes = classes
         self._hold_back = hold_back
         self._admit = admit
+        self._statuses = statuses
+        statuses.follow(self._standing)
         self._is_ready = False
+        self._now_ns = 0
         self._objects: dict[_Object, Mapping[str, Gang] | str] = {}
         self._groups: dict[GroupRef, _Group] = {}
         self._of_object: dict[_Object, dict[GroupRef, None]] = {}
@@ -96,6 +104,7 @@ class PodGroups:
 
     def see(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
         """Take in that a PodGroup was made, has changed or gone."""
+        self._statuses.see(seen.name, seen.uid, None if seen.gangs is None else seen.status)
         if self._objects.get(seen.name) == seen.gangs:
             return []  # its status: controllers write that all the time
         if seen.gangs is None:
@@ -106,6 +115,7 @@ class PodGroups:
         for ref in list(self._of_object.get(seen.name, ())):
             news += self._consider(ref, now_ns)
             self._remind(ref, now_ns)
+            self._statuses.changed(seen.name, self._now_ns)
         return news
 
     def on_pod(self, view: PodView, now_ns: int) -> list[News]:
@@ -116,6 +126,7 @@ class PodGroups:
             self.gone(view.uid)
             return []
         group = self._member(ref, view)
+        self._statuses.changed(_object_of(ref), self._now_ns)
         if not (self._is_ready and view.node):
             group.waiting[view.uid] = view
             news = self._consider(ref, now_ns)
@@ -131,6 +142,9 @@ class PodGroups:
             self.gone(view.uid)
             return
         group = self._member(view.group, view)
+        self._statuses.changed(_object_of(view.group), self._now_ns)
+        group.running.pop(view.uid, None)
+        group.placed[view.uid] = group.done[view.uid] = None
         group.waiting.pop(view.uid, None)
         self._let_go_no_more(group, view.uid)
 
@@ -140,6 +154,9 @@ class PodGroups:
         if ref is None:
             return
         group = self._groups[ref]
+        self._statuses.changed(_object_of(ref), self._now_ns)
+        for counted in (group.placed, group.running, group.done):
+            counted.pop(uid, None)
         subgroup = group.members.pop(uid)
         group.by_subgroup[subgroup] -= 1
         group.waiting.pop(uid, None)
@@ -159,10 +176,38 @@ class PodGroups:
             if uid in group.let_go:
                 group.let_go[uid] = None
             group.failures = 0
+            group.placed[uid] = None
+            self._statuses.changed(_object_of(ref), self._now_ns)
+
+    def runs(self, uid: str) -> None:
+        """Take in that a pod runs; again changes nothing."""
+        ref = self._of_pod.get(uid)
+        if ref is not None and uid not in self._groups[ref].running:
+            self._groups[ref].running[uid] = None
+            self._statuses.changed(_object_of(ref), self._now_ns)
+
+    def _standing(self, name: _Object) -> Standing | None:
+        """Return how far the gang of an object that has one at most is."""
+        refs = self._of_object.get(name)
+        if not refs:
+            return None
+        ref = next(iter(refs))
+        group, gang = self._groups[ref], self._gang(ref)
+        if group.waiting or isinstance(gang, str):
+            why = self._why_not(ref, group, self._now_ns)
+        else:
+            why = f"application {group.application} waits for room: muster why {group.application}"
+        minimum = 0 if isinstance(gang, str) else gang.minimum
+        if isinstance(gang, Gang) and gang.subgroups:
+            minimum = sum(gang.subgroups.values())
+        return Standing(
+            minimum, len(group.members), len(group.placed), len(group.running), len(group.done), why
+        )
 
     def begin(self, now_ns: int) -> None:
         """Begin to let go: everything is listed. Gangs are taken up where they stand."""
         self._is_ready = True
+        self._now_ns = now_ns
         reserved = {
             pod.spec.annotations[POD_GROUP]: pod.spec
             for pod in self._world.all_pods()
@@ -184,10 +229,14 @@ class PodGroups:
 
     def next_due_ns(self) -> int | None:
         """Return when somebody is to be tried again, or told."""
-        return self._due[0][0] if self._due else None
+        due = (self._due[0][0] if self._due else None, self._statuses.next_due_ns())
+        return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
         """Try those again whose pause is over, and tell those who wait why."""
+        self._now_ns = now_ns
+        if self._is_ready:
+            self._statuses.advance(now_ns)
         news: list[News] = []
         while self._due and self._due[0][0] <= now_ns:
             ref = heappop(self._due)[2]
@@ -264,6 +313,8 @@ class PodGroups:
     def _on_a_node(self, ref: GroupRef, group: _Group, view: PodView, now_ns: int) -> list[News]:
         """Take in a pod that has its node already: it is of the application that it says."""
         assert view.spec is not None
+        if view.phase is PodPhase.RUNNING:
+            self.runs(view.uid)
         group.waiting.pop(view.uid, None)
         if view.uid in group.members:
             group.let_go[view.uid] = None

@@ -77,6 +77,7 @@ class Session:
         self.instance = instance
         self.is_warm = is_warm
         self.classes: dict[str, PriorityClass] = {}
+        kinds = Discovery(client, GROUP_KINDS, self._on_pod_group)
         self.cluster = KubernetesCluster(
             World(),
             operate=self._operate,
@@ -84,6 +85,7 @@ class Session:
             cancel_creates=self._cancel_creates,
             instance=instance,
             classes=self.classes,
+            path_of=kinds.path_of,
         )
         self.operations = Operations(client, self.cluster.report)
         self.turn = Turn(client, instance)
@@ -105,7 +107,7 @@ class Session:
             Reflector(
                 client, Source("budgets", "/apis/policy/v1/poddisruptionbudgets"), self._on_budget
             ),
-            Discovery(client, GROUP_KINDS, self._on_pod_group),
+            kinds,
             Reflector(
                 client, Source("csinodes", "/apis/storage.k8s.io/v1/csinodes"), self._on_csi_node
             ),
@@ -251,7 +253,9 @@ class Session:
         metadata = item["metadata"]
         gangs = None if change == DELETED else gangs_of(kind, item)
         name = (kind, metadata.get("namespace") or "default", metadata["name"])
-        await self.cluster.see(PodGroupSeen(name, gangs))
+        uid, status = str(metadata.get("uid") or ""), item.get("status")
+        status = status if isinstance(status, dict) else {}
+        await self.cluster.see(PodGroupSeen(name, gangs, uid, status))
 
     async def _on_csi_node(self, change: str, item: dict[str, Any]) -> None:
         limits = {} if change == DELETED else volume_limits(item)

@@ -1,0 +1,203 @@
+"""What PodGroups are told of their gangs: their status, for `kubectl get podgroup` and operators.
+
+Rule 1: written where it is not what was written last, or what stood there before we wrote: another
+        who writes there is not written against. At most once in PAUSE_SECONDS, what stands then.
+Rule 2: as notes are, after all that must be done, and left out where there is too much.
+Rule 3: a core PodGroup that was scheduled stays so, whatever becomes of its pods (its API).
+Pure. Sources: scheduling.x-k8s.io/v1alpha1 (phase, counts), KAI's schedulingConditions (contract
+kai 1.11, 1.15), the conditions of scheduling.k8s.io (v1alpha2; from v1alpha3 on of another type).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from services.shim_adapter.backends.kubernetes.client import MERGE_PATCH, STRATEGIC_PATCH
+from services.shim_adapter.translation.workloads.pod_groups import CORE, COSCHEDULING, KAI
+from shared.model.units import seconds
+
+PAUSE_SECONDS = 1  # between a change of a PodGroup's gang and its status, which says all since
+MAX_MESSAGE = 1_024  # characters of a condition's message; what is longer is cut
+
+Object = tuple[str, str, str]  # kind, namespace and name
+Status = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a gang is: pods that count, on nodes, running, and done with success.
+
+    ``why`` is what it waits for as a whole, "" where it does not.
+    """
+
+    minimum: int
+    members: int
+    placed: int
+    running: int
+    done: int
+    why: str
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Return whether as many as start at once have their nodes; of none that do, one has."""
+        return self.placed >= max(self.minimum, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ToWrite:
+    """A PodGroup's status, as the API server takes it."""
+
+    path: str
+    namespace: str
+    name: str
+    body: Mapping[str, Any]
+    content_type: str
+
+
+class GroupStatuses:
+    """``stands`` says how far a gang is (None: it has no pods); ``path_of`` where a kind is."""
+
+    def __init__(
+        self,
+        write: Callable[[ToWrite], None],
+        now_text: Callable[[], str],
+        path_of: Callable[[str], str],
+    ) -> None:
+        self._write = write
+        self._now_text = now_text
+        self._path_of = path_of
+        self._stands: Callable[[Object], Standing | None] = lambda _: None
+        self._known: dict[Object, tuple[str, Status]] = {}  # of objects: uid, and status
+        self._written: dict[Object, Status] = {}  # without the times
+        self._due: dict[Object, int] = {}  # in the order of time
+
+    def follow(self, stands: Callable[[Object], Standing | None]) -> None:
+        """Hear from now on how far gangs are from this."""
+        self._stands = stands
+
+    def see(self, name: Object, uid: str, status: Status | None) -> None:
+        """Take in a PodGroup and its status; None: it has gone."""
+        known = self._known.pop(name, None)
+        if status is None or (known is not None and known[0] != uid):
+            self._written.pop(name, None)
+        if status is not None and name[0] in _KINDS:
+            self._known[name] = uid, status
+
+    def changed(self, name: Object, now_ns: int) -> None:
+        """Take in that a gang stands otherwise."""
+        if name[0] in _KINDS:
+            self._due.setdefault(name, now_ns + seconds(PAUSE_SECONDS))
+
+    def next_due_ns(self) -> int | None:
+        """Return when something may have to be written."""
+        return next(iter(self._due.values()), None)
+
+    def advance(self, now_ns: int) -> None:
+        """Write what has changed and is due."""
+        while self._due:
+            name, due_ns = next(iter(self._due.items()))
+            if 0 < due_ns - now_ns <= seconds(PAUSE_SECONDS):
+                return
+            del self._due[name]
+            known, path = self._known.get(name), self._path_of(name[0])
+            if known is not None and path:
+                self._tell(name, known, path)
+
+    def _tell(self, name: Object, known: tuple[str, Status], path: str) -> None:
+        stands = self._stands(name)
+        before = self._written.get(name, known[1])
+        kind, namespace, own = name
+        status = _KINDS[kind](stands or _NOBODY, before, path.rpartition("/")[0])
+        if status is None or _is_within(status, before):
+            return
+        self._written[name] = status
+        for key in ("conditions", "schedulingConditions"):
+            for condition in status.get(key, ()):
+                condition["lastTransitionTime"] = _since(condition, before, key) or self._now_text()
+        group, _, plural = path.rpartition("/")
+        where = f"{group}/namespaces/{namespace}/{plural}/{own}/status"
+        body = {"metadata": {"uid": known[0]}, "status": status}
+        how = STRATEGIC_PATCH if kind == CORE else MERGE_PATCH
+        self._write(ToWrite(where, namespace, own, body, how))
+
+
+_NOBODY = Standing(0, 0, 0, 0, 0, "")
+
+
+def _coscheduling(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
+    """Return phase and counts; a gang that has finished stays so when its pods are deleted."""
+    if not stands.members and before.get("phase") in (None, "Finished"):
+        return None
+    return {
+        "phase": _phase(stands),
+        "scheduled": stands.placed,
+        "running": stands.running,
+        "succeeded": stands.done,
+    }
+
+
+def _phase(stands: Standing) -> str:
+    minimum = max(stands.minimum, 1)
+    if stands.done >= minimum:
+        return "Finished"
+    if stands.running + stands.done >= minimum:
+        return "Running"
+    if stands.is_scheduled:
+        return "Scheduled"
+    return "Scheduling" if stands.members >= minimum else "Pending"
+
+
+def _kai(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
+    """Return why it waits, in its words for what is neither a limit nor a quota."""
+    if stands.is_scheduled or not stands.members:
+        return {"schedulingConditions": []} if before.get("schedulingConditions") else None
+    message = stands.why[:MAX_MESSAGE]
+    reason = {"reason": "PodSchedulingErrors", "message": message}
+    condition = _condition("Unschedulable", "True", "Unschedulable", message)
+    return {"schedulingConditions": [{**condition, "reasons": [reason]}]}
+
+
+def _core(stands: Standing, before: Status, version: str) -> dict[str, Any] | None:
+    """Return the condition that says whether it was scheduled; once it was that stays."""
+    is_first = version.endswith("/v1alpha2")
+    kind = "PodGroupScheduled" if is_first else "PodGroupInitiallyScheduled"
+    was = [item for item in before.get("conditions") or () if item.get("type") == kind]
+    if not stands.members or any(item.get("status") == "True" for item in was):
+        return None
+    if stands.is_scheduled:
+        return {"conditions": [_condition(kind, "True", "Scheduled", "")]}
+    message = stands.why[:MAX_MESSAGE]
+    return {"conditions": [_condition(kind, "False", "Unschedulable", message)]}
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def _since(condition: Mapping[str, Any], before: Status, key: str) -> str:
+    """Return since when a condition stands as it does, "" for from now on."""
+    for item in before.get(key) or ():
+        if (item.get("type"), item.get("status")) == (condition["type"], condition["status"]):
+            return str(item.get("lastTransitionTime") or "")
+    return ""
+
+
+def _is_within(wanted: Any, there: Any) -> bool:
+    """Return whether all that is wanted is there already; what else is there does not count."""
+    if isinstance(wanted, dict):
+        return isinstance(there, Mapping) and all(
+            name in there and _is_within(value, there[name]) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        is_same = isinstance(there, list) and len(there) >= len(wanted)
+        return is_same and bool(wanted or not there) and all(
+            any(_is_within(item, other) for other in there) for item in wanted
+        )  # fmt: skip
+    return bool(wanted == there)
+
+
+_KINDS: dict[str, Callable[[Standing, Status, str], dict[str, Any] | None]] = {
+    COSCHEDULING: _coscheduling,
+    KAI: _kai,
+    CORE: _core,
+}
