@@ -102,7 +102,7 @@ bench-schedule: setup ## The schedule itself: traces in virtual time, the rows o
 bench-what-if: setup ## How long a what-if takes on 5,000 nodes, and who comes behind it
 	@$(PYTHON) -m tests.benchmarks.what_if $(ARGS)
 
-bench-kubernetes: setup ## 5,000 nodes and 50,000 pods listed, then pods bound, against the double
+bench-kubernetes: setup ## 5,000 nodes and 50,000 pods on the double; with KUBECONFIG binds beside a raw client
 	@$(PYTHON) -m tests.benchmarks.kubernetes $(ARGS)
 
 bench-page: setup ## The live page in Chromium: 5,000 nodes, 50,000 pods, 1,000 changes a second

@@ -1,5 +1,7 @@
 """The kubernetes backend at scale, against the API server double in a process of its own.
 
+With KUBECONFIG or KUBEBUILDER_ASSETS set only what a real server can tell: ``tests/benchmarks/binding.py``.
+
 ``make bench-kubernetes``: the shim adapter alone lists a tenth of 5,000 nodes and 50,000 pods, and all of
 them, and hears that something happens to each pod: the CPU and memory of a pod, and how they grow. Then
 all services list them and bind pods, first made at once, then at a rate: how many a second.
@@ -22,10 +24,13 @@ from services.shim_adapter.backends.kubernetes.client import ApiClient
 from services.shim_adapter.backends.kubernetes.observed import PodSeen
 from services.shim_adapter.backends.kubernetes.session import Session
 from shared.runtime.service import spare_the_collector
+from tests.benchmarks.binding import beside
 from tests.kubernetes.harness import Muster
+from tests.kubernetes.real import real_access
 from tests.patience import until
 
 PATIENCE_SECONDS = 300
+ROUNDS = 5  # beside a raw client, of which the median counts
 AT_ONCE = 1_000  # pods that something happens to
 CONFIG = (
     "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
@@ -174,9 +179,14 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--binds", type=int, default=20_000)
     parser.add_argument("--rate", type=int, default=1_000, help="pods made a second")
+    parser.add_argument("--beside", type=int, default=1_000, help="pods of a real API server")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     spare_the_collector()
+    with real_access(is_asked=False) as access:
+        if access is not None:
+            asyncio.run(beside(access, arguments.beside, ROUNDS))
+            return
     asyncio.run(growth(arguments.nodes, arguments.pods))
     asyncio.run(run(arguments.nodes, arguments.pods, arguments.binds, arguments.rate))
 
