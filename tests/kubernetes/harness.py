@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Self
 
 from services.cli.launcher import LocalCluster
@@ -21,7 +22,14 @@ from shared.runtime.clock import SystemClock
 from tests.patience import until
 
 AGAIN_SECONDS = 0.1
+BEAT_SECONDS = 10.0  # as kubelets renew their leases
+_NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 TEST_LABEL = "muster.io/test-node"
+_MORE_THAN_THERE_ARE = 1_000  # pods that must be available: none may go
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Muster:
@@ -117,7 +125,7 @@ class Kubectl:
         body = {"metadata": {"name": name, "labels": {TEST_LABEL: "true", **(labels or {})}}}
         await self.client.request("POST", "/api/v1/nodes", body)
         path = f"/api/v1/nodes/{name}"
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = _now()
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
         status = {"allocatable": allocatable, "capacity": allocatable, "conditions": [ready]}
@@ -140,24 +148,36 @@ class Kubectl:
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         await self.client.request("DELETE", path, options or None)
 
-    async def quota(self, name: str, namespace: str = "default", *, pods: int, used: int) -> None:
-        """Add a quota of pods, counted already: there is no controller that would do so."""
+    async def quota(self, name: str, namespace: str = "default", *, pods: int) -> None:
+        """Add a quota of pods to a namespace that has none, counted as a controller would."""
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
         hard = {"pods": str(pods)}
         await self.client.request(
             "POST", path, {"metadata": {"name": name}, "spec": {"hard": hard}}
         )
-        status = {"status": {"hard": hard, "used": {"pods": str(used)}}}
+        status = {"status": {"hard": hard, "used": {"pods": "0"}}}
         await self.client.request(
             "PATCH", f"{path}/{name}/status", status, content_type=MERGE_PATCH
         )
 
     async def budget(self, name: str, labels: dict[str, str], *, allowed: int) -> None:
-        """Add a disruption budget, or let one allow so many disruptions from now on."""
+        """Add a disruption budget, or let one allow so many disruptions from now on.
+
+        The status says so, and the spec is such that a disruption controller finds the same.
+        """
         path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-        spec = {"selector": {"matchLabels": labels}, "minAvailable": 1}
-        with suppress(ApiServerError):
+        healthy = [
+            pod
+            for pod in (await self.pods()).values()
+            if labels.items() <= pod["metadata"].get("labels", {}).items()
+            and pod["status"]["phase"] == "Running"
+        ]
+        least = max(0, len(healthy) - allowed) if allowed else _MORE_THAN_THERE_ARE
+        spec = {"selector": {"matchLabels": labels}, "minAvailable": least}
+        try:
             await self.client.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+        except ApiServerError:
+            await self.patch(f"{path}/{name}", {"spec": spec})
         generation = (await self.get(f"{path}/{name}"))["metadata"].get("generation", 1)
         status = {
             "disruptionsAllowed": allowed, "currentHealthy": 9, "desiredHealthy": 1,
@@ -180,7 +200,10 @@ class Kubectl:
 
 
 class Kubelets:
-    """The kubelets of the nodes that were made here: start what is bound, remove what is deleted."""
+    """The kubelets of the nodes that were made here: start what is bound, remove what is deleted.
+
+    They renew their nodes' leases: a node controller, where there is one, lets none go after 40 s.
+    """
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
@@ -188,18 +211,35 @@ class Kubelets:
         self._reflector = Reflector(client, Source("kubelet", "/api/v1/pods"), self._on_pod)
         self.nodes_of: dict[str, dict[str, None]] = {}  # by pod uid: every node that it ever had
         self.ran: dict[str, str] = {}  # by name, the node
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._reflector.run())
+        self._tasks = [asyncio.create_task(job) for job in (self._reflector.run(), self._beat())]
         await self._reflector.is_listed.wait()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        while True:
+            for node in list(self._kubectl.nodes):
+                with suppress(ApiServerError):  # away: the next time
+                    await self._renew(node)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _renew(self, node: str) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": now}
+        try:
+            await self._kubectl.patch(f"{_NODE_LEASES}/{node}", {"spec": spec})
+        except ApiServerError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            body = {"metadata": {"name": node}, "spec": spec}
+            await self._client.request("POST", _NODE_LEASES, body)
 
     async def _on_pod(self, change: str, pod: dict[str, Any]) -> None:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
@@ -223,7 +263,9 @@ class Kubelets:
             await self._client.request("DELETE", path, body)
         elif (pod.get("status") or {}).get("phase", "Pending") == "Pending":
             self.ran[metadata["name"]] = node
-            status = {"metadata": {"uid": metadata["uid"]}, "status": {"phase": "Running"}}
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": _now()}
+            running = {"phase": "Running", "conditions": [ready]}  # ready: healthy for budgets
+            status = {"metadata": {"uid": metadata["uid"]}, "status": running}
             await self._client.request(
                 "PATCH", f"{path}/status", status, content_type=STRATEGIC_PATCH
             )

@@ -340,7 +340,7 @@ async def test_a_gang_whose_placeholders_a_quota_refuses_does_not_go_on_pod_by_p
     muster, monkeypatch
 ):
     monkeypatch.setattr(pod_groups, "RETRY_SECONDS", 1)
-    await muster.kubectl.quota("pods", pods=5, used=0)
+    await muster.kubectl.quota("pods", pods=5)
     await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
     for at in range(3):
         await muster.kubectl.pod(member(f"m{at}"))

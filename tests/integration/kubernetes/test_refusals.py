@@ -94,7 +94,7 @@ async def test_a_bind_is_tried_again_while_our_rights_are_not_known(muster, doub
 
 
 async def test_a_quota_is_final_and_what_was_made_of_its_gang_goes(muster):
-    await muster.kubectl.quota("q", pods=10, used=7)
+    await muster.kubectl.quota("q", pods=3)
     await muster.kubectl.pod(member("m0", "gang", members=4))
     await until(runs(muster, "m0"), "it goes on without its gang")
     await no_placeholder_is_left(muster, ["m0"])
