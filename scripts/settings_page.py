@@ -19,7 +19,7 @@ from services.core.scheduler.model.queue_settings import settings_of
 from services.core.scheduler.model.settings import RESERVED_FOR_HEADS_PERCENT, settings_from
 from services.core.scheduler.model.settings import Settings as SchedulerSettings
 from services.shim_adapter.admission import filters
-from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.backends.kubernetes import configuration
 from services.shim_adapter.translation import gpu_shares, namespaces, pods, task_groups
 from shared.model.duration import go_duration
 from shared.model.gpus import GPU_DEVICES
@@ -60,7 +60,7 @@ Generated from the code by `scripts/make_docs.py`. What cannot be set stands on 
 | [scheduler settings](#scheduler-settings) | how Muster decides, beside queues.yaml | with the \
 next change of the queues, or the next start of the shim adapter |
 | [queues.yaml](#queuesyaml), [properties of queues](#properties-of-queues) | the queues | at once |
-| [ConfigMaps](#configmaps) | YuniKorn's own keys, on Kubernetes | at once |
+| [ConfigMaps](#configmaps) | YuniKorn's own keys, on Kubernetes | at once, or with a restart |
 | [labels and annotations](#labels-and-annotations) | one application, or the queue of a namespace \
 | when the pod is made |
 
@@ -94,7 +94,8 @@ A value that does not hold is the default.
     "config_maps": """\
 ## ConfigMaps
 `yunikorn-defaults` and `yunikorn-configs`, in the namespace that Muster runs in; the second wins,
-key by key. `queues.yaml` is a key of theirs.
+key by key. `queues.yaml` is a key of theirs. What stands here of `service.`, hot refresh aside,
+holds from the start of the shim adapter: a change waits for a restart, and its log says so.
 """,
     "admission": """\
 ## The admission webhook
@@ -121,7 +122,7 @@ def settings_page() -> tuple[str, list[str]]:
     wrong = [
         *_differ("scheduler", words["scheduler"], _read_in(settings_from, _GIVEN)),
         *_differ("properties", words["properties"], _read_in(settings_of, _PROPERTY)),
-        *_differ("config_maps", words["config_maps"], _read_in(Configuration, _KEY)),
+        *_differ("config_maps", words["config_maps"], _read_in(configuration, _KEY)),
         *_differ("admission", words["admission"], list(filters.KEYS.values())),
         *_differ("on_pods", words["on_pods"], _on_pods()),
     ]

@@ -42,6 +42,7 @@ class World:
         self.proposals: list[Proposal] = []  # not judged yet
         self.held_back: Proposal | None = None
         self.scheduler_settings: dict[str, str] = {}
+        self.has_gangs = True  # whether applications that come reserve for theirs
         self.are_confirmations_held = False  # of releases, as somebody commanded
         self.namespace_tags: dict[str, Mapping[str, str]] = {}  # what a namespace says of its queue
         self.submissions = 0
@@ -367,6 +368,7 @@ class World:
         tags = self.namespace_tags.get(application.namespace, {})
         secrets = {PULL_SECRETS: ",".join(pod.spec.pull_secrets)} if pod.spec.pull_secrets else {}
         application.tags = {**tags, **secrets}
+        application.is_gang_over = not self.has_gangs
         return self.add_application(application)
 
 

@@ -1,5 +1,7 @@
 """The cluster between reflectors and mirror: what is seen becomes news once, in any order."""
 
+import json
+
 import pytest
 
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
@@ -16,6 +18,7 @@ from services.shim_adapter.backends.kubernetes.volumes import Claim, Volume
 from services.shim_adapter.mirror.calls import (
     BindPod,
     BindRefused,
+    CreatePod,
     DeletePod,
     MarkUnschedulable,
     PodAdded,
@@ -24,8 +27,10 @@ from services.shim_adapter.mirror.calls import (
     PodEnded,
     PodGone,
 )
+from services.shim_adapter.mirror.mirror import ClusterMirror
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord
+from shared.messages.interface import AcceptedApplication, UpdateResponse
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
 
@@ -155,3 +160,34 @@ def test_a_foreign_pod_is_news_once_it_has_a_node():
     assert session.pod(scheduler="other", node="n1") == [PodAdded]
     assert session.status("Running", scheduler="other", node="n1") == []
     assert session.status("Failed", scheduler="other", node="n1") == [PodEnded]
+
+
+@pytest.mark.parametrize("is_disabled", [True, False])
+@pytest.mark.parametrize("comes_later", [True, False])
+def test_without_gang_scheduling_no_application_reserves_whenever_it_comes(
+    is_disabled, comes_later
+):
+    """Contract 2.11, ``service.disableGangScheduling``: all pods go one by one."""
+    session = Session()
+    data = {"service.disableGangScheduling": str(is_disabled)}
+    session.cluster.configuration.take("yunikorn-configs", data)
+    session.cluster.configuration.begin()
+    body = raw()
+    group = {"name": "tg", "minMember": 7, "minResource": {"cpu": "1"}}
+    body["metadata"]["annotations"] = {"yunikorn.apache.org/task-groups": json.dumps([group])}
+    seen = PodSeen(pod_view(body, READING, session.cluster.knows))
+    if comes_later:
+        session.cluster.begin(1, 1)
+        session.see(seen)
+    else:
+        session.see(seen)
+        session.cluster.begin(1, 1)
+    mirror = ClusterMirror(session.world, "rm")
+    said = mirror.sync()
+    if comes_later:
+        _, said = mirror.on_news(PodAdded(session.world.pods["uid-p"]))
+    (request,) = [new for item in said for new in getattr(item.message, "new_applications", ())]
+    assert request.placeholder_ask == ({} if is_disabled else {"vcore": 7000, "pods": 7})
+    accepted = UpdateResponse(accepted_applications=(AcceptedApplication("yunikorn-ns-autogen"),))
+    calls, _ = mirror.on_response(accepted, session.world.epoch)
+    assert len([call for call in calls if isinstance(call, CreatePod)]) == (0 if is_disabled else 7)

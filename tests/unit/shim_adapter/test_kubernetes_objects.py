@@ -13,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.shim_adapter.backends.kubernetes import bodies
-from services.shim_adapter.backends.kubernetes.configuration import BUILT_IN, Configuration
+from services.shim_adapter.backends.kubernetes.configuration import (
+    AT_START,
+    BUILT_IN,
+    Configuration,
+)
 from services.shim_adapter.backends.kubernetes.objects import (
     config_data,
     node_record,
@@ -315,6 +319,33 @@ def test_switches_are_read_as_go_reads_them(text, value):
     assert configuration.take_changed() is (value is not False)
     assert configuration.has_gangs is not (value is True)
     assert configuration.has_unique_applications is (value is True)
+
+
+def test_keys_that_need_a_restart_hold_from_the_start_and_their_changes_are_told_once():
+    """Contract 2.11: "restart needed, change ignored with a warning"."""
+    configuration = Configuration()
+    before = {"queues.yaml": "a", "other.yaml": "b", "service.placeholderImage": "mine"}
+    configuration.take("yunikorn-configs", before)
+    configuration.begin()
+    assert configuration.take_ignored() == []
+    after = {
+        **before, "service.policyGroup": "other", "service.placeholderImage": "theirs",
+        "service.placeholderRunAsUser": "7", "service.placeholderRunAsGroup": "7",
+        "service.placeholderFsGroup": "7", "service.disableGangScheduling": "true",
+    }  # fmt: skip
+    configuration.take("yunikorn-configs", after)
+    assert configuration.take_ignored() == [key for key in AT_START if after.get(key)]
+    assert configuration.take_ignored() == []
+    assert not configuration.take_changed()
+    plain = bodies.PlaceholderOptions(image="mine")
+    assert (configuration.queues, configuration.has_gangs) == ("a", True)
+    assert configuration.placeholders == plain
+    configuration.take("yunikorn-configs", {**before, "queues.yaml": "c"})
+    assert (configuration.take_ignored(), configuration.take_changed()) == ([], True)
+    configuration.take("yunikorn-configs", after)
+    configuration.begin()
+    assert (configuration.queues, configuration.has_gangs) == ("b", False)
+    assert configuration.placeholders == bodies.PlaceholderOptions("theirs", 7, 7, 7)
 
 
 def test_times_are_read_or_taken_for_none():

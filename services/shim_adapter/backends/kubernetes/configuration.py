@@ -10,6 +10,12 @@ from shared.model.texts import parse_truth
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
 MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
 SETTING = "muster.scheduler."  # Muster's own scheduler settings, as in scenario files
+_GROUP, _NO_GANGS = "service.policyGroup", "service.disableGangScheduling"
+_IMAGE = "service.placeholderImage"
+_USER, _FILES = "service.placeholderRunAsUser", "service.placeholderFsGroup"
+_USERS_GROUP = "service.placeholderRunAsGroup"
+# A change of these waits for a restart (contract section 2.11).
+AT_START = (_GROUP, _NO_GANGS, _IMAGE, _USER, _USERS_GROUP, _FILES)
 BUILT_IN = """\
 partitions:
   - name: default
@@ -29,6 +35,8 @@ class Configuration:
     def __init__(self) -> None:
         self._maps: dict[str, Mapping[str, str]] = {}
         self._taken: tuple[str, dict[str, str]] | None = None
+        self._at_start: dict[str, str | None] = {}  # what holds until a restart, once begun
+        self._ignored: dict[str, str | None] = {}  # its changes
 
     def take(self, name: str, data: Mapping[str, str] | None) -> None:
         """Take a ConfigMap in, or that there is none."""
@@ -36,7 +44,14 @@ class Configuration:
 
     def begin(self) -> None:
         """Take in that what it says now holds from the start."""
+        self._at_start = {key: self._said(key) for key in AT_START}
         self._taken = (self.queues, self.scheduler_settings)
+
+    def take_ignored(self) -> list[str]:
+        """Return the keys that have changed since this was asked last, and wait for a restart."""
+        before, said = self._ignored, {key: self._said(key) for key in self._at_start}
+        self._ignored = {key: said[key] for key in said if said[key] != self._at_start[key]}
+        return [key for key, value in self._ignored.items() if before.get(key, ...) != value]
 
     def take_changed(self) -> bool:
         """Return whether what it says has changed since this was asked last.
@@ -45,8 +60,7 @@ class Configuration:
         """
         if not self._truth("service.enableConfigHotRefresh", default=True):
             return False
-        before = self._taken
-        self.begin()
+        before, self._taken = self._taken, (self.queues, self.scheduler_settings)
         return before != self._taken
 
     def put_back(self) -> None:
@@ -54,16 +68,20 @@ class Configuration:
         self._taken = None
 
     def _get(self, key: str, default: str) -> str:
+        value = self._at_start[key] if key in self._at_start else self._said(key)
+        return default if value is None else value
+
+    def _said(self, key: str) -> str | None:
         for name in reversed(MAPS):
             value = self._maps.get(name, {}).get(key)
             if value is not None:
                 return value
-        return default
+        return None
 
     @property
     def queues(self) -> str:
         """Return queues.yaml; without one YuniKorn's built-in default: a queue a namespace."""
-        text = self._get(f"{self._get('service.policyGroup', 'queues')}.yaml", "")
+        text = self._get(f"{self._get(_GROUP, 'queues')}.yaml", "")
         return text if text.strip() else BUILT_IN
 
     @property
@@ -79,7 +97,7 @@ class Configuration:
     @property
     def has_gangs(self) -> bool:
         """Return whether gang scheduling is not switched off."""
-        return not self._truth("service.disableGangScheduling", default=False)
+        return not self._truth(_NO_GANGS, default=False)
 
     @property
     def has_unique_applications(self) -> bool:
@@ -92,10 +110,10 @@ class Configuration:
         """Return how placeholder pods are made."""
         plain = PlaceholderOptions()
         return PlaceholderOptions(
-            image=self._get("service.placeholderImage", plain.image),
-            run_as_user=self._number("service.placeholderRunAsUser"),
-            run_as_group=self._number("service.placeholderRunAsGroup"),
-            fs_group=self._number("service.placeholderFsGroup"),
+            image=self._get(_IMAGE, plain.image),
+            run_as_user=self._number(_USER),
+            run_as_group=self._number(_USERS_GROUP),
+            fs_group=self._number(_FILES),
         )
 
     def _truth(self, key: str, *, default: bool) -> bool:

@@ -13,13 +13,12 @@ from shared.model.units import milliseconds
 
 def applications(world: World, configuration: Configuration, now_ns: int) -> None:
     """Make an application for every pod of ours that has not ended and may be scheduled."""
+    world.has_gangs = configuration.has_gangs
     pods = [pod for pod in world.all_pods() if not (pod.spec.foreign or pod.gates)]
     for pod in sorted(pods, key=_order):
         if pod.spec.application_id not in world.applications:
             world.application_of(pod)
     for application in world.applications.values():
-        if not configuration.has_gangs:
-            application.is_gang_over = True
         _take_up(world, application, now_ns)
 
 

@@ -169,6 +169,9 @@ class Session:
     async def _propose(self, host: Host) -> None:
         """Propose the queues that have changed; new scheduler settings begin with a recovery."""
         configuration, world = self.cluster.configuration, self.cluster.world
+        ignored = configuration.take_ignored()
+        if ignored:
+            log.warning("changes of these keys wait for a restart", keys=ignored)
         if not configuration.take_changed():
             return
         before, settings = world.scheduler_settings, configuration.scheduler_settings
