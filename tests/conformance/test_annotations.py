@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions, placeholder
 from services.shim_adapter.records import ApplicationRecord
 from services.shim_adapter.translation.placeholders import placeholder_pod
 from services.shim_adapter.translation.task_groups import (
+    TASK_GROUPS,
+    WHERE,
     TaskGroupsError,
     parse_policy_parameters,
     parse_task_groups,
@@ -174,3 +177,48 @@ def test_k07_cpu_as_a_number_or_as_text_is_the_same(cpu):
         json.dumps([{"NAME": "g", "minmember": 1, "minResource": {"cpu": cpu}}])
     )
     assert group.min_resource == {"vcore": 1000}
+
+
+def test_every_key_of_a_task_group_is_read_whatever_its_case_but_labels_are_not_ours():
+    """Contract 2.5: Go json, keys case-insensitive, also those inside of what a group holds."""
+    when = "RequiredDuringSchedulingIgnoredDuringExecution"
+    term = {"MatchExpressions": [{"Key": "Zone", "Operator": "In", "Values": ["Key"]}]}
+    near = {"LabelSelector": {"MatchLabels": {"Key": "v"}}, "TopologyKey": "rack"}
+    wanted = {
+        "NAME": "g", "MINMEMBER": 3, "MinResource": {"cpu": 1}, "NodeSelector": {"Key": "x"},
+        "Tolerations": [{"Key": "gpu", "OPERATOR": "Exists", "Effect": "NoSchedule"}],
+        "Affinity": {
+            "NodeAffinity": {when: {"NodeSelectorTerms": [term]}}, "PodAntiAffinity": {when: [near]},
+        },
+        "TopologySpreadConstraints": [
+            {"MaxSkew": 2, "TopologyKey": "zone", "WhenUnsatisfiable": "DoNotSchedule"}
+        ],
+    }  # fmt: skip
+    plain = {
+        "name": "g", "minMember": 3, "minResource": {"cpu": 1}, "nodeSelector": {"Key": "x"},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "Zone", "operator": "In", "values": ["Key"]}]}]}},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"Key": "v"}}, "topologyKey": "rack"}]},
+        },
+        "topologySpreadConstraints": [
+            {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    }  # fmt: skip
+    text = json.dumps([wanted])
+    assert parse_task_groups(text) == parse_task_groups(json.dumps([plain]))
+    (group,) = parse_task_groups(text)
+    application = ApplicationRecord("app", 1, gang_annotations={TASK_GROUPS: text})
+    spec = placeholder_pod(application, group, "cause")
+    made = placeholder(spec, None, (), PlaceholderOptions())["spec"]
+    assert {key: made[key] for key in WHERE} == {key: plain[key] for key in WHERE}
+
+
+def test_what_lies_too_deep_in_a_task_group_is_left_as_it_is():
+    deep = [wanted := []]
+    for _ in range(500):
+        wanted.append(wanted := [])
+    with pytest.raises(TaskGroupsError, match="a map was expected, found list"):
+        parse_task_groups(json.dumps([{**group(cpu=1), "tolerations": deep}]))

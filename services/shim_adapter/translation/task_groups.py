@@ -5,6 +5,7 @@ gang, and an event says why (contract section 2.5; cases K-07, K-08).
 """
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +34,22 @@ from shared.model.texts import JsonError, load_json
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
 TASK_GROUP_NAME = "yunikorn.apache.org/task-group-name"
 POLICY_PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
-WHERE = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")  # of a task group
+_STRUCTURES = ("tolerations", "affinity", "topologySpreadConstraints")
+WHERE = ("nodeSelector", *_STRUCTURES)  # of a task group
+_SPELLING = {
+    key.lower(): key
+    for key in (
+        *("key", "operator", "value", "values", "effect", "tolerationSeconds"),
+        *("nodeAffinity", "podAffinity", "podAntiAffinity", "nodeSelectorTerms"),
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        *("matchExpressions", "matchFields", "matchLabels", "weight", "preference"),
+        *("podAffinityTerm", "labelSelector", "namespaceSelector", "namespaces", "topologyKey"),
+        *("matchLabelKeys", "mismatchLabelKeys", "maxSkew", "minDomains", "whenUnsatisfiable"),
+        *("nodeAffinityPolicy", "nodeTaintsPolicy"),
+    )
+}
+_DEEPEST = 12  # maps and lists in one another that have keys of ours
 MAX_MEMBERS = 2**31 - 1
 MAX_TASK_GROUPS = 1_000
 _TIMEOUT = "placeholderTimeoutInSeconds"
@@ -135,13 +151,31 @@ def _task_group(value: Any, annotation: str) -> TaskGroupSpec:
     )
 
 
+def where_of_group(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where a task group's pods may be, as a pod's spec writes it.
+
+    Keys are read whatever their case, as Go reads JSON; those of labels are not ours to change.
+    """
+    fields = {str(key).lower(): value for key, value in group.items()}
+    found = {key: _spelled(fields.get(key.lower()), _DEEPEST) for key in _STRUCTURES}
+    found["nodeSelector"] = fields.get("nodeselector")
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _spelled(value: Any, depth: int) -> Any:
+    """Return a value with its keys spelled as Kubernetes spells them."""
+    if not depth:
+        return value
+    if isinstance(value, list):
+        return [_spelled(item, depth - 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    named = ((_SPELLING.get(str(key).lower(), key), item) for key, item in value.items())
+    return {key: item if key == "matchLabels" else _spelled(item, depth - 1) for key, item in named}
+
+
 def _constraints(fields: dict[str, Any], name: str) -> Constraints:
-    spec = {
-        "nodeSelector": fields.get("nodeselector"),
-        "tolerations": fields.get("tolerations"),
-        "affinity": fields.get("affinity"),
-        "topologySpreadConstraints": fields.get("topologyspreadconstraints"),
-    }
+    spec = where_of_group(fields)
     labels = string_map(fields.get("labels"), f"{name}.labels")
     try:
         return parse_constraints(spec, name, labels=labels)

@@ -10,7 +10,7 @@ from typing import Any
 
 from services.shim_adapter.records import PodRecord
 from services.shim_adapter.translation.pods import APP_ID, QUEUE
-from services.shim_adapter.translation.task_groups import TASK_GROUPS, WHERE
+from services.shim_adapter.translation.task_groups import TASK_GROUPS, where_of_group
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP
 from shared.messages.commands import PodSpec
 from shared.model.gpus import GPU_DEVICES, GPU_SHARE, text_of
@@ -123,7 +123,14 @@ def _condition(
 
 
 def event(
-    pod: PodRecord, reason: str, note: str, *, instance: str, now: str, is_warning: bool = False
+    pod: PodRecord,
+    reason: str,
+    note: str,
+    *,
+    instance: str,
+    now: str,
+    is_warning: bool = False,
+    action: str = "",
 ) -> dict[str, Any]:
     """Return an event about a pod (events.k8s.io/v1)."""
     return {
@@ -133,7 +140,7 @@ def event(
         "eventTime": now,
         "reportingController": COMPONENT,
         "reportingInstance": instance[:128],
-        "action": reason,
+        "action": action or reason,
         "reason": reason,
         "regarding": {
             "apiVersion": "v1",
@@ -256,5 +263,5 @@ def _from_group(spec: PodSpec) -> dict[str, Any]:
     for group in groups if isinstance(groups, list) else []:
         fields = {str(key).lower(): value for key, value in group.items()}
         if fields.get("name") == spec.task_group_name:
-            return {key: fields[key.lower()] for key in WHERE if fields.get(key.lower())}
+            return {key: value for key, value in where_of_group(group).items() if value}
     return {}
