@@ -12,7 +12,7 @@ from services.shim_adapter.backends.base import Backend, CommandRefusedError, Pl
 from services.shim_adapter.deletions import NOT_THERE, by_application, pods_there
 from services.shim_adapter.idempotency import repeatable
 from services.shim_adapter.mirror import ClusterMirror
-from services.shim_adapter.mirror.calls import Call, News
+from services.shim_adapter.mirror.calls import Call, News, PodAdded
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.proposals import Proposals
 from services.shim_adapter.records import Answer, ApplicationRecord, Proposal
@@ -540,7 +540,11 @@ class ShimMachine:
         self, taken: TranslatedDocument, cause: str, now_ns: int
     ) -> tuple[SubmittedObject, list[Outgoing]]:
         news = self._playground().create_pods(taken.pods, cause, now_ns)
-        return _submitted(taken), self._settle(news, now_ns)
+        submitted = _submitted(taken)
+        first = next((item for item in news if isinstance(item, PodAdded)), None)
+        if first is not None:  # it may be named after its UID
+            submitted = replace(submitted, application_id=first.pod.spec.application_id)
+        return submitted, self._settle(news, now_ns)
 
     def _delete(
         self, taken: TranslatedDocument, _: str, now_ns: int

@@ -27,6 +27,7 @@ from services.shim_adapter.translation.pods import (
     APP_ID,
     QUEUE,
     SCHEDULER_NAMES,
+    TRUE_OR_FALSE,
     USER_INFO,
     PriorityClass,
     Reading,
@@ -139,7 +140,7 @@ def _pod(request: Mapping[str, Any], context: Context) -> Verdict:
         grouped = group_of(metadata, spec) is not None
         wanted = _labels(labels or {}, annotations or {}, namespace, filters, is_grouped=grouped)
         patch += put_into("/metadata/labels", labels, wanted)
-    if (annotations or {}).get(ALLOW_PREEMPTION) not in ("true", "false"):
+    if (annotations or {}).get(ALLOW_PREEMPTION) not in TRUE_OR_FALSE:
         known = context.classes.get(str(spec.get("priorityClassName") or ""), PriorityClass(0))
         notes[ALLOW_PREEMPTION] = "true" if known.lets_be_preempted({}) else "false"
     return Verdict(patch=(*patch, *put_into("/metadata/annotations", annotations, notes)))

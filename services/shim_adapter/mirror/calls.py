@@ -7,6 +7,8 @@ from shared.messages.commands import PodSpec
 from shared.messages.interface import PodsHeld
 from shared.model.gpus import Devices
 
+GANG_TIMED_OUT = "ResourceReservationTimeout"  # of a pod that is failed: its gang had no places
+
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
@@ -56,12 +58,16 @@ class FailPod:
 
 @dataclass(frozen=True, slots=True)
 class TellPod:
-    """Say something about a pod to its people; it may be left out where there is too much."""
+    """Say something about a pod to its people; it may be left out where there is too much.
+
+    ``action`` "" is the reason.
+    """
 
     uid: str
     reason: str
     message: str
     is_warning: bool = False
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)

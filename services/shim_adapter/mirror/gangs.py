@@ -56,10 +56,14 @@ class BoundPlaceholders:
         if bound.pop(pod.uid, True) is None and not bound:
             del self._bound[key]
 
+    def count(self, application: ApplicationRecord, group: str) -> int:
+        """Return how many placeholders of a group are bound."""
+        return len(self._bound.get((application.application_id, group), ()))
+
     def is_whole(self, application: ApplicationRecord) -> bool:
         """Return whether every group has as many bound placeholders as it needs members."""
         return all(
-            len(self._bound.get((application.application_id, group.name), ())) >= group.min_member
+            self.count(application, group.name) >= group.min_member
             for group in application.task_groups
         )
 

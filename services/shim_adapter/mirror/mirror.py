@@ -24,6 +24,7 @@ from services.shim_adapter.mirror.asks import (
     node_info,
 )
 from services.shim_adapter.mirror.calls import (
+    GANG_TIMED_OUT,
     BindPod,
     BindRefused,
     Call,
@@ -81,7 +82,7 @@ from shared.model.states import ApplicationState
 MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
 _CARRIES_ON = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 _WHY_FAILED = {
-    "ResourceReservationTimeout": "Scheduling has timed out due to insufficient resources",
+    GANG_TIMED_OUT: "Scheduling has timed out due to insufficient resources",
     "ExecutionTimeout": "its application has run for as long as it may",
 }
 
@@ -452,12 +453,23 @@ class ClusterMirror(Moves):
                 application.reservation_start_ns = pod.bound_ns
                 self.world.touch_application(application)
             is_reserving = application.phase is ApplicationPhase.RESERVING
+            if is_reserving:
+                self._tell_reserved(application, pod.spec.task_group_name)
             if is_reserving and self._bound.is_whole(application):
                 application.phase = ApplicationPhase.RUNNING
                 self.world.touch_application(application)
                 self._tell(application, "GangReservationComplete", "every placeholder is bound")
                 self._clear_the_way(application)
                 self._ask_for_pods(application)
+
+    def _tell_reserved(self, application: ApplicationRecord, name: str) -> None:
+        """Say that all members of a task group have a place, when the last has got its own."""
+        bound = self._bound.count(application, name)
+        if any(
+            group.name == name and group.min_member == bound for group in application.task_groups
+        ):
+            text = f"the {bound} placeholders of task group {name} are allocated"
+            self._tell(application, "PlaceholderAllocated", text)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
         """Take in that the core has dropped an ask: confirm it, a placeholder's once it is gone."""
@@ -541,6 +553,7 @@ class ClusterMirror(Moves):
             application.phase = ApplicationPhase.RESUMING
             application.is_gang_over = True
             self._cancel_creates(application)
+            self._tell_timeout(application)
             text = (
                 f"Application {application.application_id} resuming as non-gang application (SOFT)"
             )
@@ -557,8 +570,14 @@ class ClusterMirror(Moves):
             application.phase = ApplicationPhase.FAILING
             self._cancel_creates(application)
             application.message = updated.message
+            if updated.message == GANG_TIMED_OUT:
+                self._tell_timeout(application)
             text = _WHY_FAILED.get(updated.message, f"its application failed: {updated.message}")
             self._fail_unbound(application, updated.message, text)
+
+    def _tell_timeout(self, application: ApplicationRecord) -> None:
+        text = "not every placeholder of its gang was allocated in time"
+        self._tell(application, "PlaceholderTimeOut", text, is_warning=True)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
         """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people."""

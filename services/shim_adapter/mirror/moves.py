@@ -82,11 +82,24 @@ class Moves:
             name = f"{pod.spec.namespace}/{pod.spec.name}"
             text = f"{name} is queued and waiting for allocation"
             self._calls.append(TellPod(pod.uid, "Scheduling", text))
+            self._tell_member(pod)
         return ask_of(pod, originator=self.world.is_originator(pod))
+
+    def _tell_member(self, pod: PodRecord) -> None:
+        """Say at a pod that it is one of its application's gang, if it is."""
+        application = self.world.applications.get(pod.spec.application_id)
+        name = pod.spec.task_group_name
+        if application is None or application.is_gang_over or not name:
+            return
+        if any(group.name == name for group in application.task_groups):
+            text = f"Pod belongs to the taskGroup {name}, it will be scheduled as a gang member"
+            self._calls.append(TellPod(pod.uid, "GangScheduling", text, action="TaskGroupMatch"))
 
     # --- releasing ------------------------------------------------------------------------------
 
     def _fail_unbound(self, application: ApplicationRecord, reason: str, message: str) -> None:
+        failed = f"Application {application.application_id} scheduling failed, reason: {message}"
+        self._tell(application, "ApplicationFailed", failed, is_warning=True)
         for pod in self.world.pods_of(application.application_id):
             if not pod.node and not pod.has_ended:
                 self._asked.pop(pod.uid, None)

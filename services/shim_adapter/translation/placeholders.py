@@ -19,9 +19,13 @@ _NONCE = 10
 
 
 def placeholder_name(application_id: str, group: str, cause: str) -> str:
-    """Return a placeholder's name: ``tg-<app>-<group>-<10 characters>``, at most 63 long."""
+    """Return a placeholder's name: ``tg-<app>-<group>-<10 characters>``, at most 63 long.
+
+    A dot at which a part is cut goes, too: no name may have one before a dash.
+    """
     nonce = derived_suffix(cause, _NONCE)
-    return f"tg-{application_id[:_MAX_APPLICATION]}-{group[:_MAX_GROUP]}-{nonce}"
+    application, name = application_id[:_MAX_APPLICATION], group[:_MAX_GROUP]
+    return f"tg-{application.rstrip('.')}-{name.rstrip('.')}-{nonce}"
 
 
 def _partition(partition: str) -> dict[str, str]:

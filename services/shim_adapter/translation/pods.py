@@ -3,6 +3,7 @@
 Source: contract sections 2.1 to 2.7. A pod of another scheduler is refused with a sentence.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,7 @@ USER_INFO = "yunikorn.apache.org/user.info"
 APP_ID = "yunikorn.apache.org/app-id"
 QUEUE = "yunikorn.apache.org/queue"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
+TRUE_OR_FALSE = ("true", "false")  # what that may say; else it is as if it said nothing
 NOBODY = "nobody"
 MAX_NAME = 253
 MAX_LABEL = 63
@@ -72,7 +74,8 @@ class PriorityClass:
 
     def lets_be_preempted(self, annotations: Mapping[str, str]) -> bool:
         """Return whether a pod of it may be a victim."""
-        return annotations.get(ALLOW_PREEMPTION, self.allow_preemption).lower() != "false"
+        said = annotations.get(ALLOW_PREEMPTION)
+        return (said if said in TRUE_OR_FALSE else self.allow_preemption) != "false"
 
     def lets_preempt(self, spec: Mapping[str, Any]) -> bool:
         """Return whether a pod of it may have others make way."""
@@ -210,12 +213,35 @@ def application_id_of(
     found = _first(_APP_ID_SOURCES, labels, annotations) or reading.application_id
     if not found and reading.is_unique:
         return f"{namespace[:_NAMESPACE_PART]}{UNIQUE_SUFFIX}"
+    if found.endswith(UNIQUE_SUFFIX):
+        return found  # ``with_uid`` cuts it
     return (found or f"yunikorn-{namespace}-autogen")[:MAX_APPLICATION_ID]
 
 
 def partition_named(labels: dict[str, str], annotations: dict[str, str]) -> str:
     """Return the partition that a pod names, else the default one."""
     return _first(_PARTITION_SOURCES, labels, annotations) or DEFAULT_PARTITION
+
+
+def with_uid(application_id: str, uid: str) -> str:
+    """Return an application that may end in UNIQUE_SUFFIX, with its pod's UID in place of that."""
+    if not application_id.endswith(UNIQUE_SUFFIX):
+        return application_id
+    return f"{application_id.removesuffix(UNIQUE_SUFFIX)}-{uid}"[:MAX_APPLICATION_ID]
+
+
+def said_twice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for the application, and the queue, of which a pod names several.
+
+    The first counts all the same (contract section 2.3).
+    """
+    maps = {"labels": labels, "annotations": annotations}
+    found = []
+    for name, sources in (("app-id", _APP_ID_SOURCES), ("queue", _QUEUE_SOURCES)):
+        values = {f"{kind}[{key}]": maps[kind][key] for kind, key in sources if maps[kind].get(key)}
+        if len(set(values.values())) > 1:
+            found.append(f"Found multiple '{name}' value in pod. {json.dumps(values)}")
+    return tuple(found)
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:

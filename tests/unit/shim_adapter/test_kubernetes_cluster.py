@@ -141,9 +141,11 @@ def test_a_pod_is_marked_for_autoscalers_once_and_not_again_by_the_next_session(
     session.pod()
     for message in ("none of 2 nodes", "none of 3 nodes"):
         session.cluster.carry_out(MarkUnschedulable("uid-p", message), 5)
-    assert [op.body["status"]["conditions"][0]["message"] for op in session.done] == [
-        "none of 2 nodes"
-    ]
+    marks = [op.body["status"] for op in session.done if "status" in op.body]
+    assert [mark["conditions"][0]["message"] for mark in marks] == ["none of 2 nodes"]
+    notes = [op.body["note"] for op in session.done if op.body.get("kind") == "Event"]
+    assert notes == ["Task ns/p is pending for the requested resources become available"]
+    assert session.events() == ["PodUnschedulable"]
     later = Session()
     body = raw()
     body["status"]["conditions"] = [
@@ -191,3 +193,18 @@ def test_without_gang_scheduling_no_application_reserves_whenever_it_comes(
     accepted = UpdateResponse(accepted_applications=(AcceptedApplication("yunikorn-ns-autogen"),))
     calls, _ = mirror.on_response(accepted, session.world.epoch)
     assert len([call for call in calls if isinstance(call, CreatePod)]) == (0 if is_disabled else 7)
+
+
+def test_a_pod_that_names_two_applications_is_warned_and_taken_with_the_first():
+    """Contract 2.3; one that runs already is told nothing."""
+    session = Session()
+    for node in ("", "n1"):
+        body = raw(f"p{node}", node=node)
+        body["metadata"]["labels"] = {"applicationId": "a", "spark-app-selector": "b"}
+        session.see(PodSeen(pod_view(body, READING, session.cluster.knows)))
+    assert {pod.spec.application_id for pod in session.world.all_pods()} == {"a"}
+    (event,) = [op.body for op in session.done if op.body.get("type") == "Warning"]
+    assert event["note"] == (
+        "Found multiple 'app-id' value in pod. "
+        '{"labels[applicationId]": "a", "labels[spark-app-selector]": "b"}'
+    )

@@ -1,5 +1,6 @@
 """The shim adapter's machine: commands, decisions, recovery, and the file that keeps its world."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,7 @@ from shared.messages.commands import (
     PodSpec,
     RefusedDocument,
     SubmitApplication,
+    SubmitManifests,
     SubmitPods,
     SubmitResult,
     TaskGroupSpec,
@@ -44,6 +46,7 @@ from shared.messages.interface import (
     ContainerSchedulingState,
     NodeAction,
     NodeInfo,
+    RejectedApplication,
     RejectedNode,
     SchedulingState,
     TerminationType,
@@ -626,3 +629,125 @@ def test_how_an_ask_stands_is_said_at_its_pod_and_of_a_bound_one_nothing():
     ]
     shim.send(DeletePods((PodName("p", "default"),)))
     assert told(SchedulingState.SKIPPED) == []
+
+
+def _told(shim, monkeypatch):
+    """Return the list in which what is told at pods will stand: where, why, what."""
+    told, carry_out = [], shim.machine.cluster.carry_out
+
+    def carry(call, now_ns):
+        if isinstance(call, TellPod):
+            name = shim.world.pods[call.uid].spec.name
+            told.append((name, f"{call.reason}/{call.action}".rstrip("/"), call.message))
+        return carry_out(call, now_ns)
+
+    monkeypatch.setattr(shim.machine.cluster, "carry_out", carry)
+    return told
+
+
+TWO_GROUPS = (TaskGroupSpec("tg", 2, {"vcore": 1000}), TaskGroupSpec("ug", 1, {"vcore": 1000}))
+FAILED = "Application app scheduling failed, reason:"
+ACCEPTED = UpdateResponse(accepted_applications=(AcceptedApplication("app"),))
+
+
+def test_a_gang_and_its_members_are_told_of_every_step(monkeypatch):
+    """Contract 2.9: the events of a gang, at its originator, and those of its members."""
+    shim = Shim()
+    told = _told(shim, monkeypatch)
+    member = pod("first", task_group_name="tg", task_groups=TWO_GROUPS)
+    shim.send(SubmitPods((member, pod("second", task_group_name="other"), pod("third"))))
+    asks = shim.asks(shim.send(ACCEPTED))
+    reasons = []
+    for key in asks:
+        before = len(told)
+        shim.send(UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),)))
+        reasons.append([why for name, why, _ in told[before:] if name == "first"])
+    whole = ["PlaceholderAllocated", "GangReservationComplete", "Scheduling"]
+    assert reasons == [[], ["PlaceholderAllocated"], [*whole, "GangScheduling/TaskGroupMatch"]]
+    assert ("first", "CreatingPlaceholders", "creating the placeholders of its gang") in told
+    assert [text for _, why, text in told if why == "PlaceholderAllocated"] == [
+        "the 2 placeholders of task group tg are allocated",
+        "the 1 placeholders of task group ug are allocated",
+    ]
+    assert [item for item in told if item[1].startswith("GangScheduling/")] == [
+        (
+            "first",
+            "GangScheduling/TaskGroupMatch",
+            "Pod belongs to the taskGroup tg, it will be scheduled as a gang member",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "reasons", "text"),
+    [
+        (
+            UpdateResponse(updated_applications=(UpdatedApplication("app", "Resuming", 1),)),
+            ["PlaceholderTimeOut", "GangSchedulingFailed"],
+            "Application app resuming as non-gang application (SOFT)",
+        ),
+        (
+            UpdateResponse(
+                updated_applications=(
+                    UpdatedApplication("app", "Failing", 1, message="ResourceReservationTimeout"),
+                )
+            ),
+            ["PlaceholderTimeOut", "ApplicationFailed"],
+            f"{FAILED} Scheduling has timed out due to insufficient resources",
+        ),
+        (
+            UpdateResponse(
+                updated_applications=(UpdatedApplication("app", "Failing", 1, message="why"),)
+            ),
+            ["ApplicationFailed"],
+            f"{FAILED} its application failed: why",
+        ),
+    ],
+)
+def test_of_a_gang_that_had_no_places_and_of_one_that_failed_people_are_told(
+    monkeypatch, response, reasons, text
+):
+    """Contract 2.9, in its words where it has some."""
+    shim = Shim()
+    told = _told(shim, monkeypatch)
+    shim.send(SubmitPods((pod("first", task_group_name="tg", task_groups=TWO_GROUPS),)))
+    shim.send(ACCEPTED)
+    before = len(told)
+    shim.send(response)
+    assert [why for _, why, _ in told[before:]] == reasons
+    assert told[-1][2] == text
+
+
+def test_a_rejected_application_is_told_why_at_its_first_pod(monkeypatch):
+    shim = Shim()
+    told = _told(shim, monkeypatch)
+    shim.send(SubmitPods((pod("first"), pod("second"))))
+    rejected = RejectedApplication("app", "failed to place application app: no")
+    shim.send(UpdateResponse(rejected_applications=(rejected,)))
+    assert told[-1] == (
+        "first",
+        "ApplicationFailed",
+        f"{FAILED} failed to place application app: no",
+    )
+
+
+def test_pods_named_after_their_uid_are_applications_of_their_own():
+    """Contract 2.2, in a simulated cluster as on a real one; who submits is told the name."""
+    shim = Shim()
+    made = {
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {
+            "parallelism": 2,
+            "template": {
+                "metadata": {"labels": {"yunikorn.apache.org/app-id": "team-uniqueautogen"}},
+                "spec": {"schedulerName": "yunikorn", "containers": [{"name": "c"}]},
+            },
+        },
+    }
+    said = shim.send(SubmitManifests((ManifestDocument("f", 1, json.dumps(made)),)))
+    pods = list(shim.world.all_pods())
+    assert [p.spec.application_id for p in pods] == [f"team-{p.uid}" for p in pods]
+    (result,) = [message for message in said if isinstance(message, SubmitResult)]
+    assert [item.application_id for item in result.accepted] == [f"team-{pods[0].uid}"]
+    assert sorted(shim.world.applications) == sorted(f"team-{p.uid}" for p in pods)

@@ -1,6 +1,7 @@
 """From manifests to pods."""
 
 import json
+import re
 
 import pytest
 
@@ -8,8 +9,14 @@ from services.shim_adapter.mirror.gangs import missing_placeholders
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, PodRecord
 from services.shim_adapter.translation.manifests import translate
-from services.shim_adapter.translation.placeholders import placeholder_pod
-from services.shim_adapter.translation.pods import pod_request
+from services.shim_adapter.translation.placeholders import placeholder_name, placeholder_pod
+from services.shim_adapter.translation.pods import (
+    Reading,
+    application_id_of,
+    pod_request,
+    said_twice,
+    with_uid,
+)
 from shared.messages.commands import ManifestDocument, TaskGroupSpec
 
 
@@ -186,3 +193,83 @@ def test_k_05_every_placeholder_that_is_missing_is_made_and_none_that_is_there()
     assert len(again) == 27
     assert [call.spec.task_group_name for call in again].count("test-group-1") == 7
     assert not set(names) & {call.spec.name for call in again}
+
+
+ALLOW = "yunikorn.apache.org/allow-preemption"
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_class", "may_go"),
+    [
+        (None, None, True), (None, "false", False), (None, "true", True), (None, "no", True),
+        ("false", "true", False), ("true", "false", True), ("False", "true", True),
+        ("maybe", "false", False), ("", "false", False), ("", None, True),
+    ],
+)  # fmt: skip
+def test_a_pod_wins_over_its_class_where_it_says_true_or_false(of_pod, of_class, may_go):
+    """Contract 2.4: "true"/"false", else the PriorityClass's annotation; the default is true."""
+    body = pod(priorityClassName="c")
+    body["metadata"]["annotations"] = {} if of_pod is None else {ALLOW: of_pod}
+    known = priority_class("c", 7)
+    known["metadata"]["annotations"] = {} if of_class is None else {ALLOW: of_class}
+    documents = [
+        ManifestDocument("f", at, json.dumps(item)) for at, item in enumerate((body, known))
+    ]
+    (made,) = translate(documents, 1).taken[0].pods
+    assert made.allow_preempt_self is may_go
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "said"),
+    [
+        ({}, {}, ()),
+        ({"applicationId": "a", "spark-app-selector": "a"}, {"yunikorn.apache.org/app-id": "a"}, ()),
+        (
+            {"applicationId": "b", "queue": "root.x"},
+            {"yunikorn.apache.org/app-id": "a", "yunikorn.apache.org/queue": "root.y"},
+            (
+                ("app-id", '{"annotations[yunikorn.apache.org/app-id]": "a", "labels[applicationId]": "b"}'),
+                ("queue", '{"annotations[yunikorn.apache.org/queue]": "root.y", "labels[queue]": "root.x"}'),
+            ),
+        ),
+        ({"queue": "root.x"}, {"queue": "root.y"}, ()),
+    ],
+)  # fmt: skip
+def test_who_names_several_applications_or_queues_is_told_so(labels, annotations, said):
+    """Contract 2.3: conflicting values are only a warning; an annotation ``queue`` is none."""
+    assert said_twice(labels, annotations) == tuple(
+        f"Found multiple '{name}' value in pod. {values}" for name, values in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("application", "named"),
+    [
+        ("a", "a"),
+        ("team-uniqueautogen", "team-0123456789abcdef"),
+        ("t" * 49 + "-uniqueautogen", "t" * 49 + "-0123456789abc"),
+        ("t" * 60 + "-uniqueautogen", "t" * 60 + "-01"),
+        ("-uniqueautogen-", "-uniqueautogen-"),
+    ],
+)
+def test_the_suffix_gives_way_to_the_uid_before_anything_is_cut(application, named):
+    """Contract 2.2: replaced by ``-<podUID>``, all truncated to 63 characters."""
+    annotations = {"yunikorn.apache.org/app-id": application}
+    found = application_id_of({}, annotations, "ns", Reading())
+    assert with_uid(found, "0123456789abcdef") == named
+
+
+@pytest.mark.parametrize(
+    ("application", "group", "start"),
+    [
+        ("a" * 28, "g" * 20, f"tg-{'a' * 28}-{'g' * 20}-"),
+        ("a" * 29, "g" * 21, f"tg-{'a' * 28}-{'g' * 20}-"),
+        ("a" * 27 + ".b", "g" * 19 + ".h", f"tg-{'a' * 27}-{'g' * 19}-"),
+        ("a.b", "c", "tg-a.b-c-"),
+    ],
+)
+def test_a_placeholders_name_is_cut_where_no_dot_stands_before_a_dash(application, group, start):
+    """Contract 2.6, and kubernetes.md 4: a cut that leaves a dot before the dash is 422."""
+    name = placeholder_name(application, group, "cause")
+    assert (name[:-10], len(name) <= 63) == (start, True)
+    assert re.fullmatch("[a-z0-9]{10}", name[-10:])

@@ -45,6 +45,7 @@ from services.shim_adapter.backends.kubernetes.operations import Operation, bind
 from services.shim_adapter.backends.kubernetes.pod_groups import PodGroups
 from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
 from services.shim_adapter.mirror.calls import (
+    GANG_TIMED_OUT,
     BindPod,
     BindRefused,
     Call,
@@ -72,7 +73,6 @@ from shared.messages.commands import PodName
 from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
 
-GANG_TIMED_OUT = "ResourceReservationTimeout"
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
 EPOCHS_A_TURN = 1_000_000
@@ -217,7 +217,9 @@ class KubernetesCluster:
             case FailPod():
                 return self._fail(pod, call, now_ns)
             case TellPod():
-                self._notes.tell(pod, call.reason, call.message, is_warning=call.is_warning)
+                self._notes.tell(
+                    pod, call.reason, call.message, is_warning=call.is_warning, action=call.action
+                )
             case MarkUnschedulable():
                 self.world.note_refusal(pod.uid, now_ns)
                 self._notes.mark(pod, call.message)
@@ -365,6 +367,8 @@ class KubernetesCluster:
             self._hold_gated(view, now_ns)
             gates = ",".join(view.gates)
             self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
+        for warning in view.warnings if not pod.node else ():
+            self._notes.tell(pod, "Scheduling", warning, is_warning=True)
         if pod.spec.foreign or not pod.node:
             return [PodAdded(pod), *self.volumes.restated(pod.uid)]
         return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]

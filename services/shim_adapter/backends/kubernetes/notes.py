@@ -28,7 +28,9 @@ class Notes:
         self._marked: dict[str, None] = {}  # as Unschedulable
         self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
 
-    def tell(self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False) -> None:
+    def tell(
+        self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False, action: str = ""
+    ) -> None:
         """Write an event about a pod."""
         body = bodies.event(
             pod,
@@ -37,6 +39,7 @@ class Notes:
             instance=self._instance,
             now=self._now_text(),
             is_warning=is_warning,
+            action=action,
         )
         self._operate(Operation("note", pod, body))
 
@@ -46,6 +49,9 @@ class Notes:
             self._marked[pod.uid] = None
             body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, message, self._now_text())
             self._operate(Operation("note", pod, body))
+            name = f"{pod.spec.namespace}/{pod.spec.name}"
+            text = f"Task {name} is pending for the requested resources become available"
+            self.tell(pod, "PodUnschedulable", text)
 
     def preempted(self, pod: PodRecord, why: str) -> None:
         """Tell a victim that it is to go, and for what."""

@@ -22,14 +22,14 @@ from services.shim_adapter.translation.constraints import parse_constraints, tex
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
-    MAX_APPLICATION_ID,
-    UNIQUE_SUFFIX,
     Reading,
     application_id_of,
     partition_named,
     pod_request,
     requested,
+    said_twice,
     translate_pod,
+    with_uid,
 )
 from services.shim_adapter.translation.task_groups import (
     POLICY_PARAMETERS,
@@ -80,6 +80,7 @@ class PodView:
     spec: PodSpec | None = None
     error: str = ""
     application: tuple[str, str] | None = None  # partition and id, of a pod that has an error
+    warnings: tuple[str, ...] = ()  # of what it says, which is taken all the same
     group: GroupRef | None = None  # the PodGroup that it names
     subgroup: str = ""
     where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
@@ -158,7 +159,7 @@ def _application_of(raw: Mapping[str, Any], reading: Reading, view: PodView) -> 
     if view.group is not None:
         reading = replace(reading, application_id=application_of(view.group))
     name = application_id_of(labels, annotations, view.namespace, reading)
-    return partition_named(labels, annotations), _by_uid(name, view.uid)
+    return partition_named(labels, annotations), with_uid(name, view.uid)
 
 
 def _texts(value: Any) -> dict[str, str]:
@@ -166,13 +167,6 @@ def _texts(value: Any) -> dict[str, str]:
         return texts(value, "")
     except ManifestError:
         return {}
-
-
-def _by_uid(application: str, uid: str) -> str:
-    """Return an application's name, of one that has its pod's UID for a name with that."""
-    if application.endswith(UNIQUE_SUFFIX):
-        application = f"{application.removesuffix(UNIQUE_SUFFIX)}-{uid}"
-    return application[:MAX_APPLICATION_ID]
 
 
 def _read_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> None:
@@ -203,9 +197,11 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
     annotations = {key: intern(spec.annotations[key]) for key in kept}
     is_placeholder = bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name)
+    if not is_placeholder:
+        view.warnings = said_twice(spec.labels, spec.annotations)
     return replace(
         spec,
-        application_id=_by_uid(spec.application_id, view.uid),
+        application_id=with_uid(spec.application_id, view.uid),
         namespace=view.namespace,
         annotations=annotations,
         claims=claim_names(raw["spec"], view.name),

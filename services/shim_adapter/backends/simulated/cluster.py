@@ -8,7 +8,7 @@ Limits: MAX_ENDED_PODS ended pods and MAX_REMEMBERED gone ones are kept, the old
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from services.shim_adapter.backends.base import CommandRefusedError
@@ -32,6 +32,7 @@ from services.shim_adapter.mirror.calls import (
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord, PodPhase, PodRecord
+from services.shim_adapter.translation.pods import with_uid
 from shared.messages.commands import NodeSpec, PodName, PodSpec
 from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
@@ -97,7 +98,9 @@ class SimulatedCluster:
             existing = self.world.pod_named(spec.namespace, spec.name)
             if existing is not None:
                 self.world.drop_pod(existing)
-            news.append(self._add(derived_id(f"pod/{cause}", at), spec, now_ns))
+            uid = derived_id(f"pod/{cause}", at)
+            named = replace(spec, application_id=with_uid(spec.application_id, uid))
+            news.append(self._add(uid, named, now_ns))
         return news
 
     def place_foreign(
