@@ -32,6 +32,7 @@ HEADS, ASKS = "heads", "asks"
 STALENESS_GRACE_NS = seconds(60)
 NODE_SCORE_WINDOW = 1_000
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
+_SHOWN = 60  # characters of what was found
 _WINDOW = re.compile(r"[0-9]{1,6}")
 PRESETS = {
     "yunikorn": {
@@ -196,9 +197,10 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
         if is_of_the_api(name):
             continue
         if rule is None:
-            found.append(f"there is no setting {name!r}; there are {', '.join(sorted(_RULES))}")
+            there_are = ", ".join(sorted(_RULES))
+            found.append(f"there is no setting {name[:_SHOWN]!r}; there are {there_are}")
         elif text and not rule[0](text):
-            found.append(f"{name}: {rule[1]}, found {text!r}; the default holds")
+            found.append(f"{name}: {rule[1]}, found {text[:_SHOWN]!r}; the default holds")
     return tuple(found)
 
 
