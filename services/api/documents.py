@@ -68,12 +68,17 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
     return documents
 
 
-def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument]:
+def value_of(node: yaml.Node, index: int = 1) -> Any:
+    """Return what a document holds, judged by its size as written out. Raises DocumentsError."""
     _check_size(node, index)
     try:
-        value = _Value().construct(node)
+        return _Value().construct(node)
     except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
         raise DocumentsError(f"a value cannot be read: {error}", index) from error
+
+
+def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument]:
+    value = value_of(node, index)
     if value is None:
         return []
     if not isinstance(value, dict):

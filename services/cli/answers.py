@@ -30,6 +30,7 @@ from services.cli.options import (
     Watch,
     Wide,
 )
+from services.cli.said import complain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -161,7 +162,7 @@ def _watch_in_pipe(make: Callable[[], Listing | Report], shape: Shape) -> None:
             if before is None:
                 raise
             if str(error) != told:
-                print(f"muster: {error}", file=sys.stderr, flush=True)
+                complain(f"muster: {error}")
             told = str(error)
         else:
             told = ""

@@ -12,6 +12,7 @@ from services.cli.answers import as_text
 from services.cli.client import ApiError, Client
 from services.cli.options import Output
 from services.cli.render import console, resource
+from services.cli.said import complain
 from services.cli.table import Column, ColumnError, Row, filter_rows, plain_lines, terminal_table
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from shared.model.units import NANOS_PER_SECOND
@@ -73,7 +74,7 @@ def show_events(
         try:
             rows, following = _read(client, *following)
         except ApiError as error:
-            print(f"muster: {error}", file=sys.stderr, flush=True)
+            complain(f"muster: {error}")
             continue
         _print(_chosen(rows, about, conditions), output, is_first=False)
 
@@ -89,7 +90,7 @@ def _read(client: Client, first: int, instance: str) -> tuple[list[Row], tuple[i
             continue
         if first < answer["LowestID"]:
             gone = answer["LowestID"] - first
-            print(f"muster: {gone} events have gone unseen", file=sys.stderr)
+            complain(f"muster: {gone} events have gone unseen")
             first = answer["LowestID"]
             continue
         records = answer["EventRecords"] or []

@@ -29,6 +29,7 @@ import typer
 
 from services.cli import main as program
 from services.cli.client import ApiError, RefusedError
+from services.cli.said import complain
 
 DEFAULT_NAMESPACE = "muster"  # where deploy/ installs it
 _SERVICE, _PORT = "service/api", 9080
@@ -48,7 +49,7 @@ def main() -> None:
         with _reached(Kubectl(asked), words) as arguments:
             program.run(arguments, "kubectl muster")
     except ApiError as error:
-        print(f"kubectl muster: {error}", file=sys.stderr)
+        complain(f"kubectl muster: {error}")
         sys.exit(error.exit_status)
 
 

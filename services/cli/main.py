@@ -8,6 +8,7 @@ import typer
 from services.cli.client import ApiError
 from services.cli.commands import COMMANDS
 from services.cli.options import COMPLETION
+from services.cli.said import complain
 
 app = typer.Typer(
     help="Muster: a gang scheduler for batch and ML clusters.",
@@ -30,7 +31,7 @@ def main() -> None:
     try:
         run(sys.argv[1:], "muster")
     except ApiError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        complain(f"muster: {error}")
         sys.exit(error.exit_status)
 
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.table import Column, Row, printable, with_indent
+from services.cli.said import printable
+from services.cli.table import Column, Row, with_indent
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from services.api.documents import DocumentsError, read_documents
+from services.cli.files import bytes_of
 from services.cli.options import CAPACITY
 from services.cli.scenario.messages import nodes as specs_of
 from services.cli.scenario.schema import NodeEntry
@@ -90,7 +91,7 @@ def _pairs(option: str, text: str) -> dict[str, str]:
 
 def _read(file: Path) -> tuple[NodeRecord, ...]:
     try:
-        documents = read_documents(file.read_bytes(), str(file))
+        documents = read_documents(bytes_of(file), str(file))
     except OSError as error:
         said = error.strerror or str(error)
         raise NodesError(f"--nodes {file}: {said}; a number or a file is expected") from error

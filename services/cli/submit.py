@@ -1,13 +1,14 @@
 """`muster submit` and `muster delete -f`: files to the API, and its verdict on every document."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from services.cli.answers import as_text
 from services.cli.client import ApiError, Client
 from services.cli.exits import Exit
+from services.cli.files import bytes_of
 from services.cli.options import Output
+from services.cli.said import complain, printable
 
 
 def submit_files(client: Client, files: list[Path], output: Output) -> int:
@@ -32,7 +33,7 @@ def delete_files(client: Client, files: list[Path]) -> int:
 def _send(client: Client, file: Path, path: str) -> tuple[dict[str, Any], Exit]:
     source = "stdin" if str(file) == "-" else str(file)
     try:
-        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        body = bytes_of(file, may_be_stdin=True)
     except OSError as error:
         return _refusal(source, error.strerror or str(error)), Exit.REFUSED
     try:
@@ -54,8 +55,9 @@ def _print(verdict: dict[str, Any], done: str, *, names_only: bool = False) -> N
             continue
         pods = f", {item['pods']} pods" if item["pods"] else ""
         what = f"{item['kind']} {item['name']} (application {item['applicationID']}{pods})"
-        print(f"{done} {item['source']}: document {item['document']}: {what}")
+        said = f"{done} {item['source']}: document {item['document']}: {what}"
+        print(printable(said))
     for item in verdict["refused"]:
         where = f": document {item['document']}" if item["document"] else ""
         field = f": {item['field']}" if item["field"] else ""
-        print(f"refused  {item['source']}{where}{field}: {item['message']}", file=sys.stderr)
+        complain(f"refused  {item['source']}{where}{field}: {item['message']}")

@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.said import printable
 from shared.model.quantity import QuantityError, parse_pod_quantity
 
 GAP = 2
@@ -59,15 +60,6 @@ class Column:
         if isinstance(text, Text):
             return text
         return Text(printable("" if text is None else str(text)))
-
-
-def printable(text: str) -> str:
-    """Return a text on one line, with what a terminal would obey written out."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else " " if char in "\n\t" else repr(char)[1:-1] for char in text
-    )
 
 
 # --- which rows, in which order -----------------------------------------------------------------

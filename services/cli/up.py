@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import socket
-import sys
 from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -24,9 +23,11 @@ from services.api.routes import make_app
 from services.api.server import ListenError, listen, serve
 from services.cli.client import DEFAULT_URL
 from services.cli.exits import Exit
+from services.cli.files import text_of
 from services.cli.launcher import LocalCluster
 from services.cli.render import APPLICATIONS
 from services.cli.render import console as make_console
+from services.cli.said import complain
 from services.cli.simulated_nodes import NodesError, nodes_of
 from services.cli.table import terminal_table
 from services.core.configuration import parse_configuration
@@ -111,7 +112,7 @@ def run_up(options: UpOptions) -> int:
             cluster = LocalCluster(make_bus, SystemClock(), simulated, kubernetes=kubernetes)
             return asyncio.run(_Up(cluster, options, listening).run())
     except _REFUSED as error:
-        print(f"muster up: {_sentence(error)}", file=sys.stderr)
+        complain(f"muster up: {_sentence(error)}")
         return Exit.CONFIGURATION
 
 
@@ -167,7 +168,7 @@ def _config(options: UpOptions) -> str:
     if options.config is None:
         return (_DEMO / "queues.yaml").read_text() if options.demo else ""
     try:
-        text = options.config.read_text()
+        text = text_of(options.config)
         config = parse_configuration(text)
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{options.config}: not UTF-8: {error}") from error
@@ -199,7 +200,7 @@ class _Up:
         starting = asyncio.create_task(self._start())
         try:
             if not await self._is_done(starting):
-                print("muster up: stopped before it was up", file=sys.stderr)
+                complain("muster up: stopped before it was up")
                 return Exit.INTERRUPTED
             if await self._watch():
                 self._summary()
@@ -227,7 +228,7 @@ class _Up:
     async def _say_what_is_waited_for(self) -> None:
         await asyncio.sleep(_SLOW_SECONDS)
         waits_for = "its state" if self.options.bus == MEMORY else f"RabbitMQ at {self._broker}"
-        print(f"muster up: waiting for {waits_for}; Ctrl-C ends", file=sys.stderr, flush=True)
+        complain(f"muster up: waiting for {waits_for}; Ctrl-C ends")
 
     @property
     def _broker(self) -> str:

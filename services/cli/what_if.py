@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from services.cli.client import Client, RefusedError
+from services.cli.files import text_of
 from services.cli.render import hanging
 from services.cli.table import Column
 from shared.model.units import NANOS_PER_SECOND
@@ -87,9 +88,11 @@ def ask(
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RefusedError(f"{file}: {error}") from error
+        return text_of(file)
+    except OSError as error:
+        raise RefusedError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"{file}: not UTF-8: {error}") from error
 
 
 def _json(value: dict[str, Any]) -> bytes:

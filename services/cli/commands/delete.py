@@ -1,6 +1,5 @@
 """`muster delete`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from services.cli.options import (
     checked_names,
     complete_applications,
 )
+from services.cli.said import complain
 
 app = typer.Typer()
 
@@ -58,7 +58,7 @@ def _delete(client: Client, name: str, partition: str) -> int:
     try:
         answer = client.delete("/v1/applications" + path_of(name), asking(partition))
     except RefusedError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        complain(f"muster: {error}")
         return error.exit_status
     ended = ": it had ended, and stays among those in `muster apps`" if answer["hadEnded"] else ""
     print(f"deleted {name}{ended}")

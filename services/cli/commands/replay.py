@@ -7,6 +7,7 @@ import typer
 
 from services.cli.options import Output, OutputOption
 
+_YEAR = 366 * 86_400
 app = typer.Typer()
 
 
@@ -51,7 +52,10 @@ def replay(
         ),
     ] = 1,
     spread: Annotated[
-        int, typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0)
+        int,
+        typer.Option(
+            metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR
+        ),
     ] = 3600,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")

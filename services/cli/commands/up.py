@@ -1,6 +1,5 @@
 """`muster up`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from services.cli.exits import Exit
 from services.cli.options import CAPACITY
+from services.cli.said import complain
 
 app = typer.Typer()
 
@@ -96,6 +96,6 @@ def up(
 
         status = run_up(UpOptions(**taken))
     except KeyboardInterrupt:  # while it is imported, or judges what it was told
-        print("muster up: stopped before it was up", file=sys.stderr)
+        complain("muster up: stopped before it was up")
         status = Exit.INTERRUPTED
     raise typer.Exit(status)

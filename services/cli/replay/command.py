@@ -1,7 +1,6 @@
 """`muster replay`: a trace in, a table, JSON and a page out."""
 
 import gc
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from services.cli.replay.jobs import Trace, TraceError
 from services.cli.replay.page.page import Replayed, page_of
 from services.cli.replay.run import Outcome, Replay, Watch
 from services.cli.replay.setup import Setup, read_setup, read_text, setup_of
+from services.cli.said import complain
 
 MAX_SETUPS = 10  # setups of one `muster replay --compare`; more are an error
 _GC_THRESHOLD = 100_000  # objects; a replay makes few circles and keeps much
@@ -57,7 +57,7 @@ def replay(wanted: Wanted, output: Output) -> int:
         if wanted.html is not None:
             _write_page(wanted.html, page_of(replays, wanted.spread_seconds))
     except TraceError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        complain(f"muster: {error}")
         return Exit.USAGE
     return Exit.DONE
 
@@ -101,7 +101,11 @@ def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
 
 def _judge_page(file: Path) -> None:
     """Say before a replay, and not after it, where no page can be. Raises TraceError."""
-    if file.is_dir() or not file.parent.is_dir():
+    try:
+        can_be = file.parent.is_dir() and not file.is_dir()
+    except OSError as error:
+        raise TraceError(f"--html {file}: {error.strerror}") from error
+    if not can_be:
         raise TraceError(f"--html {file}: a file in a folder that is there was expected")
 
 

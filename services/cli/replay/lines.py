@@ -41,7 +41,7 @@ def opened(file: Path) -> Iterator[TextIO]:
     except UnicodeDecodeError as error:
         raise TraceError(f"{file}: this is no text in UTF-8 ({error.reason})") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{file}: {error}") from error
+        raise TraceError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 class Line:

@@ -18,6 +18,7 @@ from itertools import count
 from services.cli.replay.jobs import FOREVER_NS, Job, Trace, TraceError
 from services.cli.replay.setup import Setup
 from services.core.configuration import parse_configuration
+from services.core.plugins import find_plugin
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.records import NodeRecord
 from shared.messages.envelope import CORE, Envelope
@@ -106,7 +107,7 @@ class Replay:
 
     def __init__(self, trace: Trace, setup: Setup, watch: Watch = lambda _: None) -> None:
         self.trace, self.setup = trace, setup
-        self.scheduler = Scheduler(RM_ID, parse_configuration, has_readers=False)
+        self.scheduler = Scheduler(RM_ID, parse_configuration, find_plugin, has_readers=False)
         self.runs = [Run(job, job.name) for job in trace.jobs]
         self.now_ns = 0
         self.evictions = 0

@@ -4,6 +4,7 @@ A file of `--compare` is a map with any of ``nodes`` (a number, or a file), ``ca
 (a file, or the configuration itself) and ``scheduler`` (settings by name).
 """
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,29 @@ from typing import Any
 
 import yaml
 
+from services.cli.files import text_of
 from services.cli.replay.formats import read_nodes
 from services.cli.replay.jobs import Trace, TraceError
 from services.cli.simulated_nodes import NodesError, alike, nodes_of
+from services.cli.yaml_file import YamlFileError, one_document
 from services.core.configuration import parse_configuration
+from services.core.plugins import find_plugin
+from services.core.scheduler.model.hooks import PluginError
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.queues.tree import refused_scores
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.records import NodeRecord
 from shared.model.names import QUEUE
+from shared.model.numbers import INT64_MAX
 
-MAX_FILE_BYTES = 1_000_000  # bytes of a setup of a replay, or of its queues.yaml; more are an error
-_KEYS = ("nodes", "capacity", "queues", "scheduler")
+_SHOWN = 60  # characters of a key
+_EXPECTED = {
+    "nodes": "a number of nodes, or the name of their file",
+    "capacity": "a list like cpu=64,nvidia.com/gpu=8",
+    "queues": "the name of a file, or the configuration itself",
+    "scheduler": "a map of settings",
+}
+_KEYS = tuple(_EXPECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +63,25 @@ def setup_of(
     if read.refused:
         raise TraceError(f"{name}: scheduler: {'; '.join(read.refused)}")
     try:
+        for plugin in read.plugins:
+            find_plugin(plugin)
         refused = refused_scores(parse_configuration(text), read)
+    except PluginError as error:
+        raise TraceError(f"{name}: scheduler: {error}") from error
     except ConfigurationError as error:
         raise TraceError(f"{name}: queues: {error}") from error
     if refused:
         raise TraceError(f"{name}: queues: {refused}")
-    return Setup(name, _nodes(trace, name, nodes, capacity), text, settings)
+    found = _nodes(trace, name, nodes, capacity)
+    if not found:
+        raise TraceError(f"{name}: at least one node was expected, found none")
+    in_all = sum(node.capacity.get(trace.size_of, 0) for node in found)
+    if in_all > INT64_MAX:
+        raise TraceError(
+            f"{name}: the nodes have {in_all} of {trace.size_of} in all, at most {INT64_MAX}: "
+            "fewer nodes, or a smaller capacity"
+        )
+    return Setup(name, found, text, settings)
 
 
 def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:
@@ -89,51 +114,82 @@ def default_queues(trace: Trace) -> str:
 def read_setup(trace: Trace, file: Path, name: str) -> Setup:
     """Return the setup of a file, named so. Raises TraceError."""
     document = _document(file)
-    unknown = sorted(set(document) - set(_KEYS))
-    if unknown:
-        raise TraceError(f"{file}: {unknown[0]}: no such key; there are {', '.join(_KEYS)}")
-    settings = document.get("scheduler") or {}
-    if not isinstance(settings, dict):
-        raise TraceError(f"{file}: scheduler: a map of settings was expected")
-    queues = document.get("queues") or ""
-    if isinstance(queues, dict):
-        text = yaml.safe_dump(queues)
-    else:
-        text = read_text(file.parent / str(queues)) if queues else ""
-    stated = document.get("nodes")
-    nodes = "" if stated is None else str(stated)
-    is_file = nodes and not isinstance(stated, int)
     return setup_of(
         trace,
         name,
-        nodes=str(file.parent / nodes) if is_file else nodes,
-        capacity=str(document.get("capacity") or ""),
-        queues=text,
-        scheduler={str(key): _setting(value) for key, value in settings.items()},
+        nodes=_nodes_of(file, document.get("nodes")),
+        capacity=_text_of(file, "capacity", document.get("capacity")),
+        queues=_queues_of(file, document.get("queues")),
+        scheduler=_settings_of(file, document.get("scheduler")),
     )
 
 
-def _setting(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+def _nodes_of(file: Path, stated: object) -> str:
+    """Return a number of nodes, or their file, which is named from where the setup is."""
+    if isinstance(stated, int) and not isinstance(stated, bool) and stated >= 0:
+        return str(stated)
+    path = _text_of(file, "nodes", stated)
+    return str(file.parent / path) if path else ""
+
+
+def _queues_of(file: Path, stated: object) -> str:
+    if isinstance(stated, dict):
+        return yaml.safe_dump(stated)
+    path = _text_of(file, "queues", stated)
+    return read_text(file.parent / path) if path else ""
+
+
+def _text_of(file: Path, key: str, stated: object) -> str:
+    if stated is None:
+        return ""
+    if not isinstance(stated, str):
+        raise _wrong(file, key, _EXPECTED[key], stated)
+    return stated
+
+
+def _settings_of(file: Path, stated: object) -> dict[str, str]:
+    settings = {} if stated is None else stated
+    if not isinstance(settings, dict):
+        raise _wrong(file, "scheduler", _EXPECTED["scheduler"], stated)
+    return {str(key): _setting(file, str(key), value) for key, value in settings.items()}
+
+
+def _setting(file: Path, key: str, value: object) -> str:
+    """Return a setting as its text; a list of names is written with commas."""
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int) for item in items):
+        expected = "a text, a number or a list of names"
+        raise _wrong(file, f"scheduler: {key[:_SHOWN]}", expected, value)
+    return ",".join(map(str, items))
+
+
+def _wrong(file: Path, where: str, expected: str, found: object) -> TraceError:
+    return TraceError(f"{file}: {where}: {expected} was expected, found {reprlib.repr(found)}")
 
 
 def _document(file: Path) -> dict[str, Any]:
+    """Return what a setup states; an empty file states nothing."""
     try:
-        document = yaml.safe_load(read_text(file)) or {}
-    except (yaml.YAMLError, RecursionError) as error:
-        raise TraceError(f"{file}: {error}") from error
+        _, document = one_document(read_text(file))
+    except YamlFileError as error:
+        raise TraceError(f"{file}: line {error.line}: {error}") from error
+    if document is None:
+        return {}
     if not isinstance(document, dict):
         raise TraceError(f"{file}: a map with {', '.join(_KEYS)} was expected")
+    unknown = sorted(str(key) for key in document if key not in _KEYS)
+    if unknown:
+        raise TraceError(
+            f"{file}: {unknown[0][:_SHOWN]}: no such key; there are {', '.join(_KEYS)}"
+        )
     return document
 
 
 def read_text(file: Path) -> str:
     """Return a small file's text. Raises TraceError."""
     try:
-        with file.open("rb") as opened:
-            body = opened.read(MAX_FILE_BYTES + 1)
-        if len(body) > MAX_FILE_BYTES:
-            raise TraceError(f"{file}: more than {MAX_FILE_BYTES} bytes")
-        return body.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"{file}: {error}") from error
+        return text_of(file)
+    except OSError as error:
+        raise TraceError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{file}: not UTF-8: {error}") from error

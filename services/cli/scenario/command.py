@@ -1,12 +1,12 @@
 """`muster scenario run`: files in, one line a scenario out."""
 
 import asyncio
-import sys
 import uuid
 from pathlib import Path
 
 from services.cli.answers import as_text
 from services.cli.options import Output
+from services.cli.said import complain
 from services.cli.scenario.runner import Result, ScenarioRunner, check_config
 from services.cli.scenario.schema import Scenario, ScenarioError, load_scenario
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
@@ -28,7 +28,7 @@ def run_files(files: list[Path], bus: str, speed: float, *, as_json: bool) -> in
             check_config(file, scenario, config)
             loaded.append((file, scenario, config))
     except (ScenarioError, UnknownBusError) as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return EXIT_MALFORMED
     results = asyncio.run(_run_all(loaded, bus, speed, as_json=as_json))
     if as_json:

@@ -14,6 +14,7 @@ from typing import Any
 
 from services.api.documents import DocumentsError, read_documents
 from services.api.machine import NoAnswerError, UnsendableError
+from services.cli.files import bytes_of
 from services.cli.launcher import LocalCluster
 from services.cli.scenario import expectations, messages
 from services.cli.scenario.observed import Observed
@@ -284,7 +285,7 @@ class ScenarioRunner:
         """Submit a file as `muster submit` does; what is refused of it can then be expected."""
         path = self.path.parent / step.file
         try:
-            documents = read_documents(path.read_bytes(), path.name)
+            documents = read_documents(bytes_of(path), path.name)
         except (OSError, DocumentsError) as error:
             raise StepError(f"{path}: {error}") from error
         run_ns = round(step.runSeconds * NANOS_PER_SECOND)

@@ -19,6 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from services.cli.files import text_of
+from services.cli.yaml_file import YamlFileError, one_document
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import (
     ACTIONS,
@@ -442,14 +444,14 @@ def config_text(config: "dict[str, Any] | str | None", folder: Path) -> str:
     if isinstance(config, dict):
         return yaml.safe_dump(config, sort_keys=False)
     try:
-        return (folder / config).read_text()
+        return text_of(folder / config)
     except OSError as error:
         raise ScenarioError(f"config: {folder / config}: {error.strerror}") from error
 
 
 def _read(path: Path) -> tuple[yaml.Node, Any]:
     try:
-        text = path.read_text()
+        text = text_of(path)
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -457,13 +459,9 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
     if len(text) > MAX_FILE_BYTES:
         raise ScenarioError(f"{path}: {len(text)} characters, at most {MAX_FILE_BYTES}")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        problem = getattr(error, "problem", None) or str(error)
-        raise ScenarioError(f"{path}:{line}: not YAML: {problem}") from error
+        root, document = one_document(text)
+    except YamlFileError as error:
+        raise ScenarioError(f"{path}:{error.line}: {error}") from error
     if root is None:
         raise ScenarioError(f"{path}:1: the file is empty; a map with name and steps was expected")
     return root, document

@@ -413,6 +413,8 @@ def test_setups_of_one_name_in_two_folders_are_told_apart(muster, tmp_path):
         (("--html", "/dev/full"), "--html /dev/full: No space left on device"),
         (("--compare", *[f"{at}.yaml" for at in range(11)]), "at most 10 setups, found 11"),
         (("--compare", "a.yaml", "a.yaml"), "a setup is named twice"),
+        (("--html", "p" * 300), "File name too long"),
+        (("--spread", "1" + "0" * 30), "'--spread'"),
     ],
 )
 def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, said):
@@ -429,6 +431,10 @@ def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, s
         (("--scheduler", "policy"), "NAME=VALUE was expected"),
         ((), "the trace names no nodes"),
         (("--nodes", "5", "--queues", "none.yaml"), "none.yaml"),
+        (("--nodes", "5", "--queues", "/dev/zero"), "/dev/zero: more than 8388608 bytes"),
+        (("--nodes", "/dev/zero"), "--nodes /dev/zero: more than 8388608 bytes"),
+        (("--nodes", "0", "--capacity", "cpu=1"), "at least one node was expected"),
+        (("--nodes", "5", "--scheduler", "plugins=none"), "plugin none: it is not installed"),
         (("other.csv",), "setups go behind --compare"),
     ],
 )
@@ -436,6 +442,17 @@ def test_what_is_typed_wrong_is_a_sentence_and_nothing_runs(muster, tmp_path, ar
     result = muster("replay", str(written(tmp_path, CSV)), *arguments)
     assert result.status == 2
     assert said in result.err
+
+
+# Lists of ten of the list before: written out, the last would have a million texts.
+BOMB = "\n".join(
+    f"{key}: &{key} [{', '.join([value] * 10)}]"
+    for key, value in zip(
+        ("capacity", "nodes", "queues", "scheduler", "more", "most"),
+        ("x", "*capacity", "*nodes", "*queues", "*scheduler", "*more"),
+        strict=True,
+    )
+)
 
 
 def test_a_setup_that_does_not_hold_is_said(tmp_path):
@@ -446,7 +463,27 @@ def test_a_setup_that_does_not_hold_is_said(tmp_path):
         ("queues: {partitions: []}", "queues: "),
         ("scheduler: 3", "a map of settings"),
         ("{", "bad.yaml"),
+        ("1: 2\na: 3", "1: no such key"),
+        ("nodes: " + "9" * 5_000, "line 1: a value cannot be read"),
+        ("nodes: 2026-99-99", "line 1: a value cannot be read"),
+        ("nodes: " + "[" * 50_000, "line 1: nested deeper than 60"),
+        ("nodes: 1\n---\nnodes: 2", "one document was expected, found 2"),
+        ("nodes: true", "nodes: a number of nodes, or the name of their file was expected"),
+        ("nodes: -3", "found -3"),
+        ('nodes: "a\\0b"', "no file has such a name"),
+        ('queues: "a\\0b"', "no file has such a name"),
+        ("capacity: {cpu: 1}", "capacity: a list like"),
+        ("scheduler: {backfill: null}", "scheduler: backfill: a text, a number or a list"),
+        (BOMB, "more than 300000 values once its aliases are written out"),
     ):
-        with pytest.raises(TraceError, match="bad") as caught:
+        with pytest.raises(TraceError) as caught:
             read_setup(trace, written(tmp_path, text, "bad.yaml"), "bad")
         assert said in str(caught.value)
+
+
+def test_nodes_whose_sum_no_ledger_holds_are_refused_before_a_job_runs():
+    trace = trace_of((0, 1, 1, 1))
+    most = f"nvidia.com/gpu={2**62}"
+    assert len(setup_of(trace, "one", nodes="1", capacity=most).nodes) == 1
+    with pytest.raises(TraceError, match=f"have {2**63} of nvidia.com/gpu in all, at most"):
+        setup_of(trace, "two", nodes="2", capacity=most)

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from services.cli.table import printable
+from services.cli.said import printable
 
 MAX_TEXT = 200  # characters of a name on a replay's page; a longer one ends in …
 

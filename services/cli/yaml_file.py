@@ -1,0 +1,40 @@
+"""A file that holds one YAML document: judged as a manifest is, before anything is built of it."""
+
+from typing import Any
+
+import yaml
+
+from services.api.documents import MAX_DEPTH, MAX_NODES, DocumentsError, value_of
+from shared.model.bounded_yaml import YamlLimitError, compose_bounded
+
+
+class YamlFileError(ValueError):
+    """A text that is not one YAML document; ``line`` counts from 1."""
+
+    def __init__(self, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def one_document(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return a text's only document and what it holds, None where there is nothing in it.
+
+    Raises YamlFileError.
+    """
+    try:
+        roots = list(compose_bounded(text, depth=MAX_DEPTH, values=MAX_NODES))
+        if len(roots) > 1:
+            raise YamlFileError(f"one document was expected, found {len(roots)}")
+        root = roots[0] if roots else None
+        return root, None if root is None else value_of(root)
+    except YamlLimitError as error:
+        raise YamlFileError(str(error), error.line) from error
+    except DocumentsError as error:
+        raise YamlFileError(str(error)) from error
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, YamlFileError):
+            raise
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        line = mark.line + 1 if mark is not None else 1
+        raise YamlFileError(f"not YAML: {problem}", line) from error

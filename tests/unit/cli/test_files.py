@@ -1,0 +1,73 @@
+"""Files that people name: how far they are read, and how their names are shown."""
+
+import pytest
+
+from services.cli import files
+from services.cli.files import MAX_FILE_BYTES, bytes_of, text_of
+from services.cli.said import complain, printable
+from services.cli.yaml_file import YamlFileError, one_document
+
+TOO_LONG = f"/dev/zero: more than {MAX_FILE_BYTES} bytes"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("config", "check", "/dev/zero"), 1),
+        (("config", "apply", "/dev/zero"), 1),
+        (("submit", "-f", "/dev/zero"), 1),
+        (("delete", "-f", "/dev/zero"), 1),
+        (("what-if", "-f", "/dev/zero"), 1),
+        (("what-if", "--queues", "/dev/zero"), 1),
+        (("scenario", "run", "/dev/zero"), 2),
+        (("up", "--port", "0", "--config", "/dev/zero"), 78),
+        (("up", "--port", "0", "--nodes", "/dev/zero"), 78),
+    ],
+)
+def test_a_file_without_an_end_is_refused_by_every_command(muster, words, status):
+    result = muster(*words)
+    assert (result.status, TOO_LONG in result.err, result.out) == (status, True, "")
+
+
+def test_a_file_is_read_to_its_limit_and_no_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 4)
+    file = tmp_path / "a"
+    file.write_bytes(b"a\r\nb")
+    assert (bytes_of(file), text_of(file)) == (b"a\r\nb", "a\nb")
+    file.write_bytes(b"abcde")
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        bytes_of(file)
+    with pytest.raises(OSError, match="no file has such a name"):
+        bytes_of(tmp_path / "a\0b")
+
+
+def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(muster, capsys):
+    name = "no\x1b[31msuch"
+    for words in (("config", "check", name), ("replay", name), ("submit", "-f", name)):
+        result = muster(*words)
+        assert "\x1b" not in result.err
+        assert r"no\x1b[31msuch: No such file or directory" in result.err
+    complain("two\nlines\x07")
+    assert capsys.readouterr().err == "two\nlines\\x07\n"
+    assert printable("a\nb\udcff") == "a b\\udcff"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("a: 1\nb: " + "[" * 100, 2, "nested deeper than 60"),
+        ("a: 1\n- b", 2, "not YAML: "),
+        ("a: !!python/name:os.system", 1, "could not determine a constructor"),
+        ("a: 1\n---\nb: 1", 1, "one document was expected, found 2"),
+        ("a: " + "9" * 5_000, 1, "a value cannot be read"),
+    ],
+)
+def test_a_file_of_yaml_that_does_not_hold_is_a_sentence_with_its_line(text, line, said):
+    with pytest.raises(YamlFileError, match=said) as caught:
+        one_document(text)
+    assert caught.value.line == line
+
+
+def test_a_file_with_nothing_in_it_holds_nothing():
+    assert one_document("") == (None, None)
+    assert one_document("# nothing") == (None, None)
