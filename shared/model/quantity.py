@@ -71,16 +71,36 @@ def parse_pod_quantity(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"{value!r} is not a quantity")
     text = str(value)
-    match = _POD_PATTERN.fullmatch(text) if len(text) <= _LONGEST_QUANTITY else None
-    if match is None:
-        raise QuantityError(f"{text[:_LONGEST_QUANTITY]!r} is not a quantity")
-    amount = _decimal(match.group(1), match.group(2) or "") * (
-        1000 if name in ("cpu", VCORE) else 1
-    )
+    amount = _pod_amount(text) * (1000 if name in ("cpu", VCORE) else 1)
     whole = int(amount.to_integral_value(rounding="ROUND_UP"))
     if not INT64_MIN <= whole <= INT64_MAX:
         raise QuantityError(f"{text!r} does not fit a signed 64-bit integer")
     return whole
+
+
+def check_whole(name: str, value: object) -> None:
+    """Refuse a part of what comes in whole numbers alone: an extended resource, such as a GPU.
+
+    So does Kubernetes' API server. Raises QuantityError, of what is a quantity.
+    """
+    if type(value) is int or not is_extended(name):
+        return
+    amount = _pod_amount(str(value))
+    if amount != amount.to_integral_value():
+        raise QuantityError(f"{name}: a whole number was expected, found {value!r}")
+
+
+def is_extended(name: str) -> bool:
+    """Return whether a resource is none of Kubernetes' own: of a domain that is not its."""
+    domain, slash, _ = name.rpartition("/")
+    return bool(slash) and not f".{domain}".endswith(".kubernetes.io")
+
+
+def _pod_amount(text: str) -> Decimal:
+    match = _POD_PATTERN.fullmatch(text) if len(text) <= _LONGEST_QUANTITY else None
+    if match is None:
+        raise QuantityError(f"{text[:_LONGEST_QUANTITY]!r} is not a quantity")
+    return _decimal(match.group(1), match.group(2) or "")
 
 
 def _decimal(digits: str, suffix: str) -> Decimal:

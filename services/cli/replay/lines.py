@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from services.cli.replay.jobs import TraceError
-from shared.model.quantity import QuantityError, parse_pod_quantity
+from shared.model.quantity import QuantityError, check_whole, parse_pod_quantity
 from shared.model.units import NANOS_PER_SECOND
 
 MAX_LINE = 10_000  # characters of a line of a trace; a longer one is an error
@@ -104,6 +104,7 @@ class Line:
         text = self.text(name, "0")
         try:
             amount = parse_pod_quantity(kind, text)
+            check_whole(kind, text)
         except QuantityError as error:
             raise TraceError(f"{self.where}: {name}: {error}") from error
         if amount < 0:

@@ -199,13 +199,14 @@ def _runtimes(bodies: Bodies) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _gangs(bodies: Bodies) -> dict[str, Gang]:
-    found: dict[str, Gang] = {}
+def _gangs(bodies: Bodies) -> dict[str, Gang | ManifestError]:
+    """Return the PodGroups by name; of one that is refused, for what: its pods are, too."""
+    found: dict[str, Gang | ManifestError] = {}
     for name, body in _of_kind(bodies, "PodGroup"):
         try:
             found[name] = _gang(body, name)
-        except ManifestError:
-            continue  # the document itself is refused for it
+        except ManifestError as error:
+            found[name] = error
     return found
 
 

@@ -24,7 +24,7 @@ from services.shim_adapter.translation.task_groups import (
 from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.model.names import DEFAULT_PARTITION, PARTITION, RUN_SECONDS
 from shared.model.numbers import INT32, parse_int64
-from shared.model.quantity import QuantityError, pod_resources
+from shared.model.quantity import QuantityError, check_whole, pod_resources
 from shared.model.resources import (
     PODS,
     Resource,
@@ -359,6 +359,8 @@ def _held(status: Mapping[str, Any]) -> dict[str, Resource]:
 def _amounts(amounts: Mapping[str, Any], where: str) -> Resource:
     try:
         resource = pod_resources(amounts)
+        for name, value in amounts.items():
+            check_whole(name, value)
     except QuantityError as error:
         raise ManifestError(where, str(error)) from error
     if is_negative(resource):

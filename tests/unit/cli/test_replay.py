@@ -235,6 +235,10 @@ def swf(field: int, value: str) -> str:
         ("submit,run,gpu,name\n1,2,1,x\n1,2,1,x\n", "line 3: a second job 'x'"),
         ("submit,run,gpu\n1,2," + "1" * 20_000, "line 2: at most 10000 characters"),
         ("submit,run,gpu\n1,2,1e\n", "line 2: gpu: '1e' is not a quantity"),
+        (
+            "submit,run,gpu\n1,2,0.5\n",
+            "line 2: gpu: nvidia.com/gpu: a whole number was expected, found '0.5'",
+        ),
         ("; x\n1 2 3\n", "line 2: 18 fields were expected, found 3"),
         (
             "; x\n" + "1 " * 17 + "x\n",

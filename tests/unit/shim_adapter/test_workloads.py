@@ -221,6 +221,19 @@ def test_a_pod_group_is_the_gang_of_the_pods_that_name_it_and_of_no_others():
     assert "no pod of the submission names the PodGroup 'w'" in error.message
 
 
+@pytest.mark.parametrize("least", [-1, 2**31, 10**9, "3", 2.5, True])
+def test_the_pods_of_a_pod_group_that_is_refused_are_refused_with_it(least):
+    group = doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=least)
+    named = template()
+    named["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "w"}
+    job = doc("batch/v1", "Job", completions=3, template=named)
+    result = submit(group, job, doc("batch/v1", "Job", completions=1, template=template()))
+    assert [taken.kind for taken in result.taken] == ["Job"]
+    (_, own), (_, of_its_pods) = result.refused
+    assert own.field_path == "spec.minMember"
+    assert str(of_its_pods) == f"PodGroup w: it is refused: {own}"
+
+
 def test_a_pod_group_of_scheduling_x_k8s_io_is_named_by_a_label():
     group = doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=2)
     named = template()

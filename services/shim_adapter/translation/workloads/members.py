@@ -204,7 +204,11 @@ def _gang_of(workload: Workload, item: Replicas) -> Gang | None:
     metadata = item.template.get("metadata") or {}
     names = groups_named(metadata.get("labels") or {}, metadata.get("annotations") or {})
     gangs = workload.submission.gangs
-    return next((gangs[name] for name in names if name in gangs), None)
+    name = next((name for name in names if name in gangs), None)
+    gang = None if name is None else gangs[name]
+    if isinstance(gang, ManifestError):
+        raise ManifestError(f"PodGroup {name}", f"it is refused: {gang.field_path}: {gang.message}")
+    return gang
 
 
 def groups_named(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> tuple[str, ...]:

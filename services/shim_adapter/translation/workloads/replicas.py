@@ -51,7 +51,7 @@ class Submission:
 
     nodes: tuple[NodeRecord, ...] = ()
     runtimes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    gangs: Mapping[str, Gang] = field(default_factory=dict)
+    gangs: Mapping[str, Gang | ManifestError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
