@@ -214,7 +214,8 @@ class TableTerms(Terms):
             spec["name"]: spec for spec in [*row.get("departments", []), *row["queues"]]
         }
         self.settings = TrialSettings(
-            spread="spread" in row.get("notes", ""), max_consolidation_victims=-1
+            spread="spread" in row.get("notes", ""),
+            max_consolidation_victims=row.get("max_consolidation_preemptees", -1),
         )
 
     def share(self, queue, names, at, above):

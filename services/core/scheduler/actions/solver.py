@@ -53,9 +53,9 @@ MAX_SCENARIOS = 5_000
 class Search:
     """What an action looks for: who may be a victim, and which outcome it agrees to.
 
-    ``reason`` is what a victim is told. ``max_victims`` bounds how many of them are accumulated
-    for one job; negative is no bound. Of a victim that ``keeps_minimum`` only what it has above
-    its minimum may be taken.
+    ``reason`` is what a victim is told. No victims are added once they are of more than
+    ``max_victims`` jobs; negative is no bound. Of a victim that ``keeps_minimum`` only what it has
+    above its minimum may be taken.
     """
 
     is_victim: Callable[[Job], bool]
@@ -217,14 +217,19 @@ class _Candidates:
         self._of_job: dict[Job, list[Unit]] = {}
 
     def beside(self, carried: list[Unit]) -> Iterator[list[Unit]]:
-        """Yield the victims taken so far beside some, the same list that grows, up to the most."""
+        """Yield the victims taken so far beside some, the same list that grows.
+
+        It ends once they are of more jobs than the most, as contract kai.md, 1.3, counts them.
+        """
         known = {task for _, tasks in carried for task in tasks}
         units: list[Unit] = []
+        jobs = dict.fromkeys(job for job, _ in carried)
         at = 0
-        while len(units) + len(carried) != self._most and (unit := self._at(at)) is not None:
+        while not 0 <= self._most < len(jobs) and (unit := self._at(at)) is not None:
             at += 1
             if unit[1][0] not in known:
                 units.append(unit)
+                jobs[unit[0]] = None
                 yield units
 
     def whole(self, units: list[Unit]) -> list[Unit]:
