@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.model.settings import Settings, settings_from
 from shared.messages.interface import AllocationRelease, TerminationType
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
@@ -38,6 +38,11 @@ def test_which_actions_may_be_named(pairs, actions, refused):
         ("reservationDelay", ("2s",), "2"),
         ("maxReservedNodes", ("12", "5%", "100%"), "101%"),
         ("backfill", ("enabled", "disabled"), "yes"),
+        ("reservationsFor", ("heads", "asks"), "true"),
+        ("fairLeafGangs", ("enabled", "disabled"), "True"),
+        ("nodeScores", ("enabled", "disabled"), "1"),
+        ("nodeScoreWindow", ("1", "10000"), "10001"),
+        ("preset", ("yunikorn", "muster"), "Muster"),
         ("stateAware", ("fifo", "filtered"), "fair"),
         ("policy", ("kai", "yunikorn"), "volcano"),
         ("stalenessGracePeriod", ("60s", "-1"), "never"),
@@ -182,3 +187,24 @@ def test_a_stale_gang_goes_where_that_is_named(settings, evicted):
 def test_the_keys_of_the_events_are_handed_on_and_no_setting_of_the_scheduler():
     assert settings_from([("event.trackingEnabled", "false"), ("event.nosuch", "1")]).refused == ()
     assert settings_from([("events", "1")]).refused != ()
+
+
+def test_what_is_told_of_settings_that_do_not_hold_is_bounded():
+    many = settings_from([(f"s{at}", "") for at in range(1_000)]).refused
+    assert (len(many), many[-1]) == (51, "and 950 more do not hold")
+    for name, text in (("x" * 9_999, ""), ("backfill", "x" * 9_999), ("actions", "x" * 9_999)):
+        (one,) = settings_from([(name, text)]).refused
+        assert len(one) < 500
+
+
+def test_a_list_of_actions_is_bounded_and_a_longer_one_is_none():
+    assert settings_from([("actions", "allocate," * 100)]).actions == Settings().actions
+    (said,) = settings_from([("actions", "allocate," * 100)]).refused
+    assert said.startswith("actions: at most 100 names with commas, of 10000 characters in all")
+    assert settings_from([("actions", ",".join(["allocate"] * 100))]).refused == ()
+
+
+@pytest.mark.parametrize("text", [",".join(f"p{at}" for at in range(101)), "p" * 10_001])
+def test_a_list_of_plugins_that_is_too_long_is_one_plugin_that_nobody_has(text):
+    assert settings_from([("plugins", text)]).plugins == (f"{text[:60]}…",)
+    assert settings_from([("plugins", "a, b,a")]).plugins == ("a", "b")

@@ -33,6 +33,9 @@ STALENESS_GRACE_NS = seconds(60)
 NODE_SCORE_WINDOW = 1_000
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of what was found
+MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one that there is not
+MAX_NAMES_CHARACTERS = 10_000  # of these names together; more are as one that there is not
+MAX_REFUSED = 50  # sentences about settings that do not hold; of the others it tells how many
 _WINDOW = re.compile(r"[0-9]{1,6}")
 PRESETS = {
     "yunikorn": {
@@ -48,12 +51,15 @@ def _is_duration(text: str) -> bool:
     return parse_go_duration(text) is not None
 
 
+def _is_list(text: str) -> bool:
+    return text.count(",") < MAX_NAMES and len(text) <= MAX_NAMES_CHARACTERS
+
+
 def _one_of(*names: str) -> tuple[Callable[[str], bool], str]:
     return names.__contains__, f"one of {', '.join(names)}"
 
 
 _A_DURATION = (_is_duration, "a duration like 90s")
-_A_LIST = (lambda _: True, "names with commas")  # each is judged by itself
 _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangAdmission": _one_of(*_GANG_ADMISSIONS),
     "gangPatience": _A_DURATION,
@@ -75,8 +81,11 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "preset": _one_of(*PRESETS),
     "stateAware": _one_of("fifo", "filtered"),
     "policy": _one_of(*MAY_BE_NAMED),
-    "actions": _A_LIST,
-    "plugins": _A_LIST,
+    "actions": (  # each name is judged by itself
+        _is_list,
+        f"at most {MAX_NAMES} names with commas, of {MAX_NAMES_CHARACTERS} characters in all",
+    ),
+    "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
     "stalenessGracePeriod": (
         lambda text: text.startswith("-") or _is_duration(text),
         "a duration like 90s, or -1 for ever",
@@ -174,12 +183,14 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=policy,
         actions=_actions(policy, named),
-        plugins=tuple(dict.fromkeys(_names(values.get("plugins", "")))),
+        plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
-        refused=(
-            *_refused_values(values),
-            *_refused_lane(values, admission),
-            *refused_actions(policy, named),
+        refused=_in_short(
+            (
+                *_refused_values(values),
+                *_refused_lane(values, admission),
+                *refused_actions(policy, named),
+            )
         ),
     )
 
@@ -211,9 +222,23 @@ def _refused_lane(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
     return (f"gangLane: it needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; no lane",)
 
 
+def _in_short(refused: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is told of the settings that do not hold, however many they are."""
+    if len(refused) <= MAX_REFUSED:
+        return refused
+    return (*refused[:MAX_REFUSED], f"and {len(refused) - MAX_REFUSED} more do not hold")
+
+
 def _names(text: str) -> list[str]:
-    """Return the names of a list with commas."""
+    """Return the names of a list with commas; of one that is refused, none."""
+    if not _is_list(text):
+        return []
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _plugins(text: str) -> tuple[str, ...]:
+    """Return the plugins that are named; a list that is too long is one that nobody has."""
+    return tuple(dict.fromkeys(_names(text))) if _is_list(text) else (f"{text[:_SHOWN]}…",)
 
 
 def _count_or_share(text: str) -> tuple[int, bool] | None:
@@ -262,7 +287,7 @@ def refused_actions(policy: str, named: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         f"actions: {name} is an action of the policy {KAI}; under {policy} {known}"
         if name in ACTIONS
-        else f"actions: there is no {name!r}; {known}"
+        else f"actions: there is no {name[:_SHOWN]!r}; {known}"
         for name in named
         if name not in open_to_it
     )
