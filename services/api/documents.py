@@ -28,6 +28,11 @@ class DocumentsError(ValueError):
         super().__init__(message)
         self.index = index
 
+    @property
+    def where(self) -> str:
+        """Return which document is meant, to be put before the message; "" is the whole body."""
+        return f"document {self.index}: " if self.index else ""
+
 
 def read_documents(body: bytes, source: str) -> tuple[ManifestDocument, ...]:
     """Return the documents of a YAML (or JSON) body; empty ones are skipped."""

@@ -242,7 +242,7 @@ async def _judged(
     try:
         documents = await asyncio.to_thread(read_documents, body, source)
     except DocumentsError as error:
-        raise AnswerError(400, f"{source}: document {error.index}: {error}") from error
+        raise AnswerError(400, f"{source}: {error.where}{error}") from error
     result = await replica.ask(command(documents, idempotency_key=key), request)
     assert isinstance(result, SubmitResult)
     note(request, "manifests of", [item.application_id or item.name for item in result.accepted])

@@ -132,7 +132,7 @@ def read_question(body: bytes) -> WhatIf:
     try:
         return WhatIf(documents=read_documents(asked.manifest.encode(), "manifest"))
     except DocumentsError as error:
-        raise AnswerError(400, f"manifest: document {error.index}: {error}") from error
+        raise AnswerError(400, f"manifest: {error.where}{error}") from error
 
 
 def answer_of(question: WhatIf, forecast: Forecast) -> Answer:

@@ -96,7 +96,7 @@ def _read(file: Path) -> tuple[NodeRecord, ...]:
         said = error.strerror or str(error)
         raise NodesError(f"--nodes {file}: {said}; a number or a file is expected") from error
     except DocumentsError as error:
-        raise NodesError(f"{file}: document {error.index}: {error}") from error
+        raise NodesError(f"{file}: {error.where}{error}") from error
     records: dict[str, NodeRecord] = {}
     for at, document in enumerate(documents, start=1):
         for record in _document(f"{file}: document {at}", json.loads(document.body)):

@@ -35,6 +35,8 @@ def what_if(
     """Say what would start, wait, or be evicted; nothing is changed."""
     from services.cli.what_if import ask, what_if_parts
 
+    if bool(add_nodes) != bool(like):
+        raise typer.BadParameter("--add-nodes and --like go together: how many, like which one")
     rest = {"drain": drain, "addNodes": add_nodes, "like": like}
     answer = ask(client, file, queues, rest, asking(partition))
     names = [item["applicationID"] for item in answer["starts"]]

@@ -118,6 +118,9 @@ def _document(
         return TranslatedDocument(document, kind, name, namespace_tags=namespace_tags(annotations))
     elif kind == "PodGroup":
         _gang(body, name)
+        found = submission.gangs.get(name)
+        if isinstance(found, ManifestError):
+            raise found
     elif kind not in RUNTIME_KINDS:
         expand = _expander(body, kind)
         spec = mapping(body.get("spec"), "spec")
@@ -203,6 +206,10 @@ def _gangs(bodies: Bodies) -> dict[str, Gang | ManifestError]:
     """Return the PodGroups by name; of one that is refused, for what: its pods are, too."""
     found: dict[str, Gang | ManifestError] = {}
     for name, body in _of_kind(bodies, "PodGroup"):
+        if name in found:
+            said = f"there are two PodGroups {name!r} in the submission: submit one at a time"
+            found[name] = ManifestError("metadata.name", said)
+            continue
         try:
             found[name] = _gang(body, name)
         except ManifestError as error:
@@ -221,7 +228,7 @@ def _gang(body: Mapping[str, Any], name: str) -> Gang:
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:
-    """Refuse a PodGroup that no pod of the submission names: its minimum would hold for nobody."""
+    """Refuse a PodGroup that no pod that is taken names: its minimum would hold for nobody."""
     named = {
         name
         for taken in result.taken
@@ -233,6 +240,6 @@ def _refuse_lonely_gangs(result: Translation) -> None:
             result.taken.remove(taken)
             error = ManifestError(
                 "metadata.name",
-                f"no pod of the submission names the PodGroup {taken.name!r}: submit them together",
+                f"no pod that is taken names the PodGroup {taken.name!r}: submit them together",
             )
             result.refused.append((taken.document, error))

@@ -250,7 +250,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (b"a: [1", 400, "not YAML: line"),
         (b"\xff\xfe\x00", 400, "not UTF-8"),
         (b"- 1", 400, "a map was expected, found list"),
-        (b"", 400, "no document in it"),
+        (b"", 400, "bad.yaml: no document in it"),
         (b"---\n---\n", 400, "no document in it"),
         (b"a: " + b"[" * 500 + b"]" * 500, 400, "nested deeper"),
         (b"kind: Pod\nmetadata: {name: p}\nspec: {schedulerName: yunikorn, x: .inf}", 400, "JSON"),

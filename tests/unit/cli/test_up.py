@@ -222,7 +222,7 @@ items:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "document 0: no document in it"),
+        ("", ".yaml: no document in it"),
         ("[1]", "document 1: a map was expected, found list"),
         ("kind: Pod", "document 1: expected `nodes:` with a list, or Nodes as `kubectl get nodes"),
         ("nodes: [{name: a}]", "document 1: nodes.0.capacity: Field required"),

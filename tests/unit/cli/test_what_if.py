@@ -27,3 +27,10 @@ def test_without_a_forecast_it_is_said_why(api, muster, status, answer, exit_sta
 def test_one_question_at_a_time_is_asked(api, muster):
     result = muster("what-if", "--drain", "n1", "--add-nodes", "2", "--like", "n1")
     assert (result.status, api.asked) == (Exit.USAGE, [])
+
+
+def test_nodes_to_add_are_like_one_that_is_named(muster):
+    for words in (("--add-nodes", "2"), ("--like", "n1", "--drain", "n1")):
+        result = muster("what-if", *words)
+        assert result.status == 2
+        assert "--add-nodes and --like go together" in result.err

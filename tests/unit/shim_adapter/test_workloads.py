@@ -218,7 +218,19 @@ def test_a_pod_group_is_the_gang_of_the_pods_that_name_it_and_of_no_others():
     assert minimum(made[0]) == {"batch": 2}
     assert made[0].queue_name == "root.k"
     ((_, error),) = submit(group).refused
-    assert "no pod of the submission names the PodGroup 'w'" in error.message
+    assert "no pod that is taken names the PodGroup 'w'" in error.message
+
+
+def test_two_pod_groups_of_one_name_are_both_refused_in_whichever_order():
+    first = doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=2)
+    second = doc("scheduling.run.ai/v2alpha2", "PodGroup", minMember=1)
+    named = template()
+    named["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "w"}
+    job = doc("batch/v1", "Job", completions=3, template=named)
+    for groups in ((first, second), (second, first)):
+        result = submit(*groups, job)
+        assert result.taken == []
+        assert all("there are two PodGroups 'w'" in str(error) for _, error in result.refused)
 
 
 @pytest.mark.parametrize("least", [-1, 2**31, 10**9, "3", 2.5, True])
