@@ -22,4 +22,6 @@ POD_NAME_TAG = "kubernetes.io/meta/podName"
 PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its application is
 RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too
 FAIR, BINPACKING = "fair", "binpacking"  # what a nodesortpolicy names: YuniKorn's
+NODE_SCORES = (FAIR, BINPACKING)
 GPU_BINPACKING, FGD = "gpu-binpacking", "fgd"  # and ours, where the setting nodeScores lets it
+GPU_NODE_SCORES = (GPU_BINPACKING, FGD)

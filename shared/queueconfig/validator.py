@@ -5,11 +5,9 @@ root above every queue, the partition's limits on the root.
 """
 
 from shared.model.names import (
-    BINPACKING,
     DEFAULT_PARTITION,
-    FAIR,
-    FGD,
-    GPU_BINPACKING,
+    GPU_NODE_SCORES,
+    NODE_SCORES,
     QUEUE,
     QUEUE_ERROR,
     ROOT,
@@ -21,8 +19,6 @@ from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, Sc
 MAX_PARTITIONS = 1_000  # partitions of a queues.yaml; one with more is refused
 _ACL_FIELDS = 2
 _NAMED = 5  # partitions, where the one that is needed is not among them
-NODE_SCORES = (FAIR, BINPACKING)
-MORE_NODE_SCORES = (GPU_BINPACKING, FGD)
 
 
 def validate(config: SchedulerConfig, *, more_scores: bool = False) -> None:
@@ -123,7 +119,7 @@ def _check_queue(queue: QueueSpec, level: int) -> None:
 def unknown_to_yunikorn(config: SchedulerConfig) -> QueueConfigError | None:
     """Return what YuniKorn would say of a valid file's first node score that is ours, if any is."""
     for partition in config.partitions:
-        if partition.nodesortpolicy.type in MORE_NODE_SCORES:
+        if partition.nodesortpolicy.type in GPU_NODE_SCORES:
             return _undefined(partition.nodesortpolicy)
     return None
 
@@ -133,7 +129,7 @@ def _undefined(spec: NodeSortSpec) -> QueueConfigError:
 
 
 def _check_node_sort(spec: NodeSortSpec, *, more_scores: bool) -> None:
-    if spec.type not in ("", *NODE_SCORES, *(MORE_NODE_SCORES if more_scores else ())):
+    if spec.type not in ("", *NODE_SCORES, *(GPU_NODE_SCORES if more_scores else ())):
         raise _undefined(spec)
     for name, weight in spec.resourceweights.items():
         if weight < 0:
