@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.shapes import Demand
-from services.core.scheduler.nodes.gpu_scores import STEPS, Mix, Rooms, fgd, gpu_binpacking
+from services.core.scheduler.nodes.gpu_scores import (
+    GPU_SCORES,
+    STEPS,
+    Mix,
+    Room,
+    Rooms,
+    fgd,
+    gpu_binpacking,
+)
+from services.core.scheduler.nodes.node_table import SCORES
 from shared.model.gpus import WHOLE
+from shared.model.names import GPU_NODE_SCORES, NODE_SCORES
 from tests.property.fragmentation import can_run, scored
 
 # --- drawn ----------------------------------------------------------------------------------------
@@ -71,6 +81,27 @@ def test_a_class_whose_constraints_close_a_node_cannot_run_there(nodes, asks, bo
         # closed, it is as if they asked for more than any node has
         alike = [*asks, *(bound if open_to[at] else [m._replace(memory=99) for m in bound])]
         assert scores[at] == scored(node, ask, alike)[0]
+
+
+@given(NODES, st.lists(ASKS, min_size=1, max_size=5), st.lists(ASKS, min_size=1, max_size=5), ASKS)
+def test_one_node_scores_alone_what_it_scores_among_many(nodes, asks, bound, ask):
+    nodes = [node for node in nodes if can_run(node, ask)]
+    if not nodes:
+        return
+    open_to = np.arange(len(nodes)) % 2 == 0
+    mix = Mix({None: Counter(asks), "bound": Counter(bound)})
+    for of_many, of_one in GPU_SCORES.values():
+        scores, devices = of_many(mix, rooms(nodes, (None, open_to)), ask)
+        for at, (vcore, memory, free) in enumerate(nodes):
+            room = Room(free[::-1], vcore, memory, (True, bool(open_to[at])))
+            score, device = of_one(mix, room, ask)
+            assert score == scores[at]
+            assert ask.number != 1 or device == devices[at]
+
+
+def test_every_score_that_a_configuration_may_name_is_there():
+    assert tuple(GPU_SCORES) == GPU_NODE_SCORES
+    assert tuple(SCORES) == NODE_SCORES
 
 
 @given(NODES, ASKS)

@@ -1,12 +1,15 @@
 """The scores that the table of nodes keeps, against fragmentation worked out anew for every node."""
 
+from contextlib import nullcontext
 from random import Random
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Demand, Shape
+from services.core.scheduler.nodes import node_index
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.messages.interface import Allocation
@@ -25,7 +28,30 @@ ASKS = (
     ({VCORE: 1, MEMORY: 1, GPU_SHARE: 800}, Constraints(gpu_devices=2)),
     ({VCORE: 1, MEMORY: 1, GPU_SHARE: 700}, ON_A100),
 )
-MOVES = ("ask", "ask", "ask", "put", "free", "free", "cordon", "label", "grow", "join", "leave")
+FEW = {
+    "STEP": 2,
+    "MOST": 4,
+    "LOG": 6,
+    "ONE_BY_ONE": 2,
+    "MOST_PUSHED": 3,
+    "MAX_INDEXES": 3,
+    "SHARE": 4,
+}
+FEW |= {"SCORED": 2, "WASTED": 0, "TRY_AGAIN": 2}
+MOVES = (
+    "ask",
+    "ask",
+    "ask",
+    "put",
+    "reserve",
+    "free",
+    "free",
+    "cordon",
+    "label",
+    "grow",
+    "join",
+    "leave",
+)
 
 
 class Cluster:
@@ -99,7 +125,7 @@ class Cluster:
                 tuple(sorted(node.devices, reverse=True)),
             )
             is_open = node.labels.get("gpu") == "a100" or where != ON_A100
-            if not (node.schedulable and is_open and can_run(room, demand)):
+            if not (node.schedulable and not node.is_closed and is_open and can_run(room, demand)):
                 continue
             mix = [self.seen_from(node, *asked) for asked in self.table.scores._taken]
             score, device = scored(room, demand, mix)
@@ -120,6 +146,14 @@ class Cluster:
         if len(self.table.rows) > 1:
             self.table.remove(self.node(chance))
 
+    def reserve(self, chance: int) -> None:
+        node = self.node(chance)
+        if node.reservations:
+            node.reservations.clear()
+        else:
+            node.reservations["somebody"] = None
+        self.table.refresh(node)
+
     def cordon(self, chance: int) -> None:
         node = self.node(chance)
         node.schedulable = not node.schedulable
@@ -138,11 +172,12 @@ class Cluster:
 
 
 @settings(deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 150))
-def test_what_is_kept_of_scores_is_what_they_are(seed, moves):
-    cluster, chance = Cluster(), Random(seed)
-    for _ in range(moves):
-        getattr(cluster, chance.choice(MOVES))(chance.randrange(10**6))
+@given(st.integers(0, 2**32), st.integers(1, 150), st.booleans())
+def test_what_is_kept_of_scores_is_what_they_are(seed, moves, are_few):
+    with patch.multiple(node_index, **FEW) if are_few else nullcontext():
+        cluster, chance = Cluster(), Random(seed)
+        for _ in range(moves):
+            getattr(cluster, chance.choice(MOVES))(chance.randrange(10**6))
 
 
 def test_a_share_of_several_devices_goes_to_the_fullest():

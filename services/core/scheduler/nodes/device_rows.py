@@ -41,7 +41,7 @@ class DeviceRows:
 
     def open(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what the devices of some rows have free, and how many devices there are."""
-        return np.maximum(self._free[rows], 0), self._number[rows]
+        return np.maximum(self._free.take(rows, axis=0), 0), self._number[rows]
 
     def holding(self, need: Need, at: slice | NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of some rows have the devices for a pod."""

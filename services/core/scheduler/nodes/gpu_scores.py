@@ -18,17 +18,18 @@ Limits: STEPS values a dimension are told apart; of more some are rounded up.
 Source: Weng et al., USENIX ATC'23, section 4; STEP is their score's. docs/adr/0070.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.model.shapes import Demand
 from shared.messages.constraints import Constraints
-from shared.model.gpus import MAX_DEVICES, WHOLE
+from shared.model.gpus import WHOLE
 from shared.model.names import FGD, GPU_BINPACKING
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -57,6 +58,15 @@ class Rooms:
     open_to: Sequence[NDArray[np.bool_] | None] = (None,)
 
 
+class Room(NamedTuple):
+    """What one node has left: a row of ``Rooms``; ``free`` is in any order."""
+
+    free: Sequence[int]
+    vcore: int
+    memory: int
+    open_to: Sequence[bool] = (True,)
+
+
 class Mix:
     """How often each class was asked for; one part for each set of constraints."""
 
@@ -78,10 +88,23 @@ class Mix:
         found = (part.usable(free, part.at(rooms, demand)) for part in self._parts)
         return _of_open(found, rooms)
 
+    def usable_of(self, free: Sequence[int], room: Room, demand: Demand = _NOTHING) -> int:
+        """Return what of one node's ``free`` classes can use, summed over all asked for."""
+        vcore, memory = room.vcore - demand.vcore, room.memory - demand.memory
+        found = 0
+        for part, is_open in zip(self._parts, room.open_to, strict=True):
+            if is_open:
+                found += part.usable_of(free, vcore, memory)
+        return found
+
     def usable_without(self, rooms: Rooms, demand: Demand) -> Numbers:
         """Return it for each node, and each device that a share is taken of."""
         found = (part.usable_without(rooms, demand) for part in self._parts)
         return _of_open(found, rooms)
+
+    def stranded_of(self, free: int, vcore: int) -> int:
+        """Return how much of what is free on one node the vcore does not suffice for."""
+        return max(free - max(vcore, 0) * self.gpus // self.vcore, 0) if self.vcore else 0
 
     def stranded(self, free: Numbers, vcore: Numbers) -> Numbers:
         """Return how much of what is free the vcore does not suffice for."""
@@ -101,6 +124,7 @@ class _Part:
     def __init__(self, classes: Mapping[Demand, int]) -> None:
         one = {demand: number for demand, number in classes.items() if demand.number == 1}
         wholes = {d: n for d, n in classes.items() if d.number > 1 and d.size == WHOLE}
+        self._most = max((demand.number for demand in wholes), default=0)
         self._several = {d: n for d, n in classes.items() if d.number > 1 and d.size < WHOLE}
         self._vcore = _steps(demand.vcore for demand in classes)
         self._memory = _steps(demand.memory for demand in classes)
@@ -108,7 +132,11 @@ class _Part:
         self._rank = np.searchsorted(sizes, np.arange(WHOLE + 1), "right")
         self._deep = sizes.size + 1
         self._singles = self._table(one, self._deep, lambda d: int(np.searchsorted(sizes, d.size)))
-        self._wholes = self._table(wholes, MAX_DEVICES + 1, lambda d: d.number - 1)
+        self._wholes = self._table(wholes, self._most + 1, lambda d: d.number - 1)
+        # the same as lists: of one node numbers are looked up faster there
+        self._steps_of_one = self._vcore.tolist(), self._memory.tolist()
+        self._rank_of_one = self._rank.tolist()
+        self._tables_of_one = self._singles.tolist(), self._wholes.tolist()
 
     def _table(
         self, classes: Mapping[Demand, int], deep: int, at: Callable[[Demand], int]
@@ -131,8 +159,24 @@ class _Part:
     def usable(self, free: Numbers, at: tuple[Numbers, Numbers, Numbers]) -> Numbers:
         lines = at[0]
         whole = np.count_nonzero(free == WHOLE, axis=1)
-        found: Numbers = self._on_each(free, lines).sum(axis=1) + self._on_wholes(whole, lines)
+        places = (lines * self._deep)[:, None] + self._rank[free]
+        found: Numbers = np.einsum("ij,ij->i", free, self._singles[places])
+        found += self._on_wholes(whole, lines)
         return found + self._on_several(free, *at[1:]) if self._several else found
+
+    def usable_of(self, free: Sequence[int], vcore: int, memory: int) -> int:
+        """Return it for one node."""
+        (vcores, memories), (singles, wholes) = self._steps_of_one, self._tables_of_one
+        line = bisect_right(vcores, vcore) * (len(memories) + 1) + bisect_right(memories, memory)
+        first, rank = line * self._deep, self._rank_of_one
+        found: int = sum([left * singles[first + rank[left]] for left in free if left])
+        whole = free.count(WHOLE)
+        found += WHOLE * whole * wholes[line * (self._most + 1) + min(whole, self._most)]
+        for demand, number in self._several.items():
+            large = [left for left in free if left >= demand.size]
+            if vcore >= demand.vcore and memory >= demand.memory and len(large) >= demand.number:
+                found += number * sum(large)
+        return found
 
     def usable_without(self, rooms: Rooms, demand: Demand) -> Numbers:
         lines, vcore, memory = self.at(rooms, demand)
@@ -155,7 +199,8 @@ class _Part:
         return found
 
     def _on_wholes(self, whole: Numbers, lines: Numbers) -> Numbers:
-        found: Numbers = WHOLE * whole * self._wholes[lines * (MAX_DEVICES + 1) + whole]
+        at = lines * (self._most + 1) + np.minimum(whole, self._most)
+        found: Numbers = WHOLE * whole * self._wholes[at]
         return found
 
     def _on_several(self, free: Numbers, vcore: Numbers, memory: Numbers) -> Numbers:
@@ -210,14 +255,42 @@ def fgd(mix: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
     return (rises + step // 2) // step * PARTS + beside, _fullest(rooms.free, demand)
 
 
+def fgd_of(mix: Mix, room: Room, demand: Demand) -> tuple[int, int]:
+    """Return the same of one node: for a few that costs less than arrays do."""
+    free, taken = sum(room.free), demand.size * demand.number
+    stranded = mix.stranded_of(free - taken, room.vcore - demand.vcore)
+    stranded -= mix.stranded_of(free, room.vcore)
+    share = free // max(len(room.free), 1)
+    before = mix.usable_of(room.free, room) - taken * mix.total
+    step = max(1, mix.total) * STEP
+    best, picked = min(
+        ((before - mix.usable_of(after, room, demand) + step // 2) // step, device)
+        for device, after in _ways(room.free, demand)
+    )
+    return best * PARTS + SPREAD * share // WHOLE + STRANDED * stranded // WHOLE, picked
+
+
+def gpu_binpacking_of(_: Mix, room: Room, demand: Demand) -> tuple[int, int]:
+    """Return the same of one node."""
+    share = sum(room.free) // max(len(room.free), 1)
+    return share, min((left for left in room.free if left >= demand.size), default=0)
+
+
 def gpu_binpacking(_: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
     """Return every node's score, and what is free on the device that a share is to be taken of."""
     return _share(rooms.free.sum(axis=1), rooms), _fullest(rooms.free, demand)
 
 
-GPU_SCORES: dict[str, Callable[[Mix, Rooms, Demand], tuple[Numbers, Numbers]]] = {
-    GPU_BINPACKING: gpu_binpacking,
-    FGD: fgd,
+class Score(NamedTuple):
+    """One rule, of many nodes side by side and of one."""
+
+    of_many: Callable[[Mix, Rooms, Demand], tuple[Numbers, Numbers]]
+    of_one: Callable[[Mix, Room, Demand], tuple[int, int]]
+
+
+GPU_SCORES = {
+    GPU_BINPACKING: Score(gpu_binpacking, gpu_binpacking_of),
+    FGD: Score(fgd, fgd_of),
 }
 
 
@@ -244,3 +317,20 @@ def _after(free: Numbers, demand: Demand) -> Numbers:
     place = np.arange(free.shape[1])[None, :]
     is_taken = (place < last) & (place >= last - demand.number)
     return np.maximum(np.where(is_taken, free - demand.size, free), 0)
+
+
+def _ways(free: Sequence[int], demand: Demand) -> Iterator[tuple[int, list[int]]]:
+    """Yield every way to place an ask on one node: what its device has free, what is left of all.
+
+    Devices that have the same free are one way; several go to the fullest that hold them.
+    """
+    holding = sorted([left for left in free if left >= demand.size])
+    if demand.number == 1:
+        ways = [[left] for left in dict.fromkeys(holding)]
+    else:
+        ways = [holding[: demand.number]]
+    for way in ways:
+        after = list(free)
+        for left in way:
+            after[after.index(left)] = left - demand.size
+        yield way[0] if way else 0, after

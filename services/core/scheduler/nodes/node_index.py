@@ -11,7 +11,10 @@ Rule 3: when no entry is left, or what changed is too much to follow, the heap i
 Rule 4: shapes that differ in amounts only share an index: that of the least of each type that any
         of them asks for. Of what takes that, a shape is given the first that takes it. One for
         which that is none of the first FAR, or not known, has an index of its own.
-Rule 5: what other pods say is in no index. Of the first FAR that take a shape otherwise the first
+Rule 5: where the order is another one for each that is asked for (``order_by_shape``), shapes
+        share no index, what changed is scored only where it takes the shape, and a heap is filled
+        with SCORED entries, as that scores all nodes. All are filled anew when scores are others.
+Rule 6: what other pods say is in no index. Of the first FAR that take a shape otherwise the first
         that they leave open is the first of all; where there is none, all nodes are looked at.
 
 It holds only where the order of two nodes does not depend on the others: no preferences, which are
@@ -25,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +49,7 @@ TRY_AGAIN = 8  # of so many fills one follows all the same
 MANY_NEW = 20  # node ids beyond which sorting all costs less than entering each
 MOST = 256  # entries of a heap when it is filled, or where there are more
 SHARE = 8  # of nodes, one in so many
+SCORED = 48  # entries of a heap whose scores look at what is asked for
 STEP = 4  # how many times as many entries a heap is filled with as last time
 Rows = NDArray[np.int64]
 Entry = tuple[float, str, int, "Node"]  # score, id, when its node last changed
@@ -74,8 +78,14 @@ class Nodes(Protocol):
     def free_rows(self, shape: "Shape", among: Rows | None = None) -> Rows:
         """Return the rows that take a shape and are not reserved, of ``among`` if it is given."""
 
-    def first_rows(self, rows: Rows, amount: int) -> Rows:
+    def first_rows(self, shape: "Shape", rows: Rows, amount: int) -> Rows:
         """Return the first of some rows by score and node id, in any order; there are more."""
+
+    def scores_of_few(self, shape: "Shape", nodes: "Sequence[Node]") -> list[int]:
+        """Return what a few nodes score for a shape that they take; less is better."""
+
+    def scores_of(self, shape: "Shape", rows: Rows) -> NDArray[Any]:
+        """Return what some rows score for a shape that they take; less is better."""
 
 
 class Limits(Protocol):
@@ -114,6 +124,7 @@ class NodeIndex:
         self._by_key: dict[Key, Candidates] = {}
         self._log: list[Node | None] = [None] * LOG
         self.logged = 0  # how many changes there have been
+        self._is_by_shape = False  # whether a node's score depends on what is asked for
 
     def changed(self, node: "Node") -> None:
         """Note that something changed at a node: its room, its score, who may use it, its row."""
@@ -124,6 +135,18 @@ class NodeIndex:
     def removed(self, node: "Node") -> None:
         """Note that a node is no more."""
         node.changed = -1
+
+    def order_by_shape(self, *, is_by_shape: bool) -> None:
+        """Forget all, as the order is another one; ``is_by_shape``: one for each shape."""
+        self._is_by_shape = is_by_shape
+        self._recent.clear()
+        self._by_key.clear()
+        self._last = None
+
+    def outdate(self) -> None:
+        """Have all be filled anew, as scores of nodes that have not changed are others now."""
+        for found in self._recent:
+            found.seen = -1
 
     def first(self, shape: "Shape") -> "Node | None":
         """Return the first node in order that takes a shape and is not reserved, or None."""
@@ -196,7 +219,8 @@ class NodeIndex:
         wanted = {name: value for name, value in shape.resource.items() if value > 0}
         constraints = shape.constraints.of_nodes
         own: Key = (tuple(sorted(wanted.items())), constraints)
-        if own in self._by_key or not is_shared or self._nodes.judges_amounts:
+        has_own = self._is_by_shape or self._nodes.judges_amounts or not is_shared
+        if has_own or own in self._by_key:
             return self._index(own, wanted)
         found = self._index((None, constraints), wanted)
         least = found.least.resource
@@ -223,11 +247,10 @@ class NodeIndex:
             return False
         if behind > ONE_BY_ONE and found.wasted > WASTED and found.wasted % TRY_AGAIN:
             return False
-        bound = found.bound
         last = self._log[(self.logged - 1) % LOG]
         nodes = [last] if behind == 1 and last is not None else self._changed(found.seen)
-        if len(nodes) > 1 and bound is not None:
-            nodes = [node for node in nodes if node.score <= bound[0]]
+        if len(nodes) > 1:
+            nodes = self._before_bound(found, nodes)
         if len(nodes) > ONE_BY_ONE:
             rows = np.array([node.row for node in nodes if node.changed >= 0], dtype=np.int64)
             nodes = [
@@ -235,21 +258,37 @@ class NodeIndex:
             ]
             if len(nodes) > MOST_PUSHED:
                 return False
-        for node in nodes:
-            self._enter(found, node)
+        enter = self._enter_scored if self._is_by_shape else self._enter
+        enter(found, nodes)
         found.seen = self.logged
         if len(found.heap) > 2 * MOST and len(found.heap) > 2 * self._most():
             self._shed(found)
         return True
 
-    def _enter(self, found: Candidates, node: "Node") -> None:
-        """Enter a node that changed where it takes a shape and comes before the bound."""
-        if node.changed < 0:
-            return
-        if found.bound is not None and (node.score, node.node_id) > found.bound:
-            return
-        if self._nodes.is_free(node, found.least):
-            heappush(found.heap, (node.score, node.node_id, node.changed, node))
+    def _before_bound(self, found: Candidates, nodes: "list[Node]") -> "list[Node]":
+        """Leave out the nodes that score more than the last that there is."""
+        bound = found.bound
+        if bound is None or self._is_by_shape:
+            return nodes
+        return [node for node in nodes if node.score <= bound[0]]
+
+    def _enter(self, found: Candidates, nodes: "list[Node]") -> None:
+        """Enter nodes that changed where they take a shape and come before the bound."""
+        for node in nodes:
+            if node.changed < 0:
+                continue
+            if found.bound is not None and (node.score, node.node_id) > found.bound:
+                continue
+            if self._nodes.is_free(node, found.least):
+                heappush(found.heap, (node.score, node.node_id, node.changed, node))
+
+    def _enter_scored(self, found: Candidates, nodes: "list[Node]") -> None:
+        """Enter nodes that changed by what they score for this shape, where they take it."""
+        free = [n for n in nodes if n.changed >= 0 and self._nodes.is_free(n, found.least)]
+        scores = self._nodes.scores_of_few(found.least, free) if free else ()
+        for score, node in zip(scores, free, strict=True):
+            if found.bound is None or (score, node.node_id) <= found.bound:
+                heappush(found.heap, (score, node.node_id, node.changed, node))
 
     def changed_since(self, seen: int) -> "list[Node] | None":
         """Return the nodes that have changed since the log was so long; None: not known."""
@@ -283,13 +322,18 @@ class NodeIndex:
                 found.size = min(self._most(), STEP * found.size)
             elif changes_an_answer > STEP**2:
                 found.size = max(1, found.size // STEP)
+        if self._is_by_shape:
+            found.size = SCORED
         chosen = self._nodes.free_rows(found.least)
         is_all = chosen.size <= found.size
         if not is_all:
-            chosen = self._nodes.first_rows(chosen, found.size)
-        rows = self._nodes.rows
+            chosen = self._nodes.first_rows(found.least, chosen, found.size)
+        rows, scores = self._nodes.rows, self._nodes.scores_of(found.least, chosen).tolist()
         nodes = [rows[row] for row in chosen.tolist()]
-        found.heap = sorted((node.score, node.node_id, node.changed, node) for node in nodes)
+        found.heap = sorted(
+            (score, node.node_id, node.changed, node)
+            for score, node in zip(scores, nodes, strict=True)
+        )
         found.bound = None if is_all else found.heap[-1][:2]
         found.seen = self.logged
         found.filled, found.answers = self.logged, 1

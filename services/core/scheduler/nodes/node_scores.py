@@ -24,7 +24,7 @@ from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.settings import NODE_SCORE_WINDOW
 from services.core.scheduler.model.shapes import AskedFor, Demand, Shape
 from services.core.scheduler.nodes.device_rows import open_devices
-from services.core.scheduler.nodes.gpu_scores import GPU_SCORES, Mix, Numbers, Rooms
+from services.core.scheduler.nodes.gpu_scores import GPU_SCORES, Mix, Numbers, Room, Rooms
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.model.gpus import WHOLE, Devices
 
@@ -47,8 +47,14 @@ class ScoredNodes(Protocol):
     def changed(self, rows: Numbers) -> Numbers:
         """Return when some rows changed last, by how many changes there had been."""
 
+    def reorder(self) -> None:
+        """Have nodes looked at anew, as scores of those that have not changed are others now."""
+
     def rooms(self, rows: Numbers, sets: Sequence[Constraints]) -> Rooms:
         """Return what some rows have left, and which of them each set of constraints lets use."""
+
+    def room_of(self, node: Node, sets: Sequence[Constraints]) -> Room:
+        """Return the same of one node."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +106,8 @@ class NodeScores:
             self._due += min(self._asked, -(-(self._recent.maxlen or 1) // PART))
             self._taken = tuple(self._recent)
             self._mix = None
+            if self.is_used:
+                self._nodes.reorder()
 
     def of(self, shape: Shape, rows: Numbers) -> Numbers:
         """Return what some rows score for a shape that they have the room for; less is better."""
@@ -110,6 +118,21 @@ class NodeScores:
             known.scores[stale], known.picked[stale] = found
             known.seen[stale] = self._nodes.changes
         return known.scores[rows]
+
+    def of_few(self, shape: Shape, nodes: Sequence[Node]) -> list[int]:
+        """Return what a few nodes score for a shape that they have the room for."""
+        demand, changes = shape.asked_for[0], self._nodes.changes
+        known = self._known_for(demand)
+        found: list[int] = []
+        for node in nodes:
+            row = node.row
+            if node.changed < known.seen.item(row):
+                found.append(known.scores.item(row))
+                continue
+            score, picked = self._scored_one(known.mix, node, demand)
+            known.scores[row], known.picked[row], known.seen[row] = score, picked, changes
+            found.append(score)
+        return found
 
     def device_for(self, node: Node, demand: Demand) -> Devices:
         """Return the device of a node for a share; any other demand has the usual ones."""
@@ -124,9 +147,9 @@ class NodeScores:
             and node.row < known.seen.size
             and node.changed < known.seen[node.row]
         ):
-            picked = int(known.picked[node.row])
+            picked = known.picked.item(node.row)
         else:
-            picked = int(self._scored(self._mix_now(), np.array([node.row]), demand)[1][0])
+            picked = self._scored_one(self._mix_now(), node, demand)[1]
         if picked < demand.size or picked not in free:
             return devices.choose(free, need)
         return ((free.index(picked), demand.size),)
@@ -143,7 +166,12 @@ class NodeScores:
         return known
 
     def _scored(self, mix: Mix, rows: Numbers, demand: Demand) -> tuple[Numbers, Numbers]:
-        return GPU_SCORES[self._policy](mix, self._nodes.rooms(rows, mix.constraints), demand)
+        rooms = self._nodes.rooms(rows, mix.constraints)
+        return GPU_SCORES[self._policy].of_many(mix, rooms, demand)
+
+    def _scored_one(self, mix: Mix, node: Node, demand: Demand) -> tuple[int, int]:
+        room = self._nodes.room_of(node, mix.constraints)
+        return GPU_SCORES[self._policy].of_one(mix, room, demand)
 
     def _mix_now(self) -> Mix:
         if self._mix is None:

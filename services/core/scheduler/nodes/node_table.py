@@ -11,6 +11,7 @@ Scores by GPU devices (``node_scores``) look at what is asked for: all nodes wit
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Demand, Shape, demand_of
 from services.core.scheduler.nodes.device_rows import MANY, DeviceRows, open_devices, places_on
-from services.core.scheduler.nodes.gpu_scores import Rooms
+from services.core.scheduler.nodes.gpu_scores import Room, Rooms
 from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
 from services.core.scheduler.nodes.node_scores import NodeScores
@@ -137,6 +138,7 @@ class NodeTable:
         self.policy = policy
         self._score_of = SCORES.get(policy, SCORES[_BY_DEVICES])
         self.scores.use(policy)
+        self._index.order_by_shape(is_by_shape=self.scores.is_used)
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
         largest = max(self.weights.values())
         scale = largest if largest > _LARGEST_WEIGHT else 1.0
@@ -536,7 +538,6 @@ class NodeTable:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
         return not (
             self._soft_taints
-            or self.scores.is_used
             or shape.constraints.preferred_nodes
             or self.pods.concern(shape)
             or (self.hooks is not None and self.hooks.needs_scan)
@@ -615,9 +616,21 @@ class NodeTable:
             mask &= self._devices.holding(need, at)
         return np.flatnonzero(mask) if among is None else among[mask]
 
-    def first_rows(self, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
+    def scores_of(self, shape: Shape, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return what some rows score for a shape that they have the room for; less is better."""
+        return self.scores.of(shape, rows) if self.scores.is_used else self._score[rows]
+
+    def scores_of_few(self, shape: Shape, nodes: Sequence[Node]) -> list[int]:
+        """Return the same of a few nodes, where scores look at what is asked for."""
+        return self.scores.of_few(shape, nodes)
+
+    def reorder(self) -> None:
+        """Have nodes looked at anew, as scores of those that have not changed are others now."""
+        self._index.outdate()
+
+    def first_rows(self, shape: Shape, rows: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
         """Return the first of some rows by score and node id, in any order; there are more."""
-        scores = self._score[rows]
+        scores = self.scores_of(shape, rows)
         least = scores.min() if amount == 1 else np.partition(scores, amount - 1)[amount - 1]
         before, ties = rows[scores < least], rows[scores == least]
         missing = amount - before.size
@@ -658,7 +671,7 @@ class NodeTable:
             rows = self.first_by_plugins(rows, shape)
             if not rows.size:
                 return None
-        scores = self.scores.of(shape, rows) if self.scores.is_used else self._score[rows]
+        scores = self.scores_of(shape, rows)
         ties = rows[scores == scores.min()]
         if ties.size > 1:
             ties = ties[[int(np.argmin(self._ranks.of(ties)))]]
@@ -812,6 +825,18 @@ class NodeTable:
         views = [None if s == NO_CONSTRAINTS else self._view(Shape("", {}, s)) for s in sets]
         open_to = [None if view is None else view.eligible[rows] for view in views]
         return Rooms(free, vcore, memory, number, open_to)
+
+    def room_of(self, node: Node, sets: Sequence[Constraints]) -> Room:
+        """Return what one node has left, and which sets of constraints let it be used."""
+        vcore, memory = (
+            self._available.item(node.row, self._columns[name]) if name in self._columns else 0
+            for name in (VCORE, MEMORY)
+        )
+        open_to = [
+            s == NO_CONSTRAINTS or self._view(Shape("", {}, s)).eligible.item(node.row)
+            for s in sets
+        ]
+        return Room([max(left, 0) for left in open_devices(node)], vcore, memory, open_to)
 
     def places_of_ids(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of some rows' node ids among all ids."""
