@@ -352,10 +352,12 @@ def _reader_of(name: str, hint: Any) -> _Reader:
     nested = nested_class(hint)
     adapter = TypeAdapter[list[Any]](list[_strict(name, hint)])  # type: ignore[misc,arg-type]
     holds = _seen_to_hold(name, hint)
-    is_tuple = hint == tuple[str, ...]
+    is_tuple, are_tags = hint == tuple[str, ...], hint == Mapping[str, str]
 
     def read(where: str, values: list[Any]) -> list[Any]:
         if holds is not None and holds(values):
+            if are_tags:
+                _share_texts(values)
             return [*map(tuple, values)] if is_tuple else values
         if nested is not None:
             values = [_python_names(nested, value) for value in values]
@@ -390,6 +392,14 @@ def _seen_to_hold(name: str, hint: Any) -> Callable[[list[Any]], bool] | None:
     if hint == tuple[str, ...]:
         return _are_lists_of_texts
     return None
+
+
+def _share_texts(maps: list[dict[str, str]]) -> None:
+    """Have equal texts of a column's maps be one: thousands of pods are of a namespace, say."""
+    known: dict[str, str] = {}
+    for found in maps:
+        for name, text in found.items():
+            found[name] = known.setdefault(text, text)
 
 
 def _are_texts(values: Collection[Any]) -> bool:

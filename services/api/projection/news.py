@@ -10,6 +10,7 @@ or leaves. Nodes and queues come before, and go after, the applications on and i
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 
 from shared.messages.interface import TerminationType
 from shared.messages.state import (
@@ -137,7 +138,7 @@ def _go_bool(*, value: bool) -> str:
 
 def foreign_event(foreign: AllocationState, time_ns: int, *, is_added: bool) -> EventState:
     """Return that a pod of another scheduler came to a node, or left it."""
-    text = f"foreign: {foreign.tags.get(FOREIGN_TAG, '')}"
+    text = intern(f"foreign: {foreign.tags.get(FOREIGN_TAG, '')}")  # an event a pod is kept
     return _on_node(_item(foreign), time_ns, text, change=_ADD if is_added else _REMOVE)
 
 

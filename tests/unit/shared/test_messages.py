@@ -27,7 +27,7 @@ from shared.messages.sections import (
     contents_by_application,
     story_of,
 )
-from shared.messages.state import QueueState, StateDelta, TemplateState
+from shared.messages.state import AllocationState, QueueState, StateDelta, TemplateState
 from shared.model.ids import child_traceparent, is_traceparent
 from shared.model.quantity import QuantityError, parse_config_quantity, parse_pod_quantity
 from shared.model.states import (
@@ -311,3 +311,15 @@ def test_a_record_that_may_be_missing_survives_the_wire():
     )  # fmt: skip
     delta = StateDelta(queues=queues)
     assert codec.decode("StateDelta", codec.encode(delta)) == delta
+
+
+def test_equal_texts_of_a_columns_maps_are_one_when_they_are_read():
+    pods = tuple(
+        AllocationState(f"k{at}", "", "n", tags={"name": f"pod {at}", "space": "a space"})
+        for at in range(3)
+    )
+    delta = StateDelta(allocations=pods)
+    read = codec.decode("StateDelta", codec.encode(delta))
+    assert read == delta
+    assert len({id(pod.tags["space"]) for pod in read.allocations}) == 1
+    assert [pod.tags["name"] for pod in read.allocations] == ["pod 0", "pod 1", "pod 2"]

@@ -383,3 +383,15 @@ def test_an_event_is_cut_to_what_the_api_server_takes():
     event = bodies.event(pod, "Reason", "x" * 2000, instance="i", now="t")
     assert len(event["note"]) == 1024
     assert event["regarding"]["uid"] == "u"
+
+
+def test_what_thousands_of_pods_have_alike_is_kept_once():
+    """As they are read from the wire: nothing of one is the other's yet."""
+    bodies = [json.loads(json.dumps(raw(name, scheduler="x", node="n1"))) for name in "pq"]
+    one, other = map(view, bodies)
+    assert (one.spec.resource, one.spec.labels) == ({"vcore": 1000, "pods": 1}, {"a": "b"})
+    for name in ("resource", "labels", "namespace"):
+        assert getattr(one.spec, name) is getattr(other.spec, name)
+    assert one.node is other.node
+    bodies[0]["metadata"]["labels"] = {"a": ["b"]}
+    assert view(bodies[0]).name == "p"

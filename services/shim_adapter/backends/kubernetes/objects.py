@@ -7,8 +7,9 @@ Pure: no I/O. Of a pod that is known already only what may change is read. Sourc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from sys import intern
-from typing import Any
+from typing import Any, TypeVar
 
 from services.shim_adapter.backends.kubernetes.gang_of_group import (
     application_of,
@@ -53,7 +54,11 @@ from shared.model.texts import parse_truth
 from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
+MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest anew
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER, POD_GROUP)
+
+
+V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -119,9 +124,9 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
     is_ours = spec.get("schedulerName") in reading.scheduler_names
     view = PodView(
         uid=metadata.get("uid") or "",
-        namespace=metadata.get("namespace") or "default",
+        namespace=intern(str(metadata.get("namespace") or "default")),
         name=metadata["name"],
-        node=spec.get("nodeName") or "",
+        node=intern(str(spec.get("nodeName") or "")),
         phase=_phase(status.get("phase")),
         is_ours=is_ours,
         is_deleting=bool(metadata.get("deletionTimestamp")),
@@ -131,7 +136,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         bound_ns=_bound_ns(status),
         devices=devices_in(str(annotations.get(GPU_DEVICES) or "")),
         is_marked=_is_marked(status),
-        labels=metadata.get("labels") or {},
+        labels=_once(metadata.get("labels") or {}),
     )
     if is_ours:
         view.group = group_of(metadata, spec)
@@ -231,14 +236,27 @@ def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
     return PodSpec(
         name=view.name,
         application_id="",
-        resource=view.resource,
+        resource=_once(view.resource),
         namespace=view.namespace,
         priority=max(INT32.start, min(INT32.stop - 1, int(spec.get("priority") or 0))),
         constraints=_repelling(spec),
         claims=claim_names(spec, view.name),
-        labels=metadata.get("labels") or {},
+        labels=view.labels or {},
         foreign=FOREIGN_STATIC if is_static else FOREIGN_DEFAULT,
     )
+
+
+def _once(found: Mapping[str, V]) -> Mapping[str, V]:
+    """Return a map of which there are many alike, as one for all: nobody changes it."""
+    try:
+        return _map_of(tuple(found.items()))
+    except (TypeError, AttributeError):
+        return found  # no map of texts: it is refused where it is read
+
+
+@lru_cache(MAX_SHARED)
+def _map_of(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return dict(items)
 
 
 def _repelling(spec: Mapping[str, Any]) -> Constraints:
