@@ -86,7 +86,36 @@ async def test_binds_go_before_events_and_conditions_that_were_to_be_written_bef
     for record in records:
         operations.add(bind(record, "n1"))
     await carried_out(operations, client, 401)
-    assert client.asked == ["binding"] * 200 + ["events"] * 200 + ["status"]
+    assert client.asked == ["binding"] * 200 + ["status"] + ["events"] * 200
+
+
+@pytest.mark.parametrize(
+    ("conditions", "events", "written"),
+    [
+        (3, 7, ["status"] * 3 + ["events"] * 7),
+        (3, 8, ["status"] * 3 + ["events"] * 7),
+        (10, 5, ["status"] * 10),
+        (11, 0, ["status"] * 10),
+    ],
+)
+@pytest.mark.parametrize("are_events_first", [True, False])
+async def test_where_there_are_too_many_notes_events_are_left_out_before_conditions(
+    monkeypatch, conditions, events, written, are_events_first
+):
+    """Autoscalers wait for conditions; a large gang has more events than are kept."""
+    monkeypatch.setattr(operations_module, "MAX_NOTES", 10)
+    client = Answering()
+    operations = Operations(client, lambda _: None)
+    left_out = operations_module._NOTES_LEFT_OUT._value
+    before = left_out.get()
+    kinds = [{"status": {}}] * conditions + [{"kind": "Event"}] * events
+    for at, body in enumerate(reversed(kinds) if are_events_first else kinds):
+        record = PodRecord(f"u{at}", PodSpec(f"p{at}", "app", {}), 1, 1)
+        operations.add(Operation("note", record, body))
+    operations.add(bind(record, "n1"))
+    await carried_out(operations, client, len(written) + 1)
+    assert client.asked == ["binding", *written]
+    assert left_out.get() - before == conditions + events - len(written)
 
 
 async def test_a_note_that_has_waited_for_long_is_written_beside_binds(monkeypatch):

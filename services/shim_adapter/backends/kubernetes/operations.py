@@ -11,8 +11,9 @@ Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: 
 Rule 4: placeholders that nobody waits for any more are not made, and none that is there already,
         whose answer was lost (``cancel_creates``).
 Rule 5: events and conditions are for people and autoscalers. They let everything go first that can
-        be done now, for PATIENCE_SECONDS at most; beyond MAX_NOTES of them the oldest are left out,
-        and counted.
+        be done now, for PATIENCE_SECONDS at most, and conditions go before events: autoscalers act
+        on them. Beyond MAX_NOTES of them the oldest events are left out, and counted; where there
+        are none, the oldest conditions.
 Limits: WORKERS requests at a time for what must be done, one for notes.
 """
 
@@ -81,11 +82,41 @@ class Operation:
     path: str = ""  # of a note that is a status: where it is written ("": at the pod)
     how: str = STRATEGIC_PATCH  # and as what kind of patch
 
+    @property
+    def is_event(self) -> bool:
+        """Return whether it is a note that is an event, and no condition."""
+        return self.body.get("kind") == "Event"
+
 
 def pod_path(pod: PodRecord, subresource: str = "") -> str:
     """Return a pod's path."""
     tail = f"/{subresource}" if subresource else ""
     return f"/api/v1/namespaces/{pod.spec.namespace}/pods/{pod.spec.name}{tail}"
+
+
+class _Notes:
+    """The notes that wait to be written."""
+
+    def __init__(self) -> None:
+        self._conditions: deque[Operation] = deque()
+        self._events: deque[Operation] = deque()
+        self._has_some = asyncio.Event()
+
+    def put(self, note: Operation) -> None:
+        """Have a note wait; with too many one is left out."""
+        (self._events if note.is_event else self._conditions).append(note)
+        if len(self._conditions) + len(self._events) > MAX_NOTES:
+            (self._events or self._conditions).popleft()
+            _NOTES_LEFT_OUT.inc()
+        self._has_some.set()
+
+    async def next(self) -> Operation:
+        """Wait for a note; take the one that is to be written next."""
+        await self._has_some.wait()
+        note = (self._conditions or self._events).popleft()
+        if not (self._conditions or self._events):
+            self._has_some.clear()
+        return note
 
 
 class Operations:
@@ -96,7 +127,7 @@ class Operations:
         self._report = report
         self._waiting: dict[str, deque[Operation]] = {}  # by pod; the first is being carried out
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
-        self._notes: asyncio.Queue[Operation] = asyncio.Queue(MAX_NOTES)
+        self._notes = _Notes()
         self._refusals: dict[str, int] = {}  # of binds and evictions, by pod
         self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and name
         self._does: dict[str, Callable[[Operation], Awaitable[None]]] = {
@@ -115,11 +146,8 @@ class Operations:
     def add(self, operation: Operation) -> None:
         """Have something done; notes may be left out."""
         if operation.what == "note":
-            if self._notes.full():
-                self._notes.get_nowait()
-                _NOTES_LEFT_OUT.inc()
             operation.started = asyncio.get_running_loop().time()
-            self._notes.put_nowait(operation)
+            self._notes.put(operation)
             return
         if operation.what == "create":
             application = operation.pod.spec.application_id
@@ -413,13 +441,12 @@ class Operations:
 
     async def _write_notes(self) -> None:
         while True:
-            note = await self._notes.get()
+            note = await self._notes.next()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(note.started + PATIENCE_SECONDS):
                     await self._ready.join()
-            is_event = note.body.get("kind") == "Event"
             try:
-                if is_event:
+                if note.is_event:
                     namespace = note.pod.spec.namespace
                     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
                     await self._client.request("POST", path, note.body)
