@@ -257,6 +257,30 @@ def test_who_comes_last_lets_all_go_as_members_of_one_gang():
     assert session.pod("a", created=1) == []
 
 
+def test_pods_that_are_too_different_cost_no_look_at_all_of_them_for_each_that_is_seen(monkeypatch):
+    looks = []
+    monkeypatch.setattr(pod_groups, "shape_of", lambda *of: looks.append(of) or shape_of(*of))
+    monkeypatch.setattr(gang_of_group, "MAX_SHAPES", 1)
+    session = Grouped(3)
+    for at in range(50):
+        assert session.pod(f"p{at}", created=at, nodeSelector={"zone": str(at)}) == []
+    assert len(looks) == 3  # the first three, once they are there
+    assert session.group(2) == []
+    assert len(looks) == 5
+    session.now += pod_groups.RETRY_SECONDS * 10**9
+    assert session.hear() == []
+    assert len(looks) == 7
+    *_, told = [
+        note.body["status"]["conditions"][0]["message"]
+        for note in session.done
+        if "status" in note.body
+    ]
+    assert told.endswith("its pods ask for 2 different things, at most 1 are reserved")
+    monkeypatch.setattr(gang_of_group, "MAX_SHAPES", 2)
+    session.now += pod_groups.RETRY_SECONDS * 10**9
+    assert len(session.hear()) == 50
+
+
 def test_nothing_is_let_go_before_the_turn_begins():
     session = Session()
     session.see(PodGroupSeen((COSCHEDULING, "ns", "g"), {"": Gang("g", 1)}))

@@ -8,6 +8,8 @@ Rule 3: whole or not at all. A gang that gets no places in time, or no placehold
         waiting, and is tried again after a pause that grows; it never goes on pod by pod.
 Rule 4: a PodGroup that changes or goes counts for who waits, and for nobody who was let go.
 Rule 5: nothing is let go before everything was listed: what a group has is known then.
+Rule 6: pods that are too different for a gang are looked at again after RETRY_SECONDS, or when
+        their PodGroup changes, and not for every pod that is seen.
 No I/O. A pod costs the same whatever the size of its group, but for the letting go.
 """
 
@@ -66,6 +68,7 @@ class _Group:
     names: dict[str, str] = field(default_factory=dict)  # of these, by shape
     failures: int = 0
     retry_ns: int = 0
+    wrong: str = ""  # why its pods make no gang, until that is tried again
     refused: str = ""  # why its placeholders were last, where it was not for want of places
     is_reminded: bool = False  # who waits is told why in a moment
 
@@ -113,6 +116,8 @@ class PodGroups:
             self._objects[seen.name] = seen.gangs
         news: list[News] = []
         for ref in list(self._of_object.get(seen.name, ())):
+            if self._groups[ref].wrong:
+                self._groups[ref].retry_ns = 0
             news += self._consider(ref, now_ns)
             self._remind(ref, now_ns)
             self._statuses.changed(seen.name, self._now_ns)
@@ -335,6 +340,8 @@ class PodGroups:
         if isinstance(gang, str):
             return gang
         if group.retry_ns > now_ns:
+            if group.wrong:
+                return group.wrong
             cause = f": {group.refused}" if group.refused else ""
             return f"{ref}: its gang has had no places, and is tried again later as a whole{cause}"
         if self._lacks(group, gang):
@@ -342,10 +349,6 @@ class PodGroups:
             if gang.subgroups:
                 least = ", ".join(f"{least} of {name}" for name, least in gang.subgroups.items())
             return f"{ref}: {least} start at once, and are not all there yet"
-        try:
-            self._shapes(ref, group, gang)
-        except TaskGroupsError as error:
-            return f"{ref}: {error}"
         return f"{ref}: it waits for its gang"
 
     @staticmethod
@@ -364,11 +367,15 @@ class PodGroups:
         is_there = bool(group.let_go or group.text)
         if group.retry_ns > now_ns or (not is_there and self._lacks(group, gang)):
             return []
+        group.wrong = ""
         if not is_there:
             try:
                 self._form(ref, group, gang)
-            except TaskGroupsError:
-                return []  # who waits is told why
+            except TaskGroupsError as error:  # who waits is told so
+                group.wrong = f"{ref}: {error}"
+                group.retry_ns = now_ns + seconds(RETRY_SECONDS)
+                self._remind(ref, group.retry_ns)
+                return []
         views, group.waiting = group.waiting, {}
         news: list[News] = []
         for view in views.values():
