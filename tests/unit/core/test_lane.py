@@ -5,7 +5,7 @@ import pytest
 from services.core.scheduler.model.settings import settings_from
 from shared.messages.interface import AllocationAskRelease, AllocationRelease, TerminationType
 from shared.model.names import RUN_SECONDS
-from shared.model.units import seconds
+from shared.model.units import MAX_DURATION_NS, seconds
 from tests.builders import START_NS, Core, config_of
 
 WHOLE = {"gpu": 8}
@@ -213,6 +213,7 @@ def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
     yunikorn = settings_from([("preset", "yunikorn")])
     assert (yunikorn.gang_lane, yunikorn.reservations_for) == (False, "asks")
     assert yunikorn.max_reserved_nodes(50) == 50
+    assert yunikorn.gang_patience_ns == MAX_DURATION_NS
     alone = settings_from([("gangLane", "enabled")])
     assert (alone.gang_lane, "gangAdmission" in alone.refused[0]) == (False, True)
     assert "preset: one of" in settings_from([("preset", "none")]).refused[0]

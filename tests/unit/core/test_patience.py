@@ -444,8 +444,14 @@ def test_a_gang_that_no_nodes_could_hold_is_not_waited_for_either_while_its_queu
 class Started(Queue):
     """A leaf without a max: a node of 4 in which a filler holds 3, and a gang of 2x2 was let start."""
 
-    def __init__(self, admission: str = "queue", patience: str = "0", leaf: str = "{name: a}"):
-        settings = (("gangAdmission", admission), ("gangPatience", patience))
+    def __init__(
+        self,
+        admission: str = "queue",
+        patience: str = "0",
+        leaf: str = "{name: a}",
+        settings: tuple[tuple[str, str], ...] = (),
+    ):
+        settings = settings or (("gangAdmission", admission), ("gangPatience", patience))
         Core.__init__(self, config_of(leaf), settings=settings)
         self.node("n", vcore=4)
         self.plain("filler", 3)
@@ -466,6 +472,15 @@ def test_a_gang_that_was_let_start_and_holds_nothing_is_not_passed(admission):
     assert core.running() == ["old"]
     core.end("old")
     assert core.running() == ["young", "gang"]
+
+
+def test_with_the_preset_yunikorn_a_gang_is_passed_however_long_it_waits():
+    """YuniKorn has no such rule: where one application has no node the next has its turn."""
+    core = Started(settings=(("preset", "yunikorn"), ("reservations", "disabled")))
+    assert core.partition.applications["old"].gang_admitted
+    core.pass_time(24 * 3600)
+    assert core.plain("young", 1)
+    assert "old" not in core.running()
 
 
 def test_it_is_passed_for_its_patience_and_no_longer():

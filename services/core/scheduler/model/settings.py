@@ -40,6 +40,7 @@ _WINDOW = re.compile(r"[0-9]{1,6}")
 PRESETS = {
     "yunikorn": {
         "gangAdmission": PARTIAL_GANG,
+        "gangPatience": "876000h",  # a hundred years: a gang closes no leaf there
         "maxReservedNodes": "100%",
         "reservationsFor": ASKS,
     },
