@@ -22,6 +22,7 @@ from services.cli.replay.formats import read
 from services.cli.replay.run import Replay
 from services.cli.replay.setup import setup_of
 from shared.model.gpus import WHOLE
+from shared.runtime.service import spare_the_collector
 from tests.property import openb
 from tests.property.openb import ALL_DEVICES, not_allocated, openb_setup
 from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts_of
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--traces", type=Path, default=Path("../shared/data/traces"))
     options = parser.parse_args()
+    spare_the_collector()  # as the core does when it starts
     table = Table("row", "figures", box=None)
     for name, row in ROWS.items():
         if not options.only or any(word in name for word in options.only):

@@ -5,7 +5,8 @@ Rule 1: a score depends on a node's room, on what is asked for and on the mix. S
         are scored again, side by side, when that demand is asked for next and they have the room.
 Rule 2: the mix is that of the last ``window`` asks, placeholders aside. It is taken anew each time
         that a quarter of the window has been asked for, and from the start on when as many have
-        come as there were: a question never changes it.
+        come as there were: a question never changes it. Who uses no such score pays for none:
+        asks are counted from the moment on that one is used.
 Rule 3: of constraints the MAX_SETS most common are told apart; who has others is counted as if
         any node would do.
 Limits: MAX_DEMANDS demands are kept; the one not asked for longest is forgotten. It is all
@@ -76,6 +77,7 @@ class NodeScores:
     def __init__(self, nodes: ScoredNodes) -> None:
         self._nodes = nodes
         self._policy = ""
+        self.is_used = False  # whether nodes are ordered by these scores
         self._recent: deque[AskedFor] = deque(maxlen=NODE_SCORE_WINDOW)
         self._asked = 0
         self._due = 1
@@ -86,17 +88,13 @@ class NodeScores:
     def use(self, policy: str) -> None:
         """Score by a policy from now on; one that is none of these scores nothing."""
         self._policy = policy
+        self.is_used = policy in GPU_SCORES
         self._mix = None
         self._known.clear()
 
     def remember(self, window: int) -> None:
         """Make the mix of so many asks from now on."""
         self._recent = deque(self._recent, maxlen=window)
-
-    @property
-    def is_used(self) -> bool:
-        """Return whether nodes are ordered by these scores."""
-        return self._policy in GPU_SCORES
 
     def asked(self, asked_for: AskedFor) -> None:
         """Count an ask into the recent mix."""
@@ -106,8 +104,7 @@ class NodeScores:
             self._due += min(self._asked, -(-(self._recent.maxlen or 1) // PART))
             self._taken = tuple(self._recent)
             self._mix = None
-            if self.is_used:
-                self._nodes.reorder()
+            self._nodes.reorder()
 
     def of(self, shape: Shape, rows: Numbers) -> Numbers:
         """Return what some rows score for a shape that they have the room for; less is better."""

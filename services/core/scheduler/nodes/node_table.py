@@ -115,6 +115,7 @@ class NodeTable:
         self._devices = DeviceRows()
         self._coming: dict[Node, list[int]] = {}  # to devices, by the open statement
         self.are_devices_shared = False  # whether nodes announce shares of their GPUs
+        self._has_device_rows = False  # whether anybody looks at them: shares do, or scores
         self.holds = 0  # how many
         self.backfill_ns = 0  # who runs no longer than this ends before that gang needs them
         self.pods = PodIndex()
@@ -139,6 +140,7 @@ class NodeTable:
         self._score_of = SCORES.get(policy, SCORES[_BY_DEVICES])
         self.scores.use(policy)
         self._index.order_by_shape(is_by_shape=self.scores.is_used)
+        self._has_device_rows = self.are_devices_shared or self.scores.is_used
         self.weights = dict(weights) or dict(DEFAULT_WEIGHTS)
         largest = max(self.weights.values())
         scale = largest if largest > _LARGEST_WEIGHT else 1.0
@@ -217,6 +219,7 @@ class NodeTable:
     def share_devices(self, *, are_shared: bool = True) -> list[Node]:
         """Have nodes announce shares of their GPUs, or no more; return those that have some."""
         self.are_devices_shared = are_shared
+        self._has_device_rows = are_shared or self.scores.is_used
         for node in self.rows:
             self.set_capacity(node, node.capacity)
         return [node for node in self.rows if node.devices]
@@ -359,11 +362,6 @@ class NodeTable:
         """Return whether a set of a node's devices holds a shape now."""
         need = self.need_of(shape)
         return need is None or places_on(node, need) > 0
-
-    @property
-    def _has_device_rows(self) -> bool:
-        """Return whether anybody looks at devices: those that are shared, or scores."""
-        return self.are_devices_shared or self.scores.is_used
 
     def need_of(self, shape: Shape) -> devices.Need | None:
         """Return what a shape asks of devices, None where sums say as much.

@@ -249,7 +249,7 @@ class Partition:
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
-        if not ask.request.placeholder:
+        if self.nodes.scores.is_used and not ask.request.placeholder:
             self.nodes.scores.asked(ask.shape.asked_for)
         self.journal.record(AskChanged(application, ask))
         if application.successors:
