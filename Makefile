@@ -19,7 +19,11 @@ demo: setup ## A simulated cluster with gang applications, live; ARGS=--once run
 test: setup ## All tests: on RabbitMQ against a real broker, the live page in Chromium
 	@scripts/ensure_broker.sh
 	@scripts/ensure_browser.sh
+	@$(PYTHON) scripts/get_kubernetes_tools.py --if-possible
 	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+kubernetes-tools: setup ## helm, kubectl and schemas for the tests, into build/kubernetes-tools (90 MB, once)
+	@$(PYTHON) scripts/get_kubernetes_tools.py
 
 test-kubernetes: setup ## The Kubernetes tests on a real API server too: K3s in Docker, or KUBECONFIG's
 	@$(PYTHON) -m pytest tests/integration/kubernetes tests/chaos/test_gang_survives.py --real-api-server $(ARGS)

@@ -1,7 +1,6 @@
-"""deploy/kubernetes, checked by parsing, and by kustomize where there is a kubectl."""
+"""deploy/kubernetes, checked by parsing, and by kubectl's kustomize."""
 
 import importlib.util
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from services.cli.secrets_made import kubernetes_secrets
 from services.core.configuration import parse_configuration
 from services.shim_adapter.admission.server import JUDGE_SECONDS
 from shared.runtime.settings import Settings
+from tests.kubernetes.tools import NEW, OLD, program
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy/kubernetes"
@@ -164,10 +164,9 @@ def test_everything_that_runs_may_be_drained_one_at_a_time():
         assert budget["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/name": name}
 
 
-def test_kustomize_builds_it():
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("no kubectl here")
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_kustomize_builds_it(version):
+    kubectl = program("kubectl", version)
     objects = []
     for folder in (FOLDER, FOLDER / "admission"):
         built = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, check=True)
