@@ -6,7 +6,8 @@
 Rule 1: a template is the file of the base, line by line. Where a value has a say, its place in the
         base becomes an action, and the value's default (values.yaml) is what stands in the base; a
         test renders the defaults and compares.
-Rule 2: actions have the few forms below and no logic beyond `if` and `with`.
+Rule 2: actions have the few forms below and no logic beyond `if` and `with`; the rest is in
+        _helpers.tpl.
 Rule 3: what the base has no counterpart for (Secrets, ConfigMaps, notes) is written by hand, in
         deploy/helm/templates. Nothing here touches those files.
 """
@@ -56,6 +57,16 @@ _SECRETS = (
     "        {{- toYaml . | nindent 8 }}\n"
     "      {{- end }}\n"
 )
+_PRIORITY = (
+    "      {{{{- with {values}.priorityClassName }}}}\n"
+    "      priorityClassName: {{{{ . }}}}\n"
+    "      {{{{- end }}}}\n"
+)
+_ENV = (
+    "            {{{{- with {values}.env }}}}\n"
+    "            {{{{- toYaml . | nindent 12 }}}}\n"
+    "            {{{{- end }}}}\n"
+)
 _CHECKSUM = (
     "      annotations:\n"
     '        checksum/definitions: {{ .Files.Get "files/definitions.json" | sha256sum }}\n'
@@ -95,6 +106,8 @@ def template(name: str, text: str) -> str:
         text = _pods(key, text)
     if key == "rabbitmq":
         text = _broker(text)
+    elif key:
+        text = _service(key, text)
     documents = map(_cluster_names, text.split("---\n"))
     text = "---\n".join(_only_if(name, item) for item in documents)
     if name in ONLY_IF:
@@ -113,9 +126,6 @@ def _cluster_names(document: str) -> str:
 
 def _pods(key: str, text: str) -> str:
     values = f".Values.{key}"
-    if key != "rabbitmq":
-        text = re.sub(r"^  replicas: \d+$", f"  replicas: {{{{ {values}.replicas }}}}", text,
-                      flags=re.MULTILINE)  # fmt: skip
     placed = "".join(
         f"      {{{{- with {values}.{field} }}}}\n"
         f"      {field}:\n"
@@ -123,18 +133,26 @@ def _pods(key: str, text: str) -> str:
         f"      {{{{- end }}}}\n"
         for field in ("nodeSelector", "tolerations", "affinity")
     )
-    text = text.replace("    spec:\n", f"    spec:\n{_SECRETS}{placed}", 1)
-    text = re.sub(
+    priority = _PRIORITY.format(values=values)
+    text = text.replace("    spec:\n", f"    spec:\n{_SECRETS}{priority}{placed}", 1)
+    return re.sub(
         r"^          resources:\n(?:            .*\n)+",
         f"          resources:\n            {{{{- toYaml {values}.resources | nindent 12 }}}}\n",
         text, flags=re.MULTILINE,
     )  # fmt: skip
+
+
+def _service(key: str, text: str) -> str:
+    values = f".Values.{key}"
+    replicas = f"  replicas: {{{{ {values}.replicas }}}}"
+    text = re.sub(r"^  replicas: \d+$", replicas, text, flags=re.MULTILINE)
     text = text.replace(
         "          image: muster\n",
-        f"          image: {{{{ .Values.image.repository }}}}:{{{{ {values}.tag "
-        "| default .Values.image.tag | default .Chart.AppVersion }}\n"
+        f"          image: {{{{ .Values.image.repository }}}}{{{{ {values}.tag "
+        '| default .Values.image.tag | default .Chart.AppVersion | include "muster.version" }}\n'
         "          imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
     )
+    text = text.replace("          ports:\n", f"{_ENV.format(values=values)}          ports:\n", 1)
     return text.replace("@rabbitmq:5672/", '@{{ include "muster.broker" . }}/')
 
 
@@ -178,19 +196,28 @@ def _values_page() -> str:
     """Return a table of every value with its default and its sentence."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
-    return _PAGE + "".join(_value_rows("", values, schema["properties"]))
+    rows = _value_rows("", values, schema["properties"], schema["definitions"])
+    return _PAGE + "".join(rows)
 
 
-def _value_rows(path: str, values: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
+def _value_rows(
+    path: str, values: dict[str, Any], schemas: dict[str, Any], definitions: dict[str, Any]
+) -> list[str]:
     rows: list[str] = []
     for name, value in values.items():
-        schema, where = schemas[name], f"{path}{name}"
-        if "properties" in schema:
+        schema, where = meant(schemas[name], definitions), f"{path}{name}"
+        if value and "properties" in schemas[name]:
             rows.append(f"| **`{where}`** | | {schema['description']} |\n")
-            rows += _value_rows(f"{where}.", value, schema["properties"])
+            rows += _value_rows(f"{where}.", value, schema["properties"], definitions)
         else:
             rows.append(f"| `{where}` | `{json.dumps(value)}` | {schema['description']} |\n")
     return rows
+
+
+def meant(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with what it refers to; its own words come first."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return {**definitions[name], **schema} if name else schema
 
 
 def main() -> int:

@@ -2,12 +2,22 @@
 app.kubernetes.io/part-of: muster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | include "muster.label" | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | include "muster.label" }}
+{{- end -}}
+
+{{- /* A version as the value of a label: no longer than 63, and without the + of build metadata. */ -}}
+{{- define "muster.label" -}}
+{{ . | replace "+" "_" | trunc 63 | trimAll "-_." }}
+{{- end -}}
+
+{{- /* What follows an image's name: a tag, or a digest. */ -}}
+{{- define "muster.version" -}}
+{{ hasPrefix "sha256:" . | ternary "@" ":" }}{{ . }}
 {{- end -}}
 
 {{- define "muster.broker" -}}
-{{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}
+{{- if .Values.rabbitmq.enabled }}rabbitmq:5672{{ else }}{{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}{{ end }}
 {{- end -}}
 
 {{- /* The password of a service's user: what the Secret has, or a new one of 256 bits and more. */ -}}

@@ -1,11 +1,11 @@
-"""deploy/helm says what deploy/kubernetes says, and its values are judged and described."""
+"""deploy/helm by helm itself: what deploy/kubernetes says, its values judged and described."""
 
 import base64
 import copy
 import json
-import shutil
-import subprocess
+import re
 import sys
+import tarfile
 import tomllib
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,8 @@ from services.cli.secrets_made import kubernetes_secrets
 from services.shim_adapter.backends.kubernetes.reflector import OLDEST_VERSION
 from shared.bus.permissions import definitions
 from shared.messages.routes import SERVICES
-from tests.kubernetes.chart import BY_HAND, CHART, VALUES, helm_template, made, rendered
+from tests.kubernetes.chart import CHART, VALUES, helm, made, rendered, run_helm
+from tests.kubernetes.tools import NEW, OLD
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -32,7 +33,10 @@ BASE = [
     if name not in make_chart.NOT_IN_IT
     for item in yaml.safe_load_all((make_chart.BASE / name).read_text())
 ]
+GENERATED = {"ConfigMap", "Secret"}  # of the base by kustomize, and by `muster secrets`
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+WEBHOOK = {"admission": {"enabled": True}}
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 DEPLOYED = {
     "core": "core",
     "timers": "timers",
@@ -43,20 +47,10 @@ DEPLOYED = {
 
 
 def by_name(objects):
+    objects = list(objects)
     found = {(item["kind"], item["metadata"]["name"]): item for item in objects}
     assert len(found) == len(objects)
     return found
-
-
-def with_values(changes):
-    values = copy.deepcopy(VALUES)
-    for path, value in changes.items():
-        *way, last = path.split(".")
-        inner = values
-        for name in way:
-            inner = inner[name]
-        inner[last] = value
-    return values
 
 
 def as_in_the_base(item):
@@ -76,6 +70,11 @@ def as_in_the_base(item):
     return item
 
 
+def without_generated(objects):
+    kept = [item for item in objects if (item["kind"] not in GENERATED or "data" not in item)]
+    return {key: as_in_the_base(item) for key, item in by_name(kept).items()}
+
+
 def test_the_made_files_are_made_of_the_base_as_it_is():
     for path, text in make_chart.made_files().items():
         assert path.read_text() == text, f"{path.name} is stale: scripts/make_chart.py"
@@ -83,33 +82,31 @@ def test_the_made_files_are_made_of_the_base_as_it_is():
     assert {path.name for path in made()} == names
 
 
-def test_with_its_default_values_the_chart_is_the_base():
-    chart = {key: as_in_the_base(item) for key, item in by_name(rendered(VALUES)).items()}
-    assert chart == by_name(BASE)
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_with_its_default_values_the_chart_is_the_base(version):
+    assert without_generated(rendered({}, version=version)) == by_name(BASE)
 
 
 def test_with_the_webhook_it_is_the_base_and_the_webhooks():
-    values = with_values({"admission.enabled": True})
-    chart = {key: as_in_the_base(item) for key, item in by_name(rendered(values)).items()}
     webhooks = yaml.safe_load_all((make_chart.BASE / "admission/admission.yaml").read_text())
-    assert chart == by_name([*BASE, *webhooks])
-    values = with_values({"admission.enabled": True, "admission.failurePolicy": "Fail"})
+    assert without_generated(rendered(WEBHOOK)) == by_name([*BASE, *webhooks])
     policies = [
         webhook["failurePolicy"]
-        for item in rendered(values, "batch")
+        for item in rendered({"admission": {"enabled": True, "failurePolicy": "Fail"}}, "batch")
         for webhook in item.get("webhooks", ())
     ]
     assert policies == ["Fail"] * 3
-    closed = with_values({"admission.enabled": True, "networkPolicy.enabled": False})
-    assert "NetworkPolicy" not in {item["kind"] for item in rendered(closed)}
+    closed = rendered({**WEBHOOK, "networkPolicy": {"enabled": False}})
+    assert "NetworkPolicy" not in {item["kind"] for item in closed}
 
 
 def test_every_value_is_described_and_the_defaults_hold():
     jsonschema_rs.validator_for(SCHEMA).validate(VALUES)
 
     def walk(values, schema, path):
-        assert schema["description"].count(" ") >= 1, path
-        if "properties" in schema:
+        meant = make_chart.meant(schema, SCHEMA["definitions"])
+        assert meant["description"].count(" ") >= 1, path
+        if values and "properties" in schema:
             assert schema["additionalProperties"] is False, path
             assert set(schema["properties"]) - {"global"} == set(values), path
             for name, value in values.items():
@@ -118,71 +115,116 @@ def test_every_value_is_described_and_the_defaults_hold():
     walk(VALUES, SCHEMA, "values")
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize(
-    "changes",
+    ("values", "where"),
     [
-        {"core.replica": 3},
-        {"core.replicas": -1},
-        {"core.replicas": "two"},
-        {"image.pullPolicy": "Sometimes"},
-        {"rabbitmq.host": "a b"},
-        {"rabbitmq.port": 0},
-        {"rabbitmq.storage": "much"},
-        {"config": {"queues.yaml": "x"}},
-        {"config": {"service.policyGroup": ["x"]}},
-        {"queue": "x"},
+        ({"core": {"replica": 3}}, "replica"),
+        ({"core": {"replicas": -1}}, "core/replicas"),
+        ({"core": {"replicas": "two"}}, "core/replicas"),
+        ({"core": {"tag": "sha256:7"}}, "core/tag"),
+        ({"core": {"env": {"MUSTER_LOG_LEVEL": "debug"}}}, "core/env"),
+        ({"api": {"resources": {"limit": {"cpu": 1}}}}, "api/resources"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
+        ({"image": {"repository": "here/muster@sha256:7"}}, "image/repository"),
+        ({"rabbitmq": {"host": "a b"}}, "rabbitmq/host"),
+        ({"rabbitmq": {"port": 0}}, "rabbitmq/port"),
+        ({"rabbitmq": {"storage": "much"}}, "rabbitmq/storage"),
+        ({"config": {"queues.yaml": "x"}}, "config/queues.yaml"),
+        ({"config": {"service.policyGroup": ["x"]}}, "config/service.policyGroup"),
+        ({"config": {"a b": "x"}}, "config/a b"),
+        ({"queue": "x"}, "queue"),
     ],
 )
-def test_a_value_that_does_not_hold_is_refused(changes):
-    assert not jsonschema_rs.validator_for(SCHEMA).is_valid(with_values(changes))
+def test_a_value_that_does_not_hold_is_refused_where_it_stands(values, where, version):
+    done = run_helm("template", "muster", str(CHART), values=values, version=version)
+    assert done.returncode
+    assert all(name in done.stderr for name in where.split("/"))
+    assert "muster:\n- " in done.stderr  # a line for each value, of this chart
+
+
+def test_an_older_kubernetes_is_refused():
+    oldest = int(OLDEST_VERSION.partition(".")[2])
+    words = ("template", "muster", str(CHART), "--kube-version")
+    assert run_helm(*words, f"1.{oldest}.0-eks-1").returncode == 0
+    refused = run_helm(*words, f"1.{oldest - 1}.9")
+    assert f">={OLDEST_VERSION}.0-0" in refused.stderr
 
 
 @pytest.mark.parametrize(("key", "name"), DEPLOYED.items())
 def test_a_services_values_are_its_own(key, name):
-    selector = {"disk": "ssd"}
-    bears = [{"key": "infra", "operator": "Exists"}]
-    values = with_values(
-        {
-            f"{key}.replicas": 3,
-            f"{key}.tag": "6",
-            f"{key}.resources": {"limits": {"memory": "8Gi"}},
-            f"{key}.nodeSelector": selector,
-            f"{key}.tolerations": bears,
-            f"{key}.affinity": {"podAffinity": {}},
-            "admission.enabled": True,
-            "image": {"repository": "here/muster", "tag": "7", "pullPolicy": "Always"},
-            "imagePullSecrets": [{"name": "pull"}],
-        }
-    )
-    objects = by_name(rendered(values))
-    for other in DEPLOYED.values():
+    mine = {
+        "replicas": 3,
+        "tag": "6",
+        "resources": {"limits": {"memory": "8Gi"}},
+        "env": [{"name": "MUSTER_LOG_LEVEL", "value": "debug"}],
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "infra", "operator": "Exists"}],
+        "affinity": {"podAffinity": {}},
+    }
+    image = {"repository": "here/muster", "tag": "7", "pullPolicy": "Always"}
+    pulled = {"image": image, "imagePullSecrets": [{"name": "pull"}]}
+    objects = by_name(rendered({**WEBHOOK, **pulled, key: {**WEBHOOK.get(key, {}), **mine}}))
+    for other_key, other in DEPLOYED.items():
+        is_mine = other == name
         spec = objects["Deployment", other]["spec"]
         pod = spec["template"]["spec"]
         (container,) = pod["containers"]
-        mine = other == name
-        image = f"here/muster:{6 if mine else 7}"
-        assert (container["image"], container["imagePullPolicy"]) == (image, "Always")
+        wanted = f"here/muster:{6 if is_mine else 7}"
+        assert (container["image"], container["imagePullPolicy"]) == (wanted, "Always")
         assert pod["imagePullSecrets"] == [{"name": "pull"}]
-        assert (spec["replicas"] == 3) is mine
-        assert (container["resources"] == {"limits": {"memory": "8Gi"}}) is mine
-        placed = {field: pod.get(field) for field in ("nodeSelector", "tolerations", "affinity")}
-        wanted = {"nodeSelector": selector, "tolerations": bears, "affinity": {"podAffinity": {}}}
-        assert placed == (wanted if mine else dict.fromkeys(wanted))
+        assert (spec["replicas"] == 3) is is_mine
+        resources = copy.deepcopy(VALUES[other_key]["resources"])
+        if is_mine:
+            resources["limits"]["memory"] = "8Gi"  # what is not said stays, as helm has it
+        assert container["resources"] == resources
+        assert (container["env"][-1] == mine["env"][0]) is is_mine
+        fields = ("priorityClassName", "nodeSelector", "tolerations", "affinity")
+        placed = {field: pod[field] for field in fields if field in pod}
+        assert placed == ({field: mine[field] for field in fields} if is_mine else {})
+
+
+def test_an_image_may_be_said_by_its_digest():
+    new, old = f"sha256:{7:064x}", f"sha256:{6:064x}"
+    broker = f"rabbitmq@sha256:{5:064x}"
+    values = {"image": {"tag": new}, "core": {"tag": old}, "rabbitmq": {"image": broker}}
+    images = {
+        item["metadata"]["name"]: item["spec"]["template"]["spec"]["containers"][0]["image"]
+        for item in rendered(values)
+        if item["kind"] in ("Deployment", "StatefulSet")
+    }
+    others = dict.fromkeys(("timers", "shim-adapter", "api"), f"muster@{new}")
+    assert images == {"core": f"muster@{old}", "rabbitmq": broker, **others}
 
 
 def test_a_broker_of_ones_own_is_found_where_it_is_and_none_is_brought():
-    changes = {"rabbitmq.enabled": False, "rabbitmq.host": "mq.example", "rabbitmq.port": 5671}
-    objects = by_name(rendered(with_values(changes)))
+    mine = {"enabled": False, "host": "mq.example", "port": 5671}
+    objects = by_name(rendered({"rabbitmq": mine}))
     assert not [key for key in objects if "rabbitmq" in key[1] or key[1] == "only-the-broker"]
     assert ("NetworkPolicy", "nobody") in objects
-    for name in set(DEPLOYED.values()) - {"admission"}:  # which speaks to no broker
-        (container,) = objects["Deployment", name]["spec"]["template"]["spec"]["containers"]
-        (url,) = [item["value"] for item in container["env"] if item["name"] == "MUSTER_BUS_URL"]
-        assert url == f"amqp://muster-{name}@mq.example:5671/"
+    assert broker_urls(objects) == {
+        name: f"amqp://muster-{name}@mq.example:5671/"
+        for name in ("core", "timers", "shim-adapter", "api")
+    }
+    brought = by_name(rendered({"rabbitmq": {**mine, "enabled": True}}))
+    assert set(broker_urls(brought).values()) == {
+        f"amqp://muster-{name}@rabbitmq:5672/" for name in broker_urls(brought)
+    }
+
+
+def broker_urls(objects):
+    return {
+        name: item["value"]
+        for (kind, name), found in objects.items()
+        if kind == "Deployment"
+        for item in found["spec"]["template"]["spec"]["containers"][0]["env"]
+        if item["name"] == "MUSTER_BUS_URL"
+    }
 
 
 def test_the_broker_has_the_volume_that_is_asked_for_and_it_goes_with_it():
-    values = with_values({"rabbitmq.storage": "9Gi", "rabbitmq.storageClassName": "fast"})
+    values = {"rabbitmq": {"storage": "9Gi", "storageClassName": "fast"}}
     broker = by_name(rendered(values))["StatefulSet", "rabbitmq"]["spec"]
     (claim,) = broker["volumeClaimTemplates"]
     assert claim["spec"]["storageClassName"] == "fast"
@@ -191,7 +233,7 @@ def test_the_broker_has_the_volume_that_is_asked_for_and_it_goes_with_it():
 
 
 def test_in_another_namespace_what_belongs_to_none_has_its_name():
-    objects = rendered(with_values({"admission.enabled": True}), "batch")
+    objects = rendered(WEBHOOK, "batch")
     cluster_wide = [item for item in objects if item["kind"] in make_chart.CLUSTER_WIDE]
     names = {item["metadata"]["name"] for item in cluster_wide}
     assert names == {"batch-shim-adapter", "batch-admission"}
@@ -217,20 +259,56 @@ def test_in_another_namespace_what_belongs_to_none_has_its_name():
     assert "muster" not in {item["metadata"].get("namespace") for item in objects}
 
 
+def test_names_and_labels_are_short_enough_however_long_those_of_the_release_are(tmp_path):
+    """A release's name has 53 characters at most, says helm; a namespace's 63; a label's value 63."""
+    version = f"1.2.3+{'build.' * 20}7"
+    words = ("--version", version, "--app-version", version, "--destination", str(tmp_path))
+    helm("package", str(CHART), *words)
+    (package,) = tmp_path.iterdir()
+    words = ("template", "r" * 53, str(package), f"--namespace={'n' * 63}")
+    for item in filter(None, yaml.safe_load_all(helm(*words, values=WEBHOOK))):
+        labels = item["metadata"]["labels"]
+        assert labels["helm.sh/chart"].startswith("muster-1.2.3_build.")
+        assert all(LABEL_VALUE.fullmatch(value) for value in labels.values())
+        is_wide = item["kind"] in make_chart.CLUSTER_WIDE
+        assert len(item["metadata"]["name"]) <= (253 if is_wide else 63)
+        assert ("n" * 63 in item["metadata"]["name"]) is is_wide
+
+
+def test_the_package_has_what_the_chart_needs_and_nothing_else(tmp_path):
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.iterdir()
+    with tarfile.open(package) as archive:
+        names = set(archive.getnames())
+    files = {path for path in CHART.rglob("*") if path.is_file()}
+    assert names == {f"muster/{path.relative_to(CHART)}" for path in files}
+    packed = yaml.safe_load_all(helm("template", "x", str(package), "--namespace=muster"))
+    assert set(by_name(filter(None, packed))) == set(by_name(rendered({})))
+    assert yaml.safe_load(helm("show", "values", str(package))) == VALUES
+    assert yaml.safe_load(helm("show", "chart", str(package)))["name"] == "muster"
+
+
 def test_without_network_policies_there_is_none():
-    objects = rendered(with_values({"networkPolicy.enabled": False}))
+    objects = rendered({"networkPolicy": {"enabled": False}})
     assert "NetworkPolicy" not in {item["kind"] for item in objects}
 
 
+def test_queues_and_further_keys_are_in_the_config_map():
+    values = {"queues": "partitions: []\n", "config": {"muster.scheduler.x": True, "a.b": 3}}
+    data = by_name(rendered(values))["ConfigMap", "yunikorn-configs"]["data"]
+    assert data == {"queues.yaml": "partitions: []", "muster.scheduler.x": "true", "a.b": "3"}
+    unsaid = by_name(rendered({}))["ConfigMap", "yunikorn-configs"]["data"]
+    assert unsaid == {"queues.yaml": (make_chart.BASE / "queues.yaml").read_text().strip()}
+
+
 def test_whatever_a_service_makes_is_the_charts_so_that_it_goes_with_it():
-    """The Lease; Secrets and ConfigMaps are in the templates by hand."""
-    assert ("Lease", "muster-shim-adapter") in by_name(rendered(VALUES))
-    by_hand = "".join((CHART / "templates" / name).read_text() for name in sorted(BY_HAND))
+    """The Lease, the Secrets and the ConfigMaps."""
+    objects = by_name(rendered({}))
+    assert ("Lease", "muster-shim-adapter") in objects
     for item in kubernetes_secrets("muster"):
-        name = item["metadata"]["name"]
-        assert f"name: {name}" in by_hand or f'"{name.removeprefix("bus-")}"' in by_hand
+        assert ("Secret", item["metadata"]["name"]) in objects
     for item in KUSTOMIZATION["configMapGenerator"]:
-        assert f"name: {item['name']}" in by_hand
+        assert ("ConfigMap", item["name"]) in objects
 
 
 def test_versions_are_those_of_the_program():
@@ -241,15 +319,12 @@ def test_versions_are_those_of_the_program():
     assert KUSTOMIZATION["images"] == [{"name": "muster", "newTag": version}]
 
 
-def test_helm_renders_secrets_that_fit_one_another():
-    helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("no helm here")
-    subprocess.run([helm, "lint", "--strict", str(CHART)], check=True)
-    objects = by_name([item for item in yaml.safe_load_all(helm_template(helm, {})) if item])
-    check_secrets(objects)
-    without = helm_template(helm, {"secrets": {"create": False}})
-    assert "Secret" not in {item["kind"] for item in yaml.safe_load_all(without) if item}
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_helm_renders_secrets_that_fit_one_another(version):
+    helm("lint", "--strict", str(CHART), version=version)
+    check_secrets(by_name(rendered({}, version=version)))
+    without = rendered({"secrets": {"create": False}}, version=version)
+    assert "Secret" not in {item["kind"] for item in without}
 
 
 def check_secrets(objects):
