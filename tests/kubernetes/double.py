@@ -14,6 +14,7 @@ server answers while etcd is away.
 """
 
 import asyncio
+import json
 import re
 import sys
 import time
@@ -25,11 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import yaml
 from aiohttp import web
 
-from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
-from tests.kubernetes import groups, pods, storage, versions
-from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted
+from tests.kubernetes import groups, patches, pods, protobuf, schemas, storage, versions
+from tests.kubernetes.built_in import Asked, BuiltIn
+from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted, granted_by_roles
 from tests.kubernetes.store import ApiFailureError, Object, Store, event_for, now, selector_of
 from tests.kubernetes.webhooks import Webhooks
 
@@ -38,7 +40,8 @@ PATH = re.compile(
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[a-z]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?$"
 )
-ABOUT_KINDS = re.compile(r"/apis(/(?P<path>[^/]+/[^/]+))?")
+ABOUT_KINDS = re.compile(r"/(?P<path>apis?|api/v1|apis/[^/]+/[^/]+)")
+ABOUT_SCHEMAS = re.compile(r"/openapi/v3(?:/(?P<path>.+))?")
 BOOKMARK_SECONDS = 1.0
 EXPIRED = "expired"
 WARMING_SECONDS = 0.8  # after a restart, until what RBAC grants is known again
@@ -77,11 +80,14 @@ class Double:
         bookmark_seconds: float = BOOKMARK_SECONDS,
         journal: Path | None = None,
         version: str = versions.NEWEST,
+        by_schemas: bool = False,
     ) -> None:
         self.store = Store(journal)
+        self.built_in = BuiltIn(self.store, schemas.Schemas(version)) if by_schemas else None
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
         self.uses: dict[str, set[Right]] = {}
+        self._accounts: dict[str, tuple[str, str]] = {}  # service accounts by their tokens
         self.rights = {agent: granted(file) for agent, file in BOUND_BY_RBAC.items()}
         # when RBAC is; None: not started yet
         self._warm_at: float | None = None if not self.store.objects else 0.0
@@ -225,7 +231,7 @@ class Double:
             if request.query.get("watch") in ("1", "true"):
                 return await self._watch(request, resource, namespace)
             return self._list(request, resource, namespace)
-        body = orjson.loads(await request.read()) if request.can_read_body else {}
+        body = _body(request, await request.read())
         if request.method == "POST" and resource == pods.PODS and not sub:
             self._check_owners(request, body)
         if self.webhooks is not None and not sub:
@@ -237,9 +243,12 @@ class Double:
     ) -> web.StreamResponse:
         """Do what is asked of one object, and answer as etcd lets us."""
         is_confirmed = self._is_confirmed(request, resource, *where[1:])
-        answer = self._one(request.method, resource, where, body, request.content_type)
+        asked = _asked(request)
+        answer = self._one(request.method, resource, where, body, asked)
         if not is_confirmed:
             raise _storage_failure(resource, *where[1:])
+        for warning in asked.warnings:
+            answer.headers.add("Warning", f"299 - {json.dumps(warning)}")
         return answer
 
     def _is_confirmed(self, request: web.Request, resource: str, name: str, sub: str) -> bool:
@@ -256,8 +265,10 @@ class Double:
         if path in ("/version", "/healthz", "/readyz"):
             major, _, minor = self.version.partition(".")
             return {"major": major, "minor": minor, "gitVersion": f"v{self.version}.0-double"}
-        found = ABOUT_KINDS.fullmatch(path)
-        return None if found is None else versions.discovered(self.served, found["path"] or "")
+        if found := ABOUT_KINDS.fullmatch(path):
+            return versions.discovered(self.served, found["path"])
+        found = ABOUT_SCHEMAS.fullmatch(path)
+        return found and schemas.openapi(self.served, found["path"] or "")
 
     def _check_right(self, request: web.Request, group: str, resource: str, name: str) -> None:
         """Note what right a request needs, as RBAC names it, and refuse whoever has not got it."""
@@ -278,11 +289,29 @@ class Double:
     def _may(self, request: web.Request, right: Right) -> bool:
         agent = request.headers.get("User-Agent", "")
         self.uses.setdefault(agent, set()).add(right)
-        rights = self.rights.get(agent)
+        rights = self._rights_by_token(request)
+        if rights is None:
+            rights = self.rights.get(agent)
         if rights is None:
             return True
         anywhere = (*right[:3], "")
         return self.is_warm and (right in rights or anywhere in rights)
+
+    def _rights_by_token(self, request: web.Request) -> set[Right] | None:
+        """Return what a service account's token grants here; None: there is no such token."""
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        account = self._accounts.get(token)
+        match = PATH.match(request.path)
+        if account is None or match is None:
+            return None
+        return granted_by_roles(self.store, account, match["namespace"] or "")
+
+    def _token(self, namespace: str, name: str) -> Object:
+        """Make a token of a service account, as its subresource does."""
+        self.store.get("serviceaccounts", namespace, name)
+        token = f"token-{len(self._accounts)}"
+        self._accounts[token] = (namespace, name)
+        return {"kind": "TokenRequest", "status": {"token": token}}
 
     def _check_owners(self, request: web.Request, body: Object) -> None:
         """Do as OwnerReferencesPermissionEnforcement: an owner is not held up by just anybody."""
@@ -296,25 +325,45 @@ class Double:
             raise ApiFailureError(403, "Forbidden", text)
 
     def _one(
-        self, method: str, resource: str, where: tuple[str, str, str], body: Any, how: str
+        self, method: str, resource: str, where: tuple[str, str, str], body: Any, asked: Asked
     ) -> web.StreamResponse:
         namespace, name, sub = where
         store = self.store
         if method == "GET":
             return _json(store.get(resource, namespace, name))
         if method == "PUT":
-            return _json(self._put(resource, namespace, name, body))
+            return _json(self._put(resource, namespace, name, body, asked))
         if method == "PATCH":
-            return _json(self._patch(resource, (namespace, name, sub), body, how))
+            return self._patched(resource, where, body, asked)
         if method == "DELETE":
             if resource == pods.PODS:
                 return _json(pods.delete(store, namespace, name, body or {}))
             return _json(store.delete(resource, store.get(resource, namespace, name)))
-        if sub in SUBRESOURCES:
-            SUBRESOURCES[sub](store, namespace, name, body)
-            return _json({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
+        if sub:
+            return _json(self._subresource(where, body), 201)
+        return _json(self._created(resource, namespace, body, asked), 201)
+
+    def _subresource(self, where: tuple[str, str, str], body: Any) -> Object:
+        namespace, name, sub = where
+        if sub == "token":
+            return self._token(namespace, name)
+        SUBRESOURCES[sub](self.store, namespace, name, body)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+    def _patched(
+        self, resource: str, where: tuple[str, str, str], body: Any, asked: Asked
+    ) -> web.StreamResponse:
+        if asked.content_type == patches.APPLY and not self.store.has(resource, where[:2]):
+            return _json(self._created(resource, where[0], body, asked), 201)
+        return _json(self._patch(resource, where, body, asked))
+
+    def _created(self, resource: str, namespace: str, body: Object, asked: Asked) -> Object:
         self._admit(resource, namespace, body)
-        return _json(store.create(resource, namespace, body), 201)
+        if self.built_in is None or resource == pods.PODS:
+            return self.store.create(resource, namespace, body)
+        if asked.content_type != patches.APPLY:  # which says it; of others the path does
+            body = {**versions.kind_of(self.served, resource), **body}
+        return self.built_in.create(resource, namespace, body, asked)
 
     def _admit(self, resource: str, namespace: str, body: Object) -> None:
         """Default and check an object that is being created."""
@@ -326,12 +375,15 @@ class Double:
         groups.check(resource, body)
         groups.reset_status(resource, body)
 
-    def _put(self, resource: str, namespace: str, name: str, body: Object) -> Object:
+    def _put(self, resource: str, namespace: str, name: str, body: Object, asked: Asked) -> Object:
         obj = self.store.get(resource, namespace, name)
         version = body["metadata"].get("resourceVersion")
         if version and version != obj["metadata"]["resourceVersion"]:
             text = f'Operation cannot be fulfilled on {resource} "{name}": the object has been modified'
             raise ApiFailureError(409, "Conflict", text)
+        if self.built_in is not None and resource != pods.PODS:
+            body = {**versions.kind_of(self.served, resource), **body}
+            return self.built_in.put(resource, obj, body, asked)
 
         def change(copy: Object) -> None:
             kept = {k: copy["metadata"][k] for k in ("uid", "creationTimestamp")}
@@ -343,26 +395,28 @@ class Double:
 
         return self.store.update(resource, obj, change)
 
-    def _patch(self, resource: str, where: tuple[str, str, str], body: Object, how: str) -> Object:
+    def _patch(
+        self, resource: str, where: tuple[str, str, str], body: Object, asked: Asked
+    ) -> Object:
         namespace, name, sub = where
-        groups.check_patch(resource, how)
+        groups.check_patch(resource, asked.content_type)
         obj = self.store.get(resource, namespace, name)
-        wanted = (body.get("metadata") or {}).get("uid")
+        said = {} if asked.content_type == patches.JSON else body.get("metadata") or {}
+        wanted = said.get("uid")
         if wanted and wanted != obj["metadata"]["uid"]:
             raise ApiFailureError(409, "Conflict", f"uid mismatch: {wanted}")
-        version = (body.get("metadata") or {}).get("resourceVersion")
+        version = said.get("resourceVersion")
         if version and version != obj["metadata"]["resourceVersion"]:
             raise ApiFailureError(409, "Conflict", "the object has been modified")
+        if self.built_in is not None and resource != pods.PODS and not sub:
+            return self.built_in.patch(resource, obj, body, asked)
 
         def change(copy: Object) -> None:
             before = deepcopy(copy)
-            if sub == "status":
-                if how == STRATEGIC_PATCH:
-                    pods.patch_status(copy, body.get("status") or {})
-                else:
-                    _merge(copy, {"status": body.get("status") or {}})
+            if sub == "status" and asked.content_type == patches.STRATEGIC:
+                pods.patch_status(copy, body.get("status") or {})
             else:
-                _merge(copy, {k: v for k, v in body.items() if k != "status"})
+                patches.merge(copy, {k: v for k, v in body.items() if (k == "status") is bool(sub)})
             groups.check(resource, copy, before)
 
         return self.store.update(resource, obj, change)
@@ -384,7 +438,9 @@ class Double:
         metadata = {"resourceVersion": str(self.store.version)}
         if start + limit < len(found):
             metadata["continue"] = f"{version or self.store.version}:{start + limit}"
-        return _json({"kind": "List", "metadata": metadata, "items": found[start : start + limit]})
+        about = versions.kind_of(self.served, resource)
+        about["kind"] += "List"
+        return _json({**about, "metadata": metadata, "items": found[start : start + limit]})
 
     @staticmethod
     def _selector(request: web.Request) -> Any:
@@ -515,14 +571,32 @@ def a_pod(name: str, *, scheduler: str = "yunikorn", cpu: str = "1", **more: Any
     }
 
 
-def _merge(into: Object, patch: Object) -> None:
-    for key, value in patch.items():
-        if value is None:
-            into.pop(key, None)
-        elif isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = value
+def _body(request: web.Request, data: bytes) -> Any:
+    """Return what a request says. Raises ApiFailureError 415: in a form that is not understood."""
+    if not data:
+        return {}
+    is_patch = request.method == "PATCH"
+    if request.content_type == protobuf.MEDIA_TYPE and request.method != "DELETE":
+        return protobuf.secret_of(data)
+    if request.method == "DELETE" and request.content_type == protobuf.MEDIA_TYPE:
+        return {}
+    if request.content_type not in (patches.MEDIA_TYPES if is_patch else ("application/json",)):
+        text = f"the body of the request was in an unknown format: {request.content_type}"
+        raise ApiFailureError(415, "UnsupportedMediaType", text)
+    return yaml.safe_load(data) if request.content_type == patches.APPLY else orjson.loads(data)
+
+
+def _asked(request: web.Request) -> Asked:
+    """Return how a write is asked for. Raises ApiFailureError: no dry run is had here."""
+    if request.query.get("dryRun"):
+        raise ApiFailureError(400, "BadRequest", "the double has no dry run")
+    agent = request.headers.get("User-Agent", "").partition("/")[0]
+    return Asked(
+        request.query.get("fieldManager") or agent,
+        request.content_type,
+        request.query.get("fieldValidation") or "Warn",
+        request.query.get("force") == "true",
+    )
 
 
 def _storage_failure(resource: str, name: str, sub: str) -> ApiFailureError:

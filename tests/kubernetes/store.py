@@ -92,6 +92,9 @@ class Store:
     def all(self, resource: str) -> dict[tuple[str, str], Object]:
         return self.objects.setdefault(resource, {})
 
+    def has(self, resource: str, where: tuple[str, str]) -> bool:
+        return where in self.all(resource)
+
     def get(self, resource: str, namespace: str, name: str) -> Object:
         found = self.all(resource).get((namespace, name))
         if found is None:

@@ -31,7 +31,12 @@ _ALWAYS: Served = {
     "batch/v1": {"cronjobs": "CronJob", "jobs": "Job"},
     "coordination.k8s.io/v1": {"leases": "Lease"},
     "events.k8s.io/v1": {"events": "Event"},
+    "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
     "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
+    "rbac.authorization.k8s.io/v1": {
+        "clusterrolebindings": "ClusterRoleBinding", "clusterroles": "ClusterRole",
+        "rolebindings": "RoleBinding", "roles": "Role",
+    },
     "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},
     "storage.k8s.io/v1": {"csinodes": "CSINode", "storageclasses": "StorageClass"},
 }  # fmt: skip
@@ -39,6 +44,12 @@ _DEVICES = {
     "deviceclasses": "DeviceClass", "resourceclaims": "ResourceClaim",
     "resourceclaimtemplates": "ResourceClaimTemplate", "resourceslices": "ResourceSlice",
 }  # fmt: skip
+_CLUSTER_WIDE = {
+    "clusterrolebindings", "clusterroles", "csinodes", "customresourcedefinitions", "deviceclasses",
+    "mutatingwebhookconfigurations", "namespaces", "nodes", "persistentvolumes", "priorityclasses",
+    "resourceslices", "storageclasses", "validatingwebhookconfigurations",
+}  # fmt: skip
+_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 _SINCE: dict[int, Served] = {34: {"resource.k8s.io/v1": _DEVICES}}
 
 
@@ -57,22 +68,51 @@ def is_served(served: Served, match: re.Match[str]) -> bool:
     return match["plural"] in served.get(path, {})
 
 
+def is_cluster_wide(plural: str) -> bool:
+    """Return whether objects of a kind are in no namespace."""
+    return plural in _CLUSTER_WIDE
+
+
+def kind_of(served: Served, resource: str) -> Object:
+    """Return the kind of a resource and its version: the first that is served of the group."""
+    plural, _, group = resource.partition(".")
+    for path, kinds in served.items():
+        if path.rpartition("/")[0] == group and plural in kinds:
+            return {"kind": kinds[plural], "apiVersion": path}
+    raise AssertionError(resource)
+
+
 def discovered(served: Served, path: str) -> Object:
-    """Return which groups there are, or the resources of a group's version."""
-    if path:
-        if path not in served:
-            raise ApiFailureError(
-                404, "NotFound", "the server could not find the requested resource"
-            )
-        found = [{"name": p, "kind": k, "namespaced": True} for p, k in served[path].items()]
-        return {"kind": "APIResourceList", "groupVersion": path, "resources": found}
+    """Return which versions or groups there are (`api`, `apis`), or the kinds of a version."""
+    if path == "api":
+        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+    if path == "apis":
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups(served)}
+    name = path.partition("/")[2]
+    if name not in served:
+        raise ApiFailureError(404, "NotFound", "the server could not find the requested resource")
+    found = [
+        {
+            "name": plural, "singularName": kind.lower(), "kind": kind, "verbs": _VERBS,
+            "namespaced": not is_cluster_wide(plural),
+        }
+        for plural, kind in served[name].items()
+    ]  # fmt: skip
+    return {
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": found,
+    }  # fmt: skip
+
+
+def _groups(served: Served) -> list[Object]:
     groups: dict[str, list[Object]] = {}
     for item in served:
         group, _, version = item.partition("/")
         if version:
             groups.setdefault(group, []).append({"groupVersion": item, "version": version})
-    found = [{"name": name, "versions": versions} for name, versions in groups.items()]
-    return {"kind": "APIGroupList", "groups": found}
+    return [
+        {"name": name, "versions": versions, "preferredVersion": versions[0]}
+        for name, versions in groups.items()
+    ]
 
 
 def prune(served: Served, pod: Object) -> None:

@@ -11,13 +11,12 @@ import base64
 import json
 import ssl
 import uuid
-from copy import deepcopy
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
 
+from tests.kubernetes.patches import by_steps
 from tests.kubernetes.store import ApiFailureError, Object, Store
 
 _CONFIGURATIONS = tuple(
@@ -80,7 +79,7 @@ class Webhooks:
         if "patch" not in answer:
             return body
         assert answer["patchType"] == "JSONPatch"
-        return patched(body, json.loads(base64.b64decode(answer["patch"])))
+        return by_steps(body, json.loads(base64.b64decode(answer["patch"])))
 
     async def _answer(self, webhook: Object, request: Object) -> Object:
         url, name = self._where(webhook["clientConfig"])
@@ -131,18 +130,3 @@ def _matches(webhook: Object, resource: str, namespace: str, operation: str) -> 
         and operation in rule["operations"]
         for rule in webhook["rules"]
     )
-
-
-def patched(body: Object, steps: list[Any]) -> Object:
-    """Carry a JSON patch of adds out; a parent that is not there is an error."""
-    body = deepcopy(body)
-    for step in steps:
-        *way, last = [
-            part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]
-        ]
-        inner = body
-        for name in way:
-            inner = inner[name]
-        assert step["op"] == "add"
-        inner[last] = step["value"]
-    return body

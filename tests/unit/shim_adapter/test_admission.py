@@ -9,7 +9,7 @@ from services.shim_adapter.admission.decision import CHANGED, Context, decide
 from services.shim_adapter.admission.filters import KEYS, Filters, filters_of, wrong_in
 from services.shim_adapter.translation.pods import PriorityClass
 from shared.queueconfig.validator import MAX_PARTITIONS
-from tests.kubernetes.webhooks import patched
+from tests.kubernetes.patches import by_steps
 
 USER_INFO = "yunikorn.apache.org/user.info"
 PREEMPTION = "yunikorn.apache.org/allow-preemption"
@@ -53,7 +53,7 @@ def decided(body, context=None, **request):
     context = context or given()
     verdict = decide(asked(body, **request), context)
     assert verdict.is_allowed, verdict.message
-    after = patched(body, verdict.patch)
+    after = by_steps(body, verdict.patch)
     assert decide(asked(after, **request), context).patch == ()
     return after
 
