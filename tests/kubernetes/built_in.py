@@ -105,7 +105,9 @@ class BuiltIn:
         metadata["resourceVersion"] = before["resourceVersion"]
         generation = before.get("generation", 1)
         metadata["generation"] = generation + (_meant(obj) != _meant(live))
-        obj["status"] = live.get("status", {})
+        obj.pop("status", None)  # which has a subresource of its own
+        if "status" in live:
+            obj["status"] = live["status"]
         self._check(resource, obj, live)
         if _without_times(obj) == _without_times(live):
             return live

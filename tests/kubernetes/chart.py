@@ -34,7 +34,7 @@ def run_helm(
         return subprocess.run(
             [program("helm", version), *words, *said],
             input=yaml.safe_dump(values or {}), capture_output=True, text=True, check=False,
-            timeout=HELM_SECONDS, env={"KUBECONFIG": f"{home}/none", **homes},
+            timeout=HELM_SECONDS, env={"HOME": home, "KUBECONFIG": f"{home}/none", **homes},
         )  # fmt: skip
 
 

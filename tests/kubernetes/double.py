@@ -6,7 +6,9 @@ rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a resta
 plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. It serves what a ``version`` of
 Kubernetes does, and anything else is 404. PodGroups and Workloads are served
 where a test has it so (``serve``), and fields of pods that hang on them are dropped otherwise. Names,
-events, volumes, claims and PodGroups are validated, and nothing else; there are no controllers.
+events, volumes, claims and PodGroups are validated, and nothing else; there are no controllers. With
+``by_schemas`` what is written besides pods is as helm and kubectl see it (``BuiltIn``). Who has a token of
+a service account has the rights of the roles that are stored.
 ``python -m tests.kubernetes.double PORT [JOURNAL]`` runs it alone; POST /double/NAME then does what the
 methods of the same names do. With a journal it may be killed and started again: it has what it had
 answered, no history, and a cold RBAC. Its etcd is the same process: ``lose_storage`` is how an API
@@ -213,11 +215,14 @@ class Double:
         return ApiFailureError(fault.code, fault.reason, fault.message, fault.retry_after)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        about = self._about(request.path)
-        if about is not None:
-            return _json(about)
         if request.path.startswith("/double/"):
             return await self._told(request)
+        if request.path == "/openapi/v2":
+            return web.Response(body=schemas.OPENAPI_2, content_type=schemas.OPENAPI_2_TYPE)
+        about = self._about(request.path)
+        return await self._of_objects(request) if about is None else _json(about)
+
+    async def _of_objects(self, request: web.Request) -> web.StreamResponse:
         match = PATH.match(request.path)
         if match is None or not versions.is_served(self.served, match):
             raise ApiFailureError(404, "NotFound", f"no such path: {request.path}")
@@ -358,6 +363,8 @@ class Double:
         return _json(self._patch(resource, where, body, asked))
 
     def _created(self, resource: str, namespace: str, body: Object, asked: Asked) -> Object:
+        if self.built_in is not None and namespace:
+            self.store.get("namespaces", "", namespace)
         self._admit(resource, namespace, body)
         if self.built_in is None or resource == pods.PODS:
             return self.store.create(resource, namespace, body)

@@ -33,21 +33,30 @@ def merge(into: Object, patch: Object) -> None:
 def by_steps(obj: Object, steps: list[Object]) -> Object:
     """Carry a JSON patch of the operations add, replace and remove out.
 
-    A parent that is not there, or what is to be replaced or removed and is not, is a KeyError.
+    A parent that is not there, or what is to be replaced or removed and is not, is a LookupError.
     """
     obj = deepcopy(obj)
     for step in steps:
         *way, last = [
             part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]
         ]
-        inner = obj
+        inner: Any = obj
         for name in way:
-            inner = inner[name]
+            inner = inner[_key(inner, name)]
+        key = _key(inner, last)
         if step["op"] != "add":
-            del inner[last]
-        if step["op"] != "remove":
-            inner[last] = step["value"]
+            del inner[key]
+        if step["op"] == "remove":
+            continue
+        if isinstance(inner, list):
+            inner.insert(key, step["value"])
+        else:
+            inner[key] = step["value"]
     return obj
+
+
+def _key(inner: Any, name: str) -> Any:
+    return int(name) if isinstance(inner, list) else name
 
 
 def strategic(schemas: Schemas, schema: Schema, into: Object, patch: Object) -> None:

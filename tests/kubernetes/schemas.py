@@ -15,6 +15,8 @@ from tests.kubernetes.tools import schemas as definitions_of
 from tests.kubernetes.versions import Served
 
 Schema = dict[str, Any] | None
+OPENAPI_2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPENAPI_2 = b"\n\x032.0"  # a document without definitions: kubectl has its own for built-in kinds
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 
 
@@ -87,16 +89,29 @@ class Schemas:
 
 
 def keys_of(schema: Schema) -> list[str] | None:
-    """Return the keys by which the items of a list are told apart; None: the list is no such map."""
-    if schema is None or schema.get("x-kubernetes-list-type") != "map":
+    """Return the keys by which the items of a list are told apart; None: the list is no such map.
+
+    A list that says only how a strategic merge patch merges it is taken at that word.
+    """
+    if schema is None:
         return None
-    keys: list[str] = schema["x-kubernetes-list-map-keys"]
-    return keys
+    kind = schema.get("x-kubernetes-list-type")
+    merge_key = schema.get("x-kubernetes-patch-merge-key") if _is_merged(schema) else None
+    keys = [merge_key] if kind is None and merge_key else schema.get("x-kubernetes-list-map-keys")
+    return keys if kind in ("map", None) else None
 
 
 def is_set(schema: Schema) -> bool:
     """Return whether a list is a set."""
-    return schema is not None and schema.get("x-kubernetes-list-type") == "set"
+    if schema is None:
+        return False
+    kind = schema.get("x-kubernetes-list-type")
+    is_merged = _is_merged(schema) and "x-kubernetes-patch-merge-key" not in schema
+    return kind == "set" or (kind is None and is_merged)
+
+
+def _is_merged(schema: dict[str, Any]) -> bool:
+    return "merge" in schema.get("x-kubernetes-patch-strategy", "")
 
 
 def is_atomic(schema: Schema) -> bool:

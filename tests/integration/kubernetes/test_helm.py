@@ -7,12 +7,16 @@ the one and the newest for the other, with that version's schemas.
 import asyncio
 import base64
 import os
+import subprocess
+import tempfile
 import uuid
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
+from services.cli.secrets_made import kubernetes_secrets
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH, ApiServerError
 from tests.integration.kubernetes.conftest import REAL
 from tests.integration.kubernetes.test_backend import member
@@ -30,6 +34,7 @@ PATHS = {
     for version, kinds in built_in(OLDEST).items()
     for plural, kind in kinds.items()
 }
+BASE = CHART.parent / "kubernetes"
 QUEUES = "partitions: [{name: default, queues: [{name: root, queues: [{name: mine}]}]}]"
 
 
@@ -268,6 +273,37 @@ async def test_what_cannot_be_changed_is_refused_with_its_name_and_the_next_upgr
     assert (await cluster.get("apps/v1", "Deployment", "core"))["spec"]["replicas"] == 3
 
 
+STEPS = (  # of docs/kubernetes.md, which says what is new after each
+    ({"timers.tag": "OLD", "core.tag": "OLD", "shimAdapter.tag": "OLD"}, ["api"]),
+    ({"timers.tag": ""}, ["timers"]),
+    ({"core.tag": ""}, ["core"]),
+    ({"shimAdapter.tag": ""}, ["shim-adapter"]),
+)
+
+
+async def test_an_upgrade_goes_one_service_after_another_as_the_page_says(cluster):
+    page = (CHART.parents[1] / "docs/kubernetes.md").read_text()
+    await cluster.install(image={"tag": "OLD"})
+    new = []
+    for at, (values, then) in enumerate(STEPS):
+        words = ",".join(f"{key}={value}" for key, value in values.items())
+        assert f"$UPGRADE --set {words} " in page
+        image = ("--set", "image.tag=NEW") if at == 0 else ()
+        upgrade = ("upgrade", "muster", str(CHART), "--reset-then-reuse-values")
+        await cluster.helm(*upgrade, "--set", words, *image)
+        new += then
+        there = await cluster.everything()
+        images = {
+            name: item["spec"]["template"]["spec"]["containers"][0]["image"]
+            for (kind, name), item in there.items()
+            if kind == "Deployment"
+        }
+        assert {name for name, image in images.items() if image == "muster:NEW"} == set(new)
+        assert {name for name, image in images.items() if image == "muster:OLD"} == set(
+            images
+        ) - set(new)
+
+
 async def test_two_releases_are_in_two_namespaces_and_never_in_one(cluster):
     await cluster.install(admission={"enabled": True})
     other = f"{cluster.namespace}-2"
@@ -284,6 +320,26 @@ async def test_two_releases_are_in_two_namespaces_and_never_in_one(cluster):
             await cluster.get("rbac.authorization.k8s.io/v1", "ClusterRole", f"{other}-{name}")
         assert gone.value.code == 404
     await cluster.client.request("DELETE", f"/api/v1/namespaces/{other}")
+
+
+async def test_a_rollback_takes_nothing_back_unseen_that_was_edited_since(cluster):
+    """As docs/kubernetes.md says it: helm 3 has the tokens of then, helm 4 refuses until it is forced."""
+    await cluster.install()
+    path = f"{cluster.path('v1', 'Secret')}/api-tokens"
+    of_then = (await cluster.client.request("GET", path))["data"]["tokens"]
+    await cluster.upgrade(core={"replicas": 3})
+    edit = {"data": {"tokens": b64("ada operate 0\n")}}
+    await cluster.client.request("PATCH", path, edit, content_type=STRATEGIC_PATCH)
+    if cluster.version == NEW:
+        said = await cluster.refused("rollback", "muster", "1")
+        assert 'conflict with "' in said
+        assert ".data.tokens" in said
+        assert (await cluster.client.request("GET", path))["data"]["tokens"] != of_then
+        await cluster.helm("rollback", "muster", "1", "--force-conflicts")
+    else:
+        await cluster.helm("rollback", "muster", "1")
+    assert (await cluster.client.request("GET", path))["data"]["tokens"] == of_then
+    assert (await cluster.get("apps/v1", "Deployment", "core"))["spec"]["replicas"] == 2
 
 
 async def test_a_gang_runs_with_the_rights_of_the_chart_alone(cluster):
@@ -312,6 +368,54 @@ async def test_a_gang_runs_with_the_rights_of_the_chart_alone(cluster):
         with pytest.raises(ApiServerError):
             await stranger.request("GET", "/api/v1/nodes")
         await stranger.close()
+
+
+async def kubectl(cluster, *words, given=None):
+    """Return what kubectl says. Its failure is the test's."""
+    command = [program("kubectl", cluster.version), "--server", cluster.access.url, *words]
+
+    def run():
+        with tempfile.TemporaryDirectory() as home:
+            return subprocess.run(
+                command, input=given, capture_output=True, text=True, check=False, timeout=120,
+                env={"HOME": home, "KUBECONFIG": f"{home}/none"},
+            )  # fmt: skip
+
+    done = await asyncio.to_thread(run)
+    assert done.returncode == 0, done.stderr
+    assert "unknown field" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["by-itself", "server-side"])
+async def test_kubectl_applies_the_base_and_the_webhook_again_and_again_and_deletes_them(pair, how):
+    program("kubectl", pair[0])
+    folders = [str(BASE), str(BASE / "admission")]
+    async with on_the_double(*pair) as cluster:
+        before = await cluster.everything()
+        said = [await kubectl(cluster, "apply", "--dry-run=client", "-k", each) for each in folders]
+        assert "deployment.apps/core created (dry run)" in said[0]
+        assert set(await cluster.everything()) == set(before)
+        for each in folders:
+            await kubectl(cluster, "apply", *how, "-k", each)
+        secrets = yaml.safe_dump_all(kubernetes_secrets("muster"))
+        await kubectl(cluster, "--namespace=muster", "create", "-f", "-", given=secrets)
+        there = await cluster.everything()
+        for each in folders:
+            await kubectl(cluster, "apply", *how, "-k", each)
+        again = await cluster.everything()
+        versions = [
+            {key: item["metadata"].get("generation") for key, item in found.items()}
+            for found in (there, again)
+        ]
+        assert versions[0] == versions[1]
+        for each in folders[::-1]:
+            await kubectl(cluster, "delete", "--wait=false", "-k", each)
+        left = set(await cluster.everything()) - set(before)
+        assert left == {
+            ("Secret", item["metadata"]["name"]) for item in kubernetes_secrets("muster")
+        }
 
 
 async def test_a_release_of_helm_3_goes_on_with_helm_4():
