@@ -38,7 +38,8 @@ def test_a_seed_that_fails_is_made_small_and_said_with_the_command_that_replays_
 
 
 def test_what_is_typed_wrong_is_one_sentence(muster):
-    assert "numbers with commas" in muster("simulate", "--faults", "a,b").err
+    for faults in ("a,b", "-1", "1.5", "9" * 5_000):
+        assert "numbers with commas" in muster("simulate", "--faults", faults).err
     result = muster("simulate", "--without", "luck")
     assert (result.status, "there are handled-once" in result.err) == (2, True)
 

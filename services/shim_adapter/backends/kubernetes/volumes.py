@@ -11,7 +11,8 @@ Rule 4: what is attached to a node is told to the core, which knows how many vol
         named as soon as two pods name it: those that have claims of their own stay alike.
 Pure. Source: the Kubernetes documentation of volume binding modes, of node-specific volume limits,
 and of access modes. Other access modes are left to the kubelet.
-Limit: MAX_TERMS alternatives of nodes a pod; where its volumes allow more it waits, and says so.
+Limits: MAX_TERMS alternatives of nodes a pod, and MAX_REQUIREMENTS conditions in each; where its
+volumes come to more it waits, and says so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ _WAITS = "WaitForFirstConsumer"
 _BOUND = "Bound"
 _STATIC = "kubernetes.io/no-provisioner"
 _ONE_POD = "ReadWriteOncePod"
+MAX_REQUIREMENTS = 200  # conditions that a pod's volumes set together; beyond it the pod waits
 MAX_TERMS = 1_000  # alternatives of nodes that a pod's volumes leave; beyond it the pod waits
 _TOPOLOGY = "topology.kubernetes.io/"
 _OLD_TOPOLOGY = "failure-domain.beta.kubernetes.io/"
@@ -278,6 +280,11 @@ class Volumes:
                 return Verdict(
                     f"its {len(claims)} volumes can be reached together in more than {MAX_TERMS} "
                     "ways, too many to look at: give them fewer zones, or it fewer volumes"
+                )
+            if any(len(term.expressions) + len(term.fields) > MAX_REQUIREMENTS for term in terms):
+                return Verdict(
+                    f"its {len(claims)} volumes set more than {MAX_REQUIREMENTS} conditions on a "
+                    "node, too many to look at: give it fewer volumes"
                 )
         return Verdict("", terms, tuple(to_make))
 
