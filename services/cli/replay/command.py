@@ -51,7 +51,7 @@ def replay(wanted: Wanted, output: Output) -> int:
         trace = trace.first(wanted.jobs) if wanted.jobs else trace
         setups = _setups(trace, wanted)
         if wanted.html is not None:
-            _judge_page(wanted.html)
+            _judge_page(wanted.html, wanted)
         replays = [_replayed(trace, setup, wanted) for setup in setups]
         show(lambda: _report([replayed.seeds for replayed in replays]), Shape(output))
         if wanted.html is not None:
@@ -99,10 +99,13 @@ def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
     return Replayed(setup, [figures, *others], curves)
 
 
-def _judge_page(file: Path) -> None:
+def _judge_page(file: Path, wanted: Wanted) -> None:
     """Say before a replay, and not after it, where no page can be. Raises TraceError."""
+    read = (wanted.trace, *wanted.compare, *((wanted.queues,) if wanted.queues else ()))
     try:
         can_be = file.parent.is_dir() and not file.is_dir()
+        if file.exists() and any(file.samefile(one) for one in read):
+            raise TraceError(f"--html {file}: that is read here: another file was expected")
     except OSError as error:
         raise TraceError(f"--html {file}: {error.strerror}") from error
     if not can_be:

@@ -418,13 +418,17 @@ def test_setups_of_one_name_in_two_folders_are_told_apart(muster, tmp_path):
         (("--compare", *[f"{at}.yaml" for at in range(11)]), "at most 10 setups, found 11"),
         (("--compare", "a.yaml", "a.yaml"), "a setup is named twice"),
         (("--html", "p" * 300), "File name too long"),
+        (("--html", "{trace}"), "that is read here: another file was expected"),
         (("--spread", "1" + "0" * 30), "'--spread'"),
     ],
 )
 def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, said):
     on = ("--nodes", "5", "--capacity", "nvidia.com/gpu=8")
-    result = muster("replay", str(written(tmp_path, CSV)), *on, *arguments)
+    file = written(tmp_path, CSV)
+    arguments = [word.replace("{trace}", str(file)) for word in arguments]
+    result = muster("replay", str(file), *on, *arguments)
     assert (result.status, said in result.err) == (2, True)
+    assert file.read_text() == CSV
     assert bool(result.out) == ("/dev/full" in arguments)
 
 
