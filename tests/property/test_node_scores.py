@@ -1,6 +1,6 @@
 """The scores that the table of nodes keeps, against fragmentation worked out anew for every node."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from random import Random
 from unittest.mock import patch
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Demand, Shape
-from services.core.scheduler.nodes import node_index
+from services.core.scheduler.nodes import node_index, node_scores
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.messages.interface import Allocation
@@ -174,7 +174,10 @@ class Cluster:
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 150), st.booleans())
 def test_what_is_kept_of_scores_is_what_they_are(seed, moves, are_few):
-    with patch.multiple(node_index, **FEW) if are_few else nullcontext():
+    with ExitStack() as few:
+        if are_few:
+            few.enter_context(patch.multiple(node_index, **FEW))
+            few.enter_context(patch.object(node_scores, "MAX_STATES", 0))
         cluster, chance = Cluster(), Random(seed)
         for _ in range(moves):
             getattr(cluster, chance.choice(MOVES))(chance.randrange(10**6))

@@ -59,12 +59,12 @@ class Rooms:
 
 
 class Room(NamedTuple):
-    """What one node has left: a row of ``Rooms``; ``free`` is in any order."""
+    """What one node has left: a row of ``Rooms``, as a state that nodes may share."""
 
-    free: Sequence[int]
+    free: tuple[int, ...]
     vcore: int
     memory: int
-    open_to: Sequence[bool] = (True,)
+    open_to: tuple[bool, ...] = (True,)
 
 
 class Mix:

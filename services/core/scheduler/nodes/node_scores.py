@@ -1,8 +1,8 @@
 """The scores of nodes by their GPU devices, kept by what is asked for.
 
-Rule 1: a score depends on a node's room, on what is asked for and on the mix. So it is kept, for
-        each demand, as long as the mix is the same and the node has not changed. Those that have
-        are scored again, side by side, when that demand is asked for next and they have the room.
+Rule 1: a score depends on a node's state (``Room``), on what is asked for and on the mix. So it is
+        kept, for each demand and state, as long as the mix is the same. Of nodes that are alike one
+        is scored: of all that have the room side by side, of the few that have changed alone.
 Rule 2: the mix is that of the last ``window`` asks, placeholders aside. It is taken anew each time
         that a quarter of the window has been asked for, and from the start on when as many have
         come as there were: a question never changes it. Who uses no such score pays for none:
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.core.scheduler.model import devices
 from services.core.scheduler.model.rows import Node
@@ -30,6 +31,7 @@ from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.model.gpus import WHOLE, Devices
 
 MAX_DEMANDS = 500  # of which the scores of all nodes are kept; more only cost a new look
+MAX_STATES = 10_000  # states of nodes, beside two a node; with more all are numbered anew
 MAX_SETS = 8  # sets of constraints that the mix tells apart; others count as none
 PART = 4  # of the window: after so many new asks the mix is taken anew
 
@@ -58,17 +60,81 @@ class ScoredNodes(Protocol):
         """Return the same of one node."""
 
 
-@dataclass(slots=True, eq=False)
-class _Known:
-    """The scores of rows for one demand, and what is free on the device that is picked.
+class _States:
+    """What nodes are alike for scores: those that have one Room have one number.
 
-    ``seen`` is how many changes of nodes there had been when a row was scored, 0: it was not.
+    ``_seen`` is how many changes of nodes there had been when a row was looked at, 0: it was not.
     """
 
+    def __init__(self, nodes: ScoredNodes) -> None:
+        self._nodes = nodes
+        self._sets: tuple[Constraints, ...] = ()
+        self._numbers: dict[Room, int] = {}
+        self.rooms: list[Room] = []  # by number
+        self._of_row = np.zeros(16, dtype=np.int64)
+        self._seen = np.zeros(16, dtype=np.int64)
+
+    def use(self, sets: tuple[Constraints, ...]) -> None:
+        """Tell apart what these sets of constraints do, from now on."""
+        if sets != self._sets:
+            self._sets = sets
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget all, so that they are numbered anew."""
+        self._numbers.clear()
+        self.rooms.clear()
+        self._seen[:] = 0
+
+    @property
+    def are_many(self) -> bool:
+        """Return whether most of those that are kept are of nodes that have changed since."""
+        return len(self.rooms) > MAX_STATES + 2 * len(self._nodes.rows)
+
+    def of(self, rows: Numbers) -> Numbers:
+        """Return the numbers of some rows."""
+        self._grow()
+        for row in rows[self._nodes.changed(rows) >= self._seen[rows]].tolist():
+            self._look_at(self._nodes.rows[row])
+        return self._of_row[rows]
+
+    def of_one(self, node: Node) -> int:
+        """Return the number of one node."""
+        self._grow()
+        if node.changed >= self._seen.item(node.row):
+            self._look_at(node)
+        return self._of_row.item(node.row)
+
+    def _look_at(self, node: Node) -> None:
+        room = self._nodes.room_of(node, self._sets)
+        number = self._numbers.setdefault(room, len(self.rooms))
+        if number == len(self.rooms):
+            self.rooms.append(room)
+        self._of_row[node.row] = number
+        self._seen[node.row] = self._nodes.changes
+
+    def _grow(self) -> None:
+        missing = len(self._nodes.rows) - self._seen.size
+        if missing > 0:
+            more = missing + self._seen.size
+            self._of_row = np.pad(self._of_row, (0, more))
+            self._seen = np.pad(self._seen, (0, more))
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """By number of a state: the score for one demand, what is free on the device picked, if any."""
+
     mix: Mix
-    seen: Numbers
+    is_there: NDArray[np.bool_]
     scores: Numbers
     picked: Numbers
+
+    def keep(self, numbers: int | Numbers, scores: int | Numbers, picked: int | Numbers) -> None:
+        """Keep what some states score."""
+        self.is_there[numbers] = True
+        self.scores[numbers] = scores
+        self.picked[numbers] = picked
 
 
 class NodeScores:
@@ -84,6 +150,7 @@ class NodeScores:
         self._taken: tuple[AskedFor, ...] = ()  # what the mix is made of
         self._mix: Mix | None = None
         self._known: dict[Demand, _Known] = {}
+        self._states = _States(nodes)
 
     def use(self, policy: str) -> None:
         """Score by a policy from now on; one that is none of these scores nothing."""
@@ -108,28 +175,26 @@ class NodeScores:
 
     def of(self, shape: Shape, rows: Numbers) -> Numbers:
         """Return what some rows score for a shape that they have the room for; less is better."""
-        known = self._known_for(shape.asked_for[0])
-        stale = rows[self._nodes.changed(rows) >= known.seen[rows]]
-        if stale.size:
-            found = self._scored(known.mix, stale, shape.asked_for[0])
-            known.scores[stale], known.picked[stale] = found
-            known.seen[stale] = self._nodes.changes
-        return known.scores[rows]
+        demand = shape.asked_for[0]
+        mix, states = self._mix_now(), self._states.of(rows)
+        known = self._known_for(demand)
+        missing = np.flatnonzero(~known.is_there[states])
+        if missing.size:
+            last = np.zeros(len(self._states.rooms), dtype=np.int64)
+            last[states[missing]] = missing  # of those that are alike one is scored
+            some = missing[last[states[missing]] == missing]
+            known.keep(states[some], *self._scored(mix, rows[some], demand))
+        return known.scores[states]
 
     def of_few(self, shape: Shape, nodes: Sequence[Node]) -> list[int]:
         """Return what a few nodes score for a shape that they have the room for."""
-        demand, changes = shape.asked_for[0], self._nodes.changes
+        demand = shape.asked_for[0]
+        mix, states = self._mix_now(), [*map(self._states.of_one, nodes)]
         known = self._known_for(demand)
-        found: list[int] = []
-        for node in nodes:
-            row = node.row
-            if node.changed < known.seen.item(row):
-                found.append(known.scores.item(row))
-                continue
-            score, picked = self._scored_one(known.mix, node, demand)
-            known.scores[row], known.picked[row], known.seen[row] = score, picked, changes
-            found.append(score)
-        return found
+        for state in states:
+            if not known.is_there.item(state):
+                known.keep(state, *self._scored_one(mix, self._states.rooms[state], demand))
+        return [known.scores.item(state) for state in states]
 
     def device_for(self, node: Node, demand: Demand) -> Devices:
         """Return the device of a node for a share; any other demand has the usual ones."""
@@ -137,28 +202,27 @@ class NodeScores:
         need = (demand.size, demand.number)
         if demand.number != 1 or demand.size == WHOLE:
             return devices.choose(free, need)
+        mix, state = self._mix_now(), self._states.of_one(node)
         known = self._known.get(demand)
-        if (
-            known is not None
-            and known.mix is self._mix
-            and node.row < known.seen.size
-            and node.changed < known.seen[node.row]
-        ):
-            picked = known.picked.item(node.row)
+        is_known = known is not None and known.mix is mix and state < known.is_there.size
+        if known is not None and is_known and known.is_there[state]:
+            picked = known.picked.item(state)
         else:
-            picked = self._scored_one(self._mix_now(), node, demand)[1]
+            picked = self._scored_one(mix, self._states.rooms[state], demand)[1]
         if picked < demand.size or picked not in free:
             return devices.choose(free, need)
         return ((free.index(picked), demand.size),)
 
     def _known_for(self, demand: Demand) -> _Known:
-        """Return the scores for a demand, of as many rows as there are."""
-        mix, count = self._mix_now(), len(self._nodes.rows)
+        """Return the scores for a demand, of as many states as there are."""
+        mix, count = self._mix_now(), len(self._states.rooms)
         known = self._known.pop(demand, None)
         if known is None and len(self._known) >= MAX_DEMANDS:
             del self._known[next(iter(self._known))]
-        if known is None or known.mix is not mix or known.seen.size < count:
-            known = _Known(mix, *(np.zeros(2 * count, dtype=np.int64) for _ in range(3)))
+        if known is None or known.mix is not mix or known.is_there.size < count:
+            more = 2 * count + 16
+            is_there, scores = np.zeros(more, dtype=np.bool_), np.zeros(more, dtype=np.int64)
+            known = _Known(mix, is_there, scores, scores.copy())
         self._known[demand] = known  # the one that was asked for last is the last
         return known
 
@@ -166,13 +230,16 @@ class NodeScores:
         rooms = self._nodes.rooms(rows, mix.constraints)
         return GPU_SCORES[self._policy].of_many(mix, rooms, demand)
 
-    def _scored_one(self, mix: Mix, node: Node, demand: Demand) -> tuple[int, int]:
-        room = self._nodes.room_of(node, mix.constraints)
+    def _scored_one(self, mix: Mix, room: Room, demand: Demand) -> tuple[int, int]:
         return GPU_SCORES[self._policy].of_one(mix, room, demand)
 
     def _mix_now(self) -> Mix:
         if self._mix is None:
             self._mix = mix_of(self._taken)
+            self._states.use(self._mix.constraints)
+        if self._states.are_many:
+            self._states.forget()
+            self._known.clear()
         return self._mix
 
 

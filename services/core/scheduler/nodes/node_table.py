@@ -834,7 +834,8 @@ class NodeTable:
             s == NO_CONSTRAINTS or self._view(Shape("", {}, s)).eligible.item(node.row)
             for s in sets
         ]
-        return Room([max(left, 0) for left in open_devices(node)], vcore, memory, open_to)
+        free = sorted([max(left, 0) for left in open_devices(node)], reverse=True)
+        return Room(tuple(free), vcore, memory, tuple(open_to))
 
     def places_of_ids(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of some rows' node ids among all ids."""
