@@ -19,11 +19,13 @@ from rich.table import Table
 
 from services.cli.replay.command import measured
 from services.cli.replay.formats import read
+from services.cli.replay.jobs import MAX_PODS
 from services.cli.replay.run import Replay
 from services.cli.replay.setup import setup_of
 from shared.model.gpus import WHOLE
 from shared.runtime.service import spare_the_collector
 from tests.property import openb
+from tests.property.lanes import Model
 from tests.property.openb import ALL_DEVICES, not_allocated, openb_setup
 from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts_of
 from tests.property.wide import micro_row
@@ -77,6 +79,19 @@ def _prediction(make: Callable[[int, int, int, float], list[Line]]) -> Callable[
                 f"better in {better} of {len(logs)}"
             )
         return f"average bounded slowdown; {'; '.join(found)}"
+
+    return row
+
+
+def _lanes(wide: int, whole: int) -> Callable[[Path], str]:
+    def row(traces: Path) -> str:
+        file = traces / "philly" / "philly.csv.gz"
+        if not file.exists():
+            return f"{file} is not there"
+        model = Model(read(file), 75, wide, whole).run()
+        sizes = {"mean wait": range(1, MAX_PODS), "over 8 GPUs": range(9, MAX_PODS)}
+        sizes |= {"of 8": range(8, 9), "of 1": range(1, 2)}
+        return "; ".join(f"{name} {model.wait(sizes=of):,.0f} s" for name, of in sizes.items())
 
     return row
 
@@ -136,6 +151,10 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "philly 72 nodes, muster": _philly(72, MUSTER),
     "philly 75 nodes, muster, backfill": _philly(75, {**MUSTER, "backfill": "enabled"}),
     "philly 75 nodes, defaults": _philly(75, {}),
+    "philly 72 nodes, muster, backfill": _philly(72, {**MUSTER, "backfill": "enabled"}),
+    "philly model, one lane": _lanes(1, 0),
+    "philly model, two lanes": _lanes(2, 0),
+    "philly model, a lane for one node as well": _lanes(1, 1),
     "openb default, binpacking": _openb("default", "binpacking", 10),
     "openb default, gpu-binpacking": _openb("default", "gpu-binpacking", 10),
     "openb default, fgd": _openb("default", "fgd", 10),
