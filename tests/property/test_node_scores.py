@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from random import Random
 from unittest.mock import patch
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,19 +58,19 @@ MOVES = (
 class Cluster:
     """A table under ``fgd``; what it chooses is judged by the reference."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
         self.table = NodeTable()
         self.table.set_policy(FGD, {})
-        self.table.scores.remember(8)
+        self.table.scores.remember(window)
         self.shapes = [Shape("", dict(amount), where) for amount, where in ASKS]
         self.count = 0
         self.ask(2)  # so that there is a mix
-        for _ in range(3):
+        for _ in range(10):
             self.join(self.count)
 
     def join(self, chance: int) -> None:
         self.count += 1
-        capacity = {VCORE: 4 + chance % 13, MEMORY: 4 + chance % 7}
+        capacity = {VCORE: 4 + chance % 13, MEMORY: 6}
         if chance % 4:
             capacity[GPU] = chance % 4
         labels = {"gpu": "a100"} if chance % 2 else {}
@@ -86,6 +87,15 @@ class Cluster:
         assert (node.node_id if node else None) == (expected[1] if expected else None)
         if node is not None and expected is not None:
             self.place(shape, node, expected[2])
+
+    def look(self, chance: int) -> None:
+        """Compare what all nodes score, not the best alone."""
+        shape = self.shapes[chance % len(ASKS)]
+        if GPU_SHARE in shape.resource and not self.table.are_devices_shared:
+            return
+        expected = self.expected(shape)
+        rows = np.array([self.table.nodes[name].row for _, name, _ in expected], dtype=np.int64)
+        assert self.table.scores_of(shape, rows).tolist() == [score for score, _, _ in expected]
 
     def put(self, chance: int) -> None:
         """Place a pod where nobody asked for the best node first."""
@@ -172,13 +182,13 @@ class Cluster:
 
 
 @settings(deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 150), st.booleans())
+@given(st.integers(0, 2**32), st.integers(50, 150), st.booleans())
 def test_what_is_kept_of_scores_is_what_they_are(seed, moves, are_few):
     with ExitStack() as few:
         if are_few:
             few.enter_context(patch.multiple(node_index, **FEW))
             few.enter_context(patch.object(node_scores, "MAX_STATES", 0))
-        cluster, chance = Cluster(), Random(seed)
+        cluster, chance = Cluster(200 if are_few else 8), Random(seed)
         for _ in range(moves):
             getattr(cluster, chance.choice(MOVES))(chance.randrange(10**6))
 
@@ -186,3 +196,11 @@ def test_what_is_kept_of_scores_is_what_they_are(seed, moves, are_few):
 def test_a_share_of_several_devices_goes_to_the_fullest():
     after = list(placed((9, 9, (1000, 900, 800)), Demand(1, 1, 800, 2)))
     assert after == [(800, (8, 8, (1000, 100, 0)))]
+
+
+def test_of_states_that_are_numbered_anew_nothing_is_kept_by_their_old_numbers():
+    with patch.object(node_scores, "MAX_STATES", 0):
+        cluster = Cluster(8)
+        for chance in range(200):  # nobody asks, so that the mix stays
+            cluster.grow(chance * 7)
+            cluster.look(2 + chance % 3)

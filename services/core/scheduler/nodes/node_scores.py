@@ -177,7 +177,7 @@ class NodeScores:
         """Return what some rows score for a shape that they have the room for; less is better."""
         demand = shape.asked_for[0]
         mix, states = self._mix_now(), self._states.of(rows)
-        known = self._known_for(demand)
+        known = self._known_for(demand, mix)
         missing = np.flatnonzero(~known.is_there[states])
         if missing.size:
             last = np.zeros(len(self._states.rooms), dtype=np.int64)
@@ -190,7 +190,7 @@ class NodeScores:
         """Return what a few nodes score for a shape that they have the room for."""
         demand = shape.asked_for[0]
         mix, states = self._mix_now(), [*map(self._states.of_one, nodes)]
-        known = self._known_for(demand)
+        known = self._known_for(demand, mix)
         for state in states:
             if not known.is_there.item(state):
                 known.keep(state, *self._scored_one(mix, self._states.rooms[state], demand))
@@ -213,9 +213,9 @@ class NodeScores:
             return devices.choose(free, need)
         return ((free.index(picked), demand.size),)
 
-    def _known_for(self, demand: Demand) -> _Known:
+    def _known_for(self, demand: Demand, mix: Mix) -> _Known:
         """Return the scores for a demand, of as many states as there are."""
-        mix, count = self._mix_now(), len(self._states.rooms)
+        count = len(self._states.rooms)
         known = self._known.pop(demand, None)
         if known is None and len(self._known) >= MAX_DEMANDS:
             del self._known[next(iter(self._known))]
@@ -234,6 +234,7 @@ class NodeScores:
         return GPU_SCORES[self._policy].of_one(mix, room, demand)
 
     def _mix_now(self) -> Mix:
+        """Return the mix; states that are known from before this call may have other numbers."""
         if self._mix is None:
             self._mix = mix_of(self._taken)
             self._states.use(self._mix.constraints)
