@@ -174,6 +174,33 @@ def test_pods_of_which_nothing_is_known_end_last_and_no_start_is_told():
     assert "when it starts is not known" in core.partition.applications["wide"].refusal.message
 
 
+@pytest.mark.parametrize(
+    ("is_stated", "leaves", "start"),
+    [(True, ["one", "several"], 300), (False, ["one", "one"], 310)],
+)
+def test_a_node_that_one_pod_leaves_is_held_before_one_that_several_do_if_ends_are_only_predicted(
+    is_stated, leaves, start
+):
+    """Of several pods one outlives its prediction (150 s: 160); what the others leave is empty."""
+    core = cluster(2, runs=(150, 150))
+    core.node("n2", **NODE)
+    core.application("halves", "root.a")
+    core.asks("halves", ["halves-0", "halves-1"], {"gpu": 4})
+    for key, after in (("halves-0", 50), ("halves-1", 50), ("full-0", 150), ("full-1", 150)):
+        end(core, key, after)
+    for name, amount, count, run in (("one", 8, 2, 150), ("several", 4, 2, 50)):
+        core.application(name, "root.a")
+        keys = [f"{name}-{at}" for at in range(count)]
+        core.asks(name, keys, {"gpu": amount}, allocation_tags=tags(run * is_stated))
+    gang(core, "wide", 2)
+    where = {
+        node.node_id: {allocation.application_id for allocation in node.allocations.values()}
+        for node in core.partition.nodes.nodes.values()
+    }
+    assert sorted(name for node in held(core) for name in where[node]) == leaves
+    assert core.partition.lane.start_ns == START_NS + seconds(start)
+
+
 def test_a_node_that_goes_is_held_no_more_and_another_is():
     from shared.messages.interface import NodeAction, NodeInfo
 

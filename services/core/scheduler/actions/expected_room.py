@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from services.core.scheduler.model import devices
 from services.core.scheduler.model.rows import Node
-from services.core.scheduler.model.run_times import NEVER_NS, end_ns
+from services.core.scheduler.model.run_times import NEVER_NS, end_ns, stated_ns
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.statement.partition import Partition
@@ -25,6 +25,15 @@ def ends(partition: Partition, node: Node) -> Iterator[End]:
         if not is_going or key in application.covering or application.moves(key):
             at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
         yield at_ns, allocation
+
+
+def is_stated(partition: Partition, allocation: Allocation) -> bool:
+    """Return whether it is stated, and not only predicted, when a pod ends."""
+    application = partition.applications.get(allocation.application_id)
+    if application is None or allocation.allocation_key in application.released:
+        return True
+    tags, timeout_ms = allocation.allocation_tags, allocation.exec_timeout_milli_seconds
+    return stated_ns(application, tags, timeout_ms, partition.now_ns) > 0
 
 
 def rooms(

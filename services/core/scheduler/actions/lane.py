@@ -7,6 +7,8 @@ Rule 1: with ``gangLane`` one gang has the lane: of those that lack places on th
 Rule 2: held are the nodes that will be free soonest, worked out anew whenever one of them changes,
         another one will be free sooner, or a pod outlives what was expected of it. When a pod ends
         is in ``model/run_times.py``; a pod of which nothing is known ends after all the others.
+        Where ends are predicted, nodes that are empty or whose one pod takes a member's room come
+        first: of many pods one outlives its prediction, and what the others leave stands empty.
 Rule 3: it is tried, on all nodes, as soon as they have the room.
 Rule 4: others never use a node that is held; with ``backfill`` those may that come before the gang,
         whose run time is stated or predicted and over before the start that is expected, or that
@@ -20,14 +22,14 @@ Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
 Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 
 import numpy as np
 
-from services.core.scheduler.actions.expected_room import ends, fits_times, rooms
+from services.core.scheduler.actions.expected_room import ends, fits_times, is_stated, rooms
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
 from services.core.scheduler.model.reservations import rank_of
@@ -37,14 +39,16 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
+from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.reasons import Reason
-from shared.model.resources import Resource, add_into, multiply, subtract_into
+from shared.model.resources import Resource, add_into, fits_room, multiply, subtract_into
 from shared.model.units import NANOS_PER_SECOND
 
 MAX_TOLD = 3  # nodes that are named to people; of the others it is said how many they are
 _HAS_LANE = "; it has the lane since"
 _UNKNOWN = "when it starts is not known"
+LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
 
@@ -237,6 +241,7 @@ def _count_all(partition: Partition, lane: Lane) -> None:
     rows = partition.nodes.rows
     lane.facts = partition.nodes.facts
     lane.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
+    lane.gathers = np.zeros(len(rows), dtype=np.bool_)
     for shape, count in lane.needs.items():
         width = max(1, min(count, MAX_A_NODE, _most(partition, shape)))
         lane.rooms[shape] = np.full((len(rows), width), NEVER_NS + 1, dtype=np.int64)
@@ -255,6 +260,7 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     """
     going = sorted(ends(partition, node), key=lambda end: end[0])
     lane.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
+    lane.gathers[node.row] = _gathers(partition, lane, [ended for _, ended in going])
     is_sooner = False
     for shape, known in lane.rooms.items():
         moments = np.full(known.shape[1], NEVER_NS + 1, dtype=np.int64)
@@ -270,6 +276,14 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     return is_sooner
 
 
+def _gathers(partition: Partition, lane: Lane, going: Sequence[Allocation]) -> bool:
+    """Return whether a node becomes free bit by bit, at moments that nobody has stated."""
+    is_one = len(going) == 1 and all(
+        fits_room(going[0].resource_per_alloc, shape.resource) for shape in lane.needs
+    )
+    return not is_one and not all(is_stated(partition, ended) for ended in going)
+
+
 def _plan(partition: Partition, lane: Lane) -> None:
     """Choose the nodes, and hold them; say when they are expected to be free.
 
@@ -283,7 +297,10 @@ def _plan(partition: Partition, lane: Lane) -> None:
         if chosen:  # on nodes that another group of the gang needs nothing is counted
             rooms = rooms.copy()
             rooms[[node.row for node in chosen]] = NEVER_NS + 1
-        at_ns, found = _first(partition, rooms, count)
+        later = (rooms < NEVER_NS) & lane.gathers[:, None]
+        at_ns, found = _first(partition, rooms + later * LATER_NS, count)
+        if LATER_NS <= at_ns < NEVER_NS:
+            at_ns = max(int(rooms[row, times - 1]) for row, times in found.items())
         start_ns = max(start_ns, at_ns)
         chosen |= {rows[row]: (shape, times) for row, times in found.items()}
     before_ns = _start_of(partition, lane, lane.nodes)

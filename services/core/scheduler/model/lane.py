@@ -19,7 +19,8 @@ class Lane:
     the same where nobody who comes before the gang waits as well; ``nodes`` are those, each for how
     many members of which shape; ``rooms``,
     by shape, when each node has the room for how many members; ``next_end_ns``, by row, when the
-    first of its pods is expected to end. ``seen`` is how many changes of nodes are in them.
+    first of its pods is expected to end; ``gathers``, by row, whether it becomes free bit by bit,
+    at moments that nobody has stated. ``seen`` is how many changes of nodes are in them.
     """
 
     application: Application
@@ -31,6 +32,7 @@ class Lane:
     nodes: dict[Node, tuple[Shape, int]] = field(default_factory=dict)
     rooms: dict[Shape, Moments] = field(default_factory=dict)
     next_end_ns: Moments = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    gathers: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     seen: int = -1
     facts: int = -1
     tried: int = -1  # how many changes there were when it was tried last
