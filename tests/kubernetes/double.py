@@ -424,6 +424,8 @@ class Double:
                 pods.patch_status(copy, body.get("status") or {})
             else:
                 patches.merge(copy, {k: v for k, v in body.items() if (k == "status") is bool(sub)})
+            if sub == "status" and resource == pods.PODS:
+                versions.prune_status(self.version, copy["status"])
             groups.check(resource, copy, before)
 
         return self.store.update(resource, obj, change)

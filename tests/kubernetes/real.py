@@ -180,7 +180,10 @@ async def cordon(client) -> None:
 
 
 async def empty(client, namespace: str = "default") -> None:
-    """Delete what tests leave behind: pods of a namespace, nodes of theirs, and small things."""
+    """Delete what tests leave behind: pods of a namespace, nodes of theirs, and small things.
+
+    Its events, too: the next test's pods are called the same.
+    """
     within = f"namespaces/{namespace}"
     for path, label in (
         (f"/api/v1/{within}/pods", ""),
@@ -193,6 +196,7 @@ async def empty(client, namespace: str = "default") -> None:
             body = {"gracePeriodSeconds": 0} if path.endswith("pods") else None
             with suppress(ApiServerError):
                 await client.request("DELETE", f"{path}/{item['metadata']['name']}", body)
+    await client.request("DELETE", f"/apis/events.k8s.io/v1/{within}/events")
     for path in (
         f"/api/v1/{within}/configmaps/yunikorn-configs",
         f"/apis/coordination.k8s.io/v1/{within}/leases/l",

@@ -50,14 +50,20 @@ _CLUSTER_WIDE = {
     "resourceslices", "storageclasses", "validatingwebhookconfigurations",
 }  # fmt: skip
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+IN_PLACE_RESIZE = 33  # the minor version since which its feature is on by default
 _SINCE: dict[int, Served] = {34: {"resource.k8s.io/v1": _DEVICES}}
+
+
+def minor_of(version: str) -> int:
+    """Return the minor version of one like 1.27."""
+    return int(version.partition(".")[2])
 
 
 def built_in(version: str) -> Served:
     """Return what a version serves by itself."""
     found = {path: dict(kinds) for path, kinds in _ALWAYS.items()}
     for since, more in _SINCE.items():
-        if int(version.partition(".")[2]) >= since:
+        if minor_of(version) >= since:
             found |= {path: dict(kinds) for path, kinds in more.items()}
     return found
 
@@ -119,3 +125,11 @@ def prune(served: Served, pod: Object) -> None:
     """Drop the fields of a pod that its version does not know, or has off."""
     if "resource.k8s.io/v1" not in served:
         pod["spec"].pop("resourceClaims", None)
+
+
+def prune_status(version: str, status: Object) -> None:
+    """Drop the fields of a pod's status whose feature its version has off."""
+    if minor_of(version) < IN_PLACE_RESIZE:
+        for container in status.get("containerStatuses") or ():
+            container.pop("allocatedResources", None)
+            container.pop("resources", None)

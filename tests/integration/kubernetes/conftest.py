@@ -24,6 +24,12 @@ class Server:
     kubectl: Kubectl
     double: Double | None
 
+    async def needs(self, minor: int, what: str) -> None:
+        """Skip a test on an API server that is older than 1.minor and has not got ``what``."""
+        found = await self.client.request("GET", "/version")
+        if (int(found["major"]), int(found["minor"].rstrip("+"))) < (1, minor):
+            pytest.skip(f"{what}: since Kubernetes 1.{minor}, this is {found['gitVersion']}")
+
 
 @pytest.fixture(scope="session")
 def real(request):

@@ -107,7 +107,8 @@ class Deployed:
     async def make(self, client_config=None):
         for name in (OURS, "team", "kube-system"):
             with suppress(ApiServerError):
-                body = {"metadata": {"name": name}}
+                labels = {"kubernetes.io/metadata.name": name}  # by itself since 1.21
+                body = {"metadata": {"name": name, "labels": labels}}
                 await self.client.request("POST", "/api/v1/namespaces", body)
         await self.remove()
         for item in yaml.safe_load_all(ADMISSION.read_text()):

@@ -43,6 +43,7 @@ async def refused(doing):
 
 
 async def test_what_is_not_served_is_not_found(server):
+    await server.needs(25, "no betas of what is stable")
     for path in ("/apis/policy/v1beta1/poddisruptionbudgets", "/apis/events.k8s.io/v1beta1/events"):
         assert (await refused(server.client.request("GET", path)))[0] == 404
 
@@ -75,13 +76,18 @@ async def test_an_object_has_a_uid_and_a_version_and_exists_once(server):
     assert await refused(server.client.request("GET", f"{PODS}/none")) == (404, "NotFound")
 
 
-async def test_a_binding_holds_once_and_only_for_the_pod_it_names(server):
-    pod = await server.kubectl.pod(a_pod("p"))
+async def test_a_binding_holds_only_for_the_pod_it_names(server):
+    await server.needs(27, "bindings to a pod's uid")
+    await server.kubectl.pod(a_pod("p"))
     wrong = binding("p", uid="00000000-0000-0000-0000-000000000000")
     assert await refused(server.client.request("POST", f"{PODS}/p/binding", wrong)) == (
         409,
         "Conflict",
     )
+
+
+async def test_a_binding_holds_once(server):
+    pod = await server.kubectl.pod(a_pod("p"))
     body = binding("p", uid=pod["metadata"]["uid"])
     answer = await server.client.request("POST", f"{PODS}/p/binding", body)
     assert (answer["kind"], answer["status"]) == ("Status", "Success")
@@ -99,6 +105,7 @@ async def test_a_binding_holds_once_and_only_for_the_pod_it_names(server):
 
 
 async def test_a_gated_pod_cannot_be_bound(server):
+    await server.needs(27, "scheduling gates")
     gates = [{"name": "example.com/wait"}]
     pod = await server.kubectl.pod(a_pod("p", schedulingGates=gates))
     assert pod["status"]["conditions"][0]["reason"] == "SchedulingGated"

@@ -9,6 +9,7 @@ from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
 from shared.model.quantity import parse_pod_quantity
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over
+from tests.kubernetes.versions import IN_PLACE_RESIZE
 from tests.patience import until
 
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
@@ -72,7 +73,9 @@ async def test_a_gang_reserves_and_then_every_real_pod_takes_a_placeholders_plac
     assert muster.model.application("gang").summary.allocated["vcore"] == 3000
 
 
-async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_has_them(muster):
+async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_has_them(
+    server, muster
+):
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     name = {"metadata": {"name": "test-priority-class"}, "value": 7}
     await muster.kubectl.node("n2", cpu="500m", memory="8Gi", pods="20")
@@ -105,6 +108,8 @@ async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_h
     assert len(made) == 10
     assert all(len(pod["metadata"]["name"].rsplit("-", 1)[1]) == 10 for pod in made)
     metadata, spec = made[0]["metadata"], made[0]["spec"]
+    if server.double is None:  # before 1.27 an API server copies the field that we set into it
+        metadata["annotations"].pop("seccomp.security.alpha.kubernetes.io/pod", None)
     assert metadata["labels"] == {
         "labelKey1": "labelKeyValue1",
         "labelKey2": "labelKeyValue2",
@@ -206,7 +211,8 @@ async def test_f_05_every_pod_of_others_is_under_its_node(server, muster):
     await until(lambda: muster.model.nodes["n1"].state.occupied["vcore"] == 100, "its release")
 
 
-async def test_a_gated_pod_waits_for_its_gates(muster):
+async def test_a_gated_pod_waits_for_its_gates(server, muster):
+    await server.needs(27, "scheduling gates")
     gates = [{"name": "example.com/wait"}]
     labels = {"applicationId": "app", "queue": "root.a"}
     await muster.kubectl.pod(a_pod("gated", labels=labels, schedulingGates=gates))
@@ -222,7 +228,8 @@ async def test_a_gated_pod_waits_for_its_gates(muster):
     assert muster.kubelets.ran["gated"] == "n2"  # where it was told to while it was gated
 
 
-async def test_a_pod_that_is_resized_in_its_place_is_counted_anew(muster):
+async def test_a_pod_that_is_resized_in_its_place_is_counted_anew(server, muster):
+    await server.needs(IN_PLACE_RESIZE, "resizing in place")
     await muster.kubectl.pod(a_pod("p", labels={"applicationId": "app", "queue": "root.a"}))
     await until(lambda: "p" in muster.kubelets.ran, "it runs")
     held = [{"name": "c", "allocatedResources": {"cpu": "1500m"}}]

@@ -515,7 +515,10 @@ async def test_core_without_the_feature_the_server_drops_the_field_and_the_pod_i
 # --- beside other operators ---------------------------------------------------------------------
 
 
-async def test_kueue_gated_pods_are_no_members_until_it_admits_them_and_go_where_it_says(muster):
+async def test_kueue_gated_pods_are_no_members_until_it_admits_them_and_go_where_it_says(
+    server, muster
+):
+    await server.needs(27, "scheduling gates")
     gate = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
     queue = {"kueue.x-k8s.io/queue-name": "users", "kueue.x-k8s.io/managed": "true"}
     await muster.kubectl.node("n2", {"flavor": "spot"}, cpu="4", memory="8Gi", pods="40")
