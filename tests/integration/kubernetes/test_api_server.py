@@ -21,7 +21,7 @@ from services.shim_adapter.backends.kubernetes.turn import LEASE, Turn
 from tests.kubernetes import pods
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.store import ApiFailureError
-from tests.kubernetes.versions import OLDEST
+from tests.kubernetes.versions import IN_PLACE_RESIZE, OLDEST
 from tests.patience import until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -156,6 +156,20 @@ async def test_a_status_patch_changes_the_status_alone_and_conditions_by_their_t
     assert "nodeName" not in pod["spec"]
     scheduled = [c["reason"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
     assert scheduled == ["Unschedulable"]
+
+
+async def test_what_a_kubelet_says_of_resizing_is_kept_where_that_is_on_and_dropped_elsewhere(
+    server,
+):
+    await server.kubectl.pod(a_pod("p"))
+    container = {"name": "c", "allocatedResources": {"cpu": "2"}, "ready": True, "image": "pause"}
+    container |= {"imageID": "", "restartCount": 0}
+    body = {"status": {"containerStatuses": [container]}}
+    await server.client.request("PATCH", f"{PODS}/p/status", body, content_type=STRATEGIC_PATCH)
+    (kept,) = (await server.client.request("GET", f"{PODS}/p"))["status"]["containerStatuses"]
+    minor = int((await server.client.request("GET", "/version"))["minor"].rstrip("+"))
+    assert kept["ready"]
+    assert ("allocatedResources" in kept) == (minor >= IN_PLACE_RESIZE)
 
 
 async def test_a_list_comes_in_pages_and_a_lease_is_swapped_once(server):
