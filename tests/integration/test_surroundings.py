@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from tests import broker
-from tests.kubernetes.real import ApiServerUnavailableError, real_access
+from tests.kubernetes.real import ApiServerUnavailableError, Binaries, real_access
+from tests.patience import until
 
 
 class _NoImages(http.server.BaseHTTPRequestHandler):
@@ -82,3 +83,32 @@ def test_a_folder_without_an_api_server_is_refused_and_not_passed_over(monkeypat
         real_access(is_asked=False),
     ):
         pass
+
+
+STAND_IN = """#!/bin/sh
+trap 'echo ended $(basename $0) >> "{ended}"; exit 0' TERM
+echo started >> "{ended}.$(basename $0)"
+while :; do sleep 0.05; done
+"""
+
+
+async def test_an_api_server_is_stopped_before_its_etcd_also_when_etcd_was_started_later(tmp_path):
+    ended = tmp_path / "ended"
+    for name in ("etcd", "kube-apiserver"):
+        (tmp_path / name).write_text(STAND_IN.format(ended=ended))
+        (tmp_path / name).chmod(0o755)
+    binaries = Binaries(tmp_path)
+    starts = {"etcd": 1, "kube-apiserver": 1}
+    for name in starts:
+        binaries.start(name)
+    await until(lambda: _started(ended) == starts, "both run")
+    binaries.kill("etcd")
+    binaries.start("etcd")
+    await until(lambda: _started(ended) == {**starts, "etcd": 2}, "etcd runs again")
+    binaries.__exit__()
+    assert ended.read_text().split("\n") == ["ended kube-apiserver", "ended etcd", ""]
+
+
+def _started(ended):
+    found = {name: ended.with_name(f"ended.{name}") for name in ("etcd", "kube-apiserver")}
+    return {name: len(p.read_text().split()) if p.exists() else 0 for name, p in found.items()}

@@ -31,6 +31,7 @@ WHY_NOT = (
 )
 _K3S = "rancher/k3s:v1.33.1-k3s1"
 _START_SECONDS = 90
+_STOP_SECONDS = 10
 
 
 class ApiServerUnavailableError(RuntimeError):
@@ -139,11 +140,20 @@ class Binaries:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in reversed(self._running.values()):
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+        """Stop both, the API server first, whichever was started last: it does not end without etcd."""
+        for name in reversed(self._options):
+            if name in self._running:
+                self._stop(self._running.pop(name))
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    @staticmethod
+    def _stop(process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     def start(self, name: str) -> None:
         """Start one of the two."""
