@@ -65,6 +65,9 @@ async def running(make_bus, wrap=lambda _, machine: machine, **options):
     await cluster.start()
     try:
         await until(lambda: cluster.core.is_synced, "the first sync")
+        await until(
+            lambda: cluster.api.is_ready, "the API, which hears of nothing that ended before"
+        )
         yield cluster
     finally:
         await cluster.stop()
