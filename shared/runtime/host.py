@@ -278,10 +278,11 @@ class Host:
         finally:
             self._is_connected = False
             beats.cancel()
-            with suppress(asyncio.CancelledError):
-                await beats
-            with suppress(BusUnavailableError, BusClosedError):
-                await subscription.close()
+            try:
+                await asyncio.gather(beats, return_exceptions=True)  # who cancels us is obeyed
+            finally:
+                with suppress(BusUnavailableError, BusClosedError):
+                    await subscription.close()
 
     async def _loop(self, subscription: Subscription) -> None:
         receiving: asyncio.Task[list[Delivery]] | None = None

@@ -550,3 +550,42 @@ async def test_a_wrapper_that_hands_the_rest_through_is_not_passed_by():
     assert len(await answers(broker, 1)) == 1
     await stop(task)
     assert "ContinueCycle" in seen
+
+
+class LosesItsPlace(MemoryBus):
+    """Loses each place at once; its last heartbeat takes until ``may_end`` to be given up."""
+
+    def __init__(self, broker):
+        super().__init__(broker)
+        self.is_ending, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def subscribe(self, inbox):
+        place = await super().subscribe(inbox)
+
+        async def lost(_):
+            await asyncio.sleep(0)
+            raise BusUnavailableError("the place is lost")
+
+        place.receive = lost
+        return place
+
+    async def publish(self, envelopes):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_ending.set()
+            await self.may_end.wait()
+
+
+async def test_who_ends_a_host_that_is_leaving_a_lost_place_is_obeyed():
+    """A stop that came just then was taken for the heartbeat's own: the host read on for ever."""
+    bus = LosesItsPlace(MemoryBroker())
+    _, running = await hosted(Echo(), None, bus)
+    async with patience():
+        await bus.is_ending.wait()
+        running.cancel()
+        bus.may_end.set()
+        await asyncio.wait([running], timeout=PATIENCE_SECONDS / 10)
+    ended = running.done()
+    running.cancel()
+    assert ended
