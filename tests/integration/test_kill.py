@@ -42,7 +42,7 @@ def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker
             "all placeholders held",
         )
         deployment.wait(
-            lambda: "SubmitManifests" in _uncaused(deployment),
+            lambda: "SubmitManifests" in _uncaused(_trace(deployment)),
             "the API has told of the submission: what a killed service has not told yet is lost",
         )
         deployment.kill(victim)
@@ -64,9 +64,9 @@ def _trace(deployment: Deployment) -> list[dict]:
     return deployment.get("/v1/trace/gang")
 
 
-def _uncaused(deployment: Deployment) -> set[str]:
+def _uncaused(entries: list[dict]) -> set[str]:
     """Return the messages that hang below the submission itself; the API's own step is one."""
-    return {entry["message"] for entry in _trace(deployment)[1:] if not entry["causeID"]}
+    return {entry["message"] for entry in entries[1:] if not entry["causeID"]}
 
 
 def _is_one_tree(deployment: Deployment, victim: str) -> bool:
@@ -80,7 +80,7 @@ def _is_one_tree(deployment: Deployment, victim: str) -> bool:
     assert all(entry["parentSpanID"] in spans for entry in entries[1:])
     assert len({entry["traceID"] for entry in entries}) == 1
     told = " ".join(entry["decision"] for entry in entries)
-    below = _uncaused(deployment)
+    below = _uncaused(entries)
     is_whole = below == {"SubmitManifests"} or (victim != "api" and "SubmitManifests" in below)
     return is_whole and "PLACEHOLDER_REPLACED" in told and "Completing" in told
 
