@@ -1,6 +1,7 @@
 """Fixtures of every test: hypothesis profiles, the broker, the shared data where it is there."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "broker_url" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.broker)
             item.add_marker(pytest.mark.xdist_group("broker"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped, a line a reason: a line a test pushes what failed out of sight."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"SKIPPED [{count}] {reason}")
 
 
 @pytest.fixture(scope="session")
