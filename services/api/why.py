@@ -231,7 +231,7 @@ def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
 
 
 def _mismatches(view: ApplicationView) -> list[Mismatch]:
-    """Return what was found out about pods that do not match their gang."""
+    """Return what is wrong with an application's gang."""
     notes = (note.partition(": ") for note in view.summary.notes)
     return [
         Mismatch(reason=reason, message=readable(message))

@@ -23,7 +23,7 @@ class _Part(BaseModel):
 
 
 class Mismatch(_Part):
-    """Pods that do not match their task group."""
+    """What is wrong with a gang: pods that do not match it, or placeholders that were refused."""
 
     reason: str
     message: str

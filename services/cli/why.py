@@ -7,6 +7,7 @@ from typing import Any
 from services.cli.render import age, hanging
 from services.cli.table import Column
 from shared.model.amounts import amounts_text, number_text
+from shared.model.reasons import PLACEHOLDER_CREATE_FAILED
 
 Answer = dict[str, Any]
 
@@ -49,7 +50,7 @@ EVICTIONS = (
 
 
 def why_parts(answer: Answer, table: Callable[..., Any]) -> list[Any]:
-    """Return what is shown of an answer; what does not match its gang comes first."""
+    """Return what is shown of an answer; what is wrong with its gang comes first."""
     parts: list[Any] = [hanging(line) for line in _lines(answer)]
     nodes = answer["nodes"] or {"classes": []}
     failures = [
@@ -79,7 +80,8 @@ def _held_back(wait: Answer) -> str:
 
 def _lines(answer: Answer) -> Iterator[str]:
     for item in answer["mismatches"]:
-        yield f"mismatch     {item['message']}"
+        label = "gang" if item["reason"] == PLACEHOLDER_CREATE_FAILED else "mismatch"
+        yield f"{label:<13}{item['message']}"
     since = f" (for {age(answer['since'])})" if answer["since"] else ""
     yield f"why          {answer['sentence']}{since}"
     yield from map(_held_back, filter(itemgetter("heldBack"), answer["waits"]))

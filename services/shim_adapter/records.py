@@ -179,6 +179,7 @@ class ApplicationRecord:
     message: str = ""
     placeholders_made: int = 0
     placeholders_lost: int = 0  # while its gang reserved
+    placeholders_refused: str = ""  # why one was, for which the gang was given up
 
     @property
     def is_live(self) -> bool:

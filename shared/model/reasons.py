@@ -136,7 +136,8 @@ class Refusal:
     limit: Shortage | None = field(default=None, compare=False)
 
 
-# What is found out about a pod that does not match its gang: reasons of an application's notes.
+# What is wrong with a gang: reasons of an application's notes.
 TASK_GROUPS_ERROR = "TaskGroupsError"  # contract section 2.5: the reason of the event at the pod
 LARGER_THAN_PLACEHOLDER = "LargerThanPlaceholder"
-MISMATCHES = (TASK_GROUPS_ERROR, LARGER_THAN_PLACEHOLDER)
+PLACEHOLDER_CREATE_FAILED = "PlaceholderCreateFailed"  # contract section 2.6, as above
+MISMATCHES = (TASK_GROUPS_ERROR, LARGER_THAN_PLACEHOLDER, PLACEHOLDER_CREATE_FAILED)

@@ -138,7 +138,7 @@ function waits(live, item) {
 function shown(why, live) {
   const parts = [];
   const list = (title, rows) => rows?.length && parts.push(h("h2", {}, title), rows);
-  if (why.mismatches?.length) parts.push(h("h2", {}, "Pods that do not match their group"), ...why.mismatches.map((one) => h("p", { class: "warn" }, one.message)));
+  if (why.mismatches?.length) parts.push(h("h2", {}, "What is wrong with its gang"), ...why.mismatches.map((one) => h("p", { class: "warn" }, one.message)));
   const limits = [...(why.queues ?? []), ...(why.limits ?? [])];
   if (limits.length) {
     const room = smallTable(["Where", "Resource", "Needs", "Has left", "Lacks", "Used", "Max"], limits.map((row) => [

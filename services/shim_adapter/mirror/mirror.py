@@ -45,6 +45,7 @@ from services.shim_adapter.mirror.calls import (
 )
 from services.shim_adapter.mirror.gangs import PlaceholdersToMake, in_place_of
 from services.shim_adapter.mirror.moves import IN_THE_WAY, Moves, Reaction
+from services.shim_adapter.mirror.notes import notes_of_gang
 from services.shim_adapter.mirror.recovery import Existing, existing, is_to_be_asked
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
@@ -77,6 +78,7 @@ from shared.messages.interface import (
 )
 from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION
+from shared.model.reasons import PLACEHOLDER_CREATE_FAILED
 from shared.model.states import ApplicationState
 
 MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
@@ -360,13 +362,15 @@ class ClusterMirror(Moves):
         if application is None or application.phase is not ApplicationPhase.RESERVING:
             return
         application.is_gang_over = True
+        application.placeholders_refused = news.reason
         application.phase = ApplicationPhase.RUNNING
         self._cancel_creates(application)
         self.world.touch_application(application)
-        self._tell(application, "PlaceholderCreateFailed", news.reason, is_warning=True)
+        self._tell(application, PLACEHOLDER_CREATE_FAILED, news.reason, is_warning=True)
         given_up = GangGivenUp(application.application_id, news.reason)
         self._send(application.partition, gangs_given_up=(given_up,))
         self._ask_for_pods(application)
+        self._send(application.partition, notes=tuple(notes_of_gang(application)))
         for pod in self.world.pods_of(application.application_id):
             if pod.spec.placeholder and not pod.has_ended:
                 if not pod.node:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from shared.messages.interface import ApplicationNote
-from shared.model.reasons import TASK_GROUPS_ERROR, Reason
+from shared.model.reasons import PLACEHOLDER_CREATE_FAILED, TASK_GROUPS_ERROR, Reason
 
 _MOST_NAMED = 10
+_MAX_REFUSED = 1_000  # characters of why a placeholder was refused; what is longer is cut
 _ON_ITS_WAY_OUT = {
     ApplicationPhase.FAILING: "is failing: its pods start it anew once it has failed",
     ApplicationPhase.ENDING: "was deleted: its pods start it anew once its placeholders have gone",
@@ -34,9 +35,22 @@ def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[Applica
         )
 
 
+def notes_of_gang(application: ApplicationRecord) -> Iterator[ApplicationNote]:
+    """Yield that an application's gang was given up, as its placeholders were refused."""
+    if application.placeholders_refused:
+        refused = application.placeholders_refused[:_MAX_REFUSED]
+        yield ApplicationNote(
+            application.application_id,
+            PLACEHOLDER_CREATE_FAILED,
+            "its placeholders were refused, so it goes on without its gang, and its pods are "
+            f"scheduled one by one: {refused}",
+        )
+
+
 def all_notes(world: World, applications: Iterable[ApplicationRecord]) -> Iterator[ApplicationNote]:
-    """Yield the notes of the pods of applications, each sentence of an application once."""
+    """Yield the notes of applications and their pods, each sentence of an application once."""
     for application in applications:
+        yield from notes_of_gang(application)
         said: dict[tuple[str, str], None] = {}
         for pod in world.pods_of(application.application_id):
             for note in notes_of(application, pod):

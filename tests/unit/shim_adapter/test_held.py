@@ -5,6 +5,7 @@ import time
 import pytest
 
 from services.api.why import standing, why
+from services.cli.why import why_parts
 from services.shim_adapter.backends.kubernetes import held as held_module
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
 from services.shim_adapter.backends.kubernetes.held import MAX_MESSAGE, MOST_NAMED, HeldPods
@@ -91,10 +92,10 @@ class Whole:
         return None if found is None else found.model_dump(by_alias=True)
 
 
-def seen(name, app="a", **more):
+def seen(name, app="a", annotations=None, **more):
     labels = {"applicationId": app, **more.pop("labels", {})}
     body = raw(name, **more)
-    body["metadata"]["labels"] = labels
+    body["metadata"] |= {"labels": labels, "annotations": annotations or {}}
     return PodSeen(pod_view(body, READING, lambda _: False))
 
 
@@ -230,6 +231,29 @@ def test_a_gang_whose_placeholders_are_refused_says_what_refused_them():
         "is tried again later as a whole: exceeded quota: few, used: pods=2."
     )
     assert waits(whole.why("a"))[0] == (Reason.POD_GROUP, 2, ["p", "q"])
+
+
+def test_a_gang_of_no_pod_group_whose_placeholders_are_refused_is_named_in_why():
+    whole = Whole()
+    annotations = {
+        "yunikorn.apache.org/task-group-name": "g",
+        "yunikorn.apache.org/task-groups": '[{"name": "g", "minMember": 2, "minResource": '
+        '{"cpu": "1"}}]',
+    }
+    whole.pods("p", "q", annotations=annotations)
+    assert whole.why("a")["mismatches"] == []
+    whole.see(NotCreated("a", "exceeded quota: few, used: pods=2"))
+    said = [{
+        "reason": "PlaceholderCreateFailed",
+        "message": "its placeholders were refused, so it goes on without its gang, and its pods "
+        "are scheduled one by one: exceeded quota: few, used: pods=2",
+    }]  # fmt: skip
+    assert whole.why("a")["mismatches"] == whole.why("q")["mismatches"] == said
+    assert waits(whole.why("a")) == [("NO_NODES", 2, ["uid-p", "uid-q"])]
+    whole.recover()
+    assert whole.why("a")["mismatches"] == said
+    lines = [str(part) for part in why_parts(whole.why("a"), lambda *_: "")]
+    assert "its placeholders were refused" in lines[0]
 
 
 # --- again --------------------------------------------------------------------------------------
