@@ -8,6 +8,7 @@ from services.api.event_stream import EventStreams
 from services.api.projection import Projections
 from shared.messages.commands import CommandResult, SubmitResult
 from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing, core_of
+from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.protocol import Heartbeat, Partitions
 from shared.messages.state import StateDelta
 from shared.messages.trace import TraceRecords
@@ -17,10 +18,12 @@ from shared.runtime.host import Host
 
 ANSWER_TIMEOUT_SECONDS = 15.0
 MAX_WAITING_REQUESTS = 1_000
-_ANSWERS = (CommandResult, SubmitResult, Forecast)
+_ANSWERS = (CommandResult, SubmitResult, Forecast, PodFound)
 _EVENTS = (StateDelta, TraceRecords, Heartbeat, Partitions)
 
 _NO_CORE = "no core is at work, or it is still recovering; nothing was changed"
+_NO_SHIM = "the core knows of no such pod, and no shim adapter says whether there is one"
+_LATER = {WhatIf: _NO_CORE, FindPod: _NO_SHIM}
 _STAYS = "the request stays on the bus and is carried out when the shim adapter reads it"
 
 
@@ -114,7 +117,7 @@ class ApiMachine:
             )
             return await asyncio.wait_for(future, ANSWER_TIMEOUT_SECONDS)
         except TimeoutError:
-            later = _NO_CORE if isinstance(message, WhatIf) else _STAYS
+            later = _LATER.get(type(message), _STAYS)
             raise NoAnswerError(f"no answer within {ANSWER_TIMEOUT_SECONDS:g} s; {later}") from None
         finally:
             self._waiting.pop(reply_to, None)

@@ -9,8 +9,11 @@ from fastapi import APIRouter, Request, Response
 from services.api import what_if
 from services.api.answers import AnswerError, answer
 from services.api.replica import PartitionQuery, Replica, read_body
-from services.api.why import evictions, standing, why
+from services.api.why import evictions, standing, why, why_of_found
 from services.api.why_answer import Eviction, Why
+from services.api.why_held import is_one_of_many
+from shared.messages.commands import CommandResult
+from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.what_if import Forecast, WhatIf
 from shared.model.names import DEFAULT_PARTITION
 
@@ -56,6 +59,8 @@ def why_routes(replica: Replica) -> APIRouter:
     async def why_of(request: Request, name: str, partition: PartitionQuery = "") -> Response:
         model = replica.the_one(partition, name, lambda model: standing(model, name))
         found = why(model, name) if model is not None else None
+        if found is None or is_one_of_many(found):
+            found = await _asked_for(replica, request, name, partition, found)
         if found is None:
             raise AnswerError(404, f"no application and no pod is called {name}")
         return answer(request, found.model_dump(by_alias=True))
@@ -91,6 +96,32 @@ def why_routes(replica: Replica) -> APIRouter:
         return answer(request, what_if.dump(what_if.answer_of(question, forecast)))
 
     return router
+
+
+async def _asked_for(
+    replica: Replica, request: Request, name: str, partition: str, known: Why | None
+) -> Why | None:
+    """Return why a pod is where it is that only the resource manager knows; else what is known.
+
+    Raises AnswerError 503 or 504 where nothing is known, and it has no answer.
+    """
+    models = replica.chosen(partition)
+    if not any(model.partition is not None and model.partition.finds_pods for model in models):
+        return known
+    try:
+        found = await replica.ask(FindPod(name), request)
+    except AnswerError:
+        if known is None:
+            raise
+        return known
+    if isinstance(found, CommandResult) and known is None:
+        raise AnswerError(503, found.message)
+    if not isinstance(found, PodFound):
+        return known
+    model = next((model for model in models if model.name == found.partition), None)
+    if model is None or not found.application_id:
+        return known
+    return why_of_found(model, found) or known
 
 
 def _asked_of(replica: Replica, question: WhatIf, partition: str) -> str:

@@ -28,8 +28,16 @@ from services.api.why_evidence import (
     queue_rows,
     waits_for,
 )
-from services.api.why_held import MOST_PODS, held_of, held_wait, waiting_for, why_held
+from services.api.why_held import (
+    MOST_PODS,
+    held_of,
+    held_wait,
+    waiting_for,
+    why_found,
+    why_held,
+)
 from services.api.why_sentences import sentence
+from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor
 from shared.messages.state import AllocationState, AskState, EvictionState, Waiting
 from shared.model.amounts import readable
@@ -68,6 +76,26 @@ def _why(model: Model, name: str) -> Why | None:
     if found is not None:
         return _of_pod(model, *found)
     return why_held(model, name) or _of_evicted(model, name)
+
+
+def why_of_found(model: Model, found: PodFound) -> Why | None:
+    """Return why a pod is where it is of which the resource manager knows, and the core does not.
+
+    None where its application is not known either.
+    """
+    if found.held is not None:
+        return why_found(found, found.held, model.name)
+    view = model.application(found.application_id)
+    if view is None:
+        return None
+    answer = _of_application(model, view)
+    answer.name, answer.kind, answer.partition = found.name, "pod", model.name
+    if found.end:
+        answer.verdict, answer.reason, answer.waits = "ended", "", []
+        answer.sentence = f"pod {found.name} has ended: {found.end}."
+    else:
+        answer.sentence = f"pod {found.name} is not asked for yet: {answer.sentence}"
+    return answer
 
 
 def standing(model: Model, name: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from services.api.projection.model import Model
 from services.api.why_answer import Wait, Why
 from services.api.why_sentences import sentence
+from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor, PodsHeld
 from shared.messages.state import Waiting
 from shared.model.amounts import readable
@@ -41,7 +42,8 @@ def held_wait(held: HeldFor) -> Wait:
 def why_held(model: Model, name: str) -> Why | None:
     """Return why pods of an application that the core does not know are held back, or one pod.
 
-    A pod goes by its allocation key or its name, where it is one of the first.
+    A pod goes by its allocation key or its name, where it is one of the first. Of any other the
+    resource manager knows, which is asked (``why_found``).
     """
     held = held_of(model, name)
     if held:
@@ -52,6 +54,21 @@ def why_held(model: Model, name: str) -> Why | None:
                 if name in (key, own):
                     return _answer("pod", own, application, [item])
     return None
+
+
+def is_one_of_many(answer: Why) -> bool:
+    """Return whether an answer is about a pod for which that of others like it may stand."""
+    return answer.kind == "pod" and any(wait.held_back and wait.asks > 1 for wait in answer.waits)
+
+
+def why_found(found: PodFound, held: HeldFor, partition: str) -> Why:
+    """Return why a pod that the resource manager was asked for is held back."""
+    answer = _answer("pod", found.name, found.application_id, [held])
+    answer.partition = partition
+    if held.pods > 1:
+        others = f"{held.pods} pods of application {found.application_id} are held back"
+        answer.sentence += f" It is one of {others} for {held.reason}."
+    return answer
 
 
 def _answer(kind: str, name: str, application: str, held: Sequence[HeldFor]) -> Why:

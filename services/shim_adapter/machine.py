@@ -50,6 +50,7 @@ from shared.messages.envelope import (
     core_of,
     reply_address,
 )
+from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -112,6 +113,7 @@ class ShimMachine:
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
             WhatIf: self._on_question,
+            FindPod: self._find_pod,
         }
         self._commands: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SubmitApplication: self._submit_application,
@@ -574,6 +576,22 @@ class ShimMachine:
         partition = partition or DEFAULT_PARTITION
         to = core_of(partition)
         return [Outgoing(to, question, reply_to=envelope.reply_to, partition=partition)]
+
+    def _find_pod(self, envelope: Envelope, _: int) -> list[Outgoing]:
+        """Say what is known of a pod: the core knows none that it was not asked for."""
+        asked = envelope.message
+        assert isinstance(asked, FindPod)
+        found, pod = self.cluster.find_held(asked.name), self.world.find_pod(asked.name)
+        if found is not None:
+            partition = self.world.partition_for(found.partition) or DEFAULT_PARTITION
+            found = replace(found, partition=partition)
+        elif pod is not None:
+            name = pod.spec.application_id
+            end = (pod.message or pod.reason or pod.phase) if pod.has_ended else ""
+            named = self.world.partition_of(name)
+            partition = self.world.partition_for(named) or DEFAULT_PARTITION
+            found = PodFound(name, partition, pod.spec.name, end=end)
+        return _reply(envelope.reply_to, found or PodFound())
 
 
 def _sliced(counts: Iterable[int]) -> Iterator[None]:

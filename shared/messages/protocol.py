@@ -32,12 +32,13 @@ class SyncBegin:
     """The resource manager's answer starts; what follows until SyncEnd is of this epoch.
 
     ``last_good`` is a queue configuration that held before ("": none is known), for the case that
-    ``config`` is refused.
+    ``config`` is refused. ``finds_pods`` says that who says this answers FindPod.
     """
 
     config: str
     scheduler: tuple[tuple[str, str], ...] = ()
     last_good: str = ""
+    finds_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The registry of kinds: every message that may be on a bus, by its name."""
 
-from shared.messages import commands, interface, protocol, state, trace, what_if
+from shared.messages import commands, find_pod, interface, protocol, state, trace, what_if
 
 KINDS: dict[str, type] = {
     cls.__name__: cls
@@ -34,6 +34,8 @@ KINDS: dict[str, type] = {
         commands.HoldConfirmations,
         commands.CommandResult,
         trace.TraceRecords,
+        find_pod.FindPod,
+        find_pod.PodFound,
         what_if.WhatIf,
         what_if.Forecast,
     )

@@ -36,6 +36,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "HoldConfirmations": (API,),
         "UpdateConfiguration": (API, SHIM),
         "WhatIf": (API,),
+        "FindPod": (API,),
     },
     ANY_TIMERS: {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
     "core_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (CORE,)},
@@ -47,6 +48,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "StateDelta": (CORE,),
         "SubmitResult": (SHIM,),
         "CommandResult": (SHIM,),
+        "PodFound": (SHIM,),
         "Forecast": (CORE, SHIM),
     },
 }

@@ -56,6 +56,7 @@ class PartitionState:
     started_ns: int = 0  # when its core began
     failed_nodes: int = 0  # that it did not take in, since then
     rejected_asks: int = 0
+    finds_pods: bool = False  # its resource manager answers FindPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain, compress, islice
 
 from shared.messages.envelope import Envelope, Outgoing
+from shared.messages.find_pod import FindPod
 from shared.messages.interface import UpdateRequest
 from shared.messages.protocol import Heartbeat, Tick
 from shared.messages.sections import (
@@ -37,7 +38,7 @@ from shared.model.texts import is_writable
 
 MAX_KNOWN = 20_000
 MAX_CAUSES = 16
-UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest, WhatIf)
+UNTOLD = (Heartbeat, Tick, TraceRecords, StateDelta, SnapshotRequest, WhatIf, FindPod)
 DECISION = "decision"
 _PEOPLE = "api"
 

@@ -317,6 +317,7 @@ class Scheduler:
             settings=settings_from(begin.scheduler),
             config_extra=tuple(sorted(begin.scheduler)),
             started_ns=self.partition.now_ns,
+            finds_pods=begin.finds_pods,
         )
         self._use_plugins()
         self._configure_anew(begin)

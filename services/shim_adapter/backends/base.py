@@ -4,6 +4,7 @@ from typing import Protocol
 
 from services.shim_adapter.mirror.calls import Call, News
 from shared.messages.commands import NodeSpec, PodName, PodSpec
+from shared.messages.find_pod import PodFound
 
 
 class CommandRefusedError(ValueError):
@@ -28,6 +29,9 @@ class Backend(Protocol):
 
     def next_due_ns(self) -> int | None:
         """Return when something will happen by itself, or None."""
+
+    def find_held(self, name: str) -> PodFound | None:
+        """Return a pod that is held back by its uid, else one of this name; None: it is not."""
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
         """Delete pods by name. Raises CommandRefusedError, and has then changed nothing."""

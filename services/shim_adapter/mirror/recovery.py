@@ -87,7 +87,7 @@ class Existing:
         """
         world = self._world
         settings = tuple(sorted(world.scheduler_settings.items()))
-        yield SyncBegin(world.config, settings, world.last_good_config)
+        yield SyncBegin(world.config, settings, world.last_good_config, finds_pods=True)
         nodes = tuple(
             node_info(node, _CREATED[node.is_cordoned], rm_id)
             for node in self.nodes

@@ -78,6 +78,14 @@ class World:
         """Return a pod by name, or None."""
         return self.pods.get(self._by_name.get((namespace, name), ""))
 
+    def find_pod(self, name: str) -> PodRecord | None:
+        """Return a pod of ours by its uid, else one of this name, whatever its namespace."""
+        pod = self.pods.get(name)
+        if pod is None:
+            uids = (uid for (_, own), uid in self._by_name.items() if own == name)
+            pod = next((self.pods[uid] for uid in uids if not self.pods[uid].spec.foreign), None)
+        return None if pod is None or pod.spec.foreign else pod
+
     def pods_on(self, node: str) -> list[PodRecord]:
         """Return the pods on a node that have not ended, foreign ones too, in order of arrival."""
         return list(self._on_node.get(node, {}).values())

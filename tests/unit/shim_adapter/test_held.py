@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from services.api.why import standing, why
+from services.api.why import standing, why, why_of_found
+from services.api.why_held import is_one_of_many
 from services.cli.why import why_parts
 from services.shim_adapter.backends.kubernetes import held as held_module
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
@@ -24,6 +25,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.translation.workloads.pod_groups import COSCHEDULING
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.envelope import SHIM_ADAPTER, Envelope
+from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.protocol import SyncRequest, Tick
 from shared.messages.state import SnapshotRequest
 from shared.model.reasons import Reason
@@ -31,8 +33,14 @@ from tests.unit.api.following import System
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
 SECOND = 10**9
-CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
 APP = ("default", "a")
+
+
+def claim(name):
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+CLAIM = claim("c")
 
 
 class Whole:
@@ -86,6 +94,17 @@ class Whole:
     def later(self, seconds=1):
         self.now += seconds * SECOND
         self.send(Tick())
+
+    def find(self, name):
+        """Ask the shim adapter for a pod, as the API does, and return what it says."""
+        self.count += 1
+        asked = Envelope(f"m{self.count}", "FindPod", FindPod(name), "api", "t", reply_to="api.x#1")
+        (answer,) = self.machine.handle(asked, self.now)
+        assert answer.reply_to == "api.x#1"
+        return answer.message
+
+    def why_pod(self, name):
+        return why_of_found(self.system.model, self.find(name)).model_dump(by_alias=True)
 
     def why(self, name):
         found = why(self.system.model, name)
@@ -254,6 +273,45 @@ def test_a_gang_of_no_pod_group_whose_placeholders_are_refused_is_named_in_why()
     assert whole.why("a")["mismatches"] == said
     lines = [str(part) for part in why_parts(whole.why("a"), lambda *_: "")]
     assert "its placeholders were refused" in lines[0]
+
+
+def test_any_pod_that_is_held_back_says_why_however_many_are():
+    whole = Whole()
+    whole.see(*(seen(f"p{at}", **claim(f"c{at}")) for at in range(MOST_NAMED + 5)))
+    last = f"p{MOST_NAMED + 4}"
+    assert whole.why(last) is None  # of so many the API has the first
+    for name in (last, f"uid-{last}"):
+        told = whole.why_pod(name)
+        assert told["sentence"] == (
+            f'pod {last} waits for its volumes: persistentvolumeclaim "c{MOST_NAMED + 4}" not '
+            "found. It is one of 25 pods of application a are held back for VOLUMES."
+        )
+        assert (told["kind"], told["name"], told["reason"], told["applicationID"]) == (
+            "pod", last, Reason.VOLUMES, "a",
+        )  # fmt: skip
+        assert waits(told) == [(Reason.VOLUMES, 25, [last])]
+    assert whole.why_pod("p3")["sentence"].count('"c3" not found') == 1  # its own, not the first's
+    assert is_one_of_many(why(whole.system.model, "p3"))
+    assert not is_one_of_many(why(whole.system.model, "a"))
+    whole.see(*(PodDeleted(f"uid-p{at}") for at in range(MOST_NAMED + 4)))
+    assert whole.why_pod(last)["sentence"].endswith("not found.")  # it alone
+    whole.see(PodDeleted(f"uid-{last}"))
+    assert whole.find(last) == PodFound()
+
+
+def test_a_pod_whose_gang_reserves_is_found_and_a_foreign_one_is_not():
+    whole = Whole()
+    annotations = {
+        "yunikorn.apache.org/task-group-name": "g",
+        "yunikorn.apache.org/task-groups": '[{"name": "g", "minMember": 2, "minResource": '
+        '{"cpu": "1"}}]',
+    }
+    whole.pods("p", annotations=annotations)
+    assert whole.find("p") == whole.find("uid-p") == PodFound("a", "default", "p")
+    assert whole.why_pod("p")["sentence"].startswith("pod p is not asked for yet: application a ")
+    whole.pods("f", schedulerName="default-scheduler", node="n1")
+    assert "uid-f" in whole.cluster.world.pods
+    assert whole.find("f") == whole.find("uid-f") == whole.find("nobody") == PodFound()
 
 
 # --- again --------------------------------------------------------------------------------------

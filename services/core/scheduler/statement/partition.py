@@ -94,6 +94,7 @@ class Partition:
 
     name: str = DEFAULT_PARTITION
     rm_id: str = ""
+    finds_pods: bool = False  # its resource manager answers who asks for a pod
     epoch: int = 0
     now_ns: int = 0
     settings: Settings = field(default_factory=Settings)

@@ -67,6 +67,7 @@ def partition_state(partition: "Partition") -> PartitionState:
         started_ns=partition.started_ns,
         failed_nodes=partition.failed_nodes,
         rejected_asks=partition.rejected_asks,
+        finds_pods=partition.finds_pods,
         config_warnings=(
             *partition.config_warnings,
             *partition.settings.refused,

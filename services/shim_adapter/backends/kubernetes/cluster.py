@@ -70,6 +70,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass
 from shared.messages.commands import PodName
+from shared.messages.find_pod import PodFound
 from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
 
@@ -537,6 +538,10 @@ class KubernetesCluster:
     def _on_namespace(self, seen: NamespaceSeen, _: int) -> list[News]:
         self.world.set_namespace(seen.name, seen.tags)
         return []
+
+    def find_held(self, name: str) -> PodFound | None:
+        """Return a pod that is held back by its uid, else one of this name; None: it is not."""
+        return self.held.find(name)
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
         """Delete pods by name. Raises CommandRefusedError when one of them is not known."""

@@ -5,7 +5,7 @@ Rule 1: a pod is held for one reason at a time, the last that was said; who is l
 Rule 2: of an application is told how many are held for each reason, and the MOST_NAMED that have
         been for longest; all anew when something of it changes, at most once in TELL_SECONDS.
 Rule 3: of several messages of one reason the one of its first pod is told, and how many have
-        others.
+        others. Who asks for a pod (``find``) gets that pod's own, whichever of them it is.
 Pure. What is kept is a row a pod that the cluster has. A pod costs the same however many are held.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from services.shim_adapter.mirror.calls import News, PodsHeldBack
+from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor, PodsHeld
 from shared.model.reasons import Reason
 from shared.model.units import seconds
@@ -86,6 +87,19 @@ class HeldPods:
         if not held.pods:
             del self._held[pod.application]
         self._change(pod.application)
+
+    def find(self, name: str) -> PodFound | None:
+        """Return a pod by its uid, else one of this name, with what it says itself; None: none."""
+        uid, pod = name, self._pods.get(name)
+        if pod is None:
+            named = ((uid, pod) for uid, pod in self._pods.items() if pod.name == name)
+            uid, pod = next(named, (name, None))
+        if pod is None:
+            return None
+        partition, application = pod.application
+        pods = len(self._held[pod.application].pods[pod.reason])
+        held = HeldFor(pod.reason, pod.message, pods, pod.since_ns, (uid,), (pod.name,))
+        return PodFound(application, partition, pod.name, held)
 
     def next_due_ns(self) -> int | None:
         """Return when something is to be told that was told of too lately."""

@@ -34,6 +34,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord, PodPhase, PodRecord
 from services.shim_adapter.translation.pods import with_uid
 from shared.messages.commands import NodeSpec, PodName, PodSpec
+from shared.messages.find_pod import PodFound
 from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
 
@@ -125,6 +126,10 @@ class SimulatedCluster:
             self.world.add_pod(made)
             news.append(PodAdded(made))
         return news
+
+    def find_held(self, name: str) -> PodFound | None:  # noqa: ARG002 - the interface's
+        """Return None: no pod is held back here."""
+        return None
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
         """Delete pods by name. Raises CommandRefusedError when one of them does not exist."""

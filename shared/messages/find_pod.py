@@ -1,0 +1,31 @@
+"""Which pod is meant: what the resource manager knows of one that the core was not asked for.
+
+Asked of a resource manager that has said it answers (``SyncBegin.finds_pods``), and of no other.
+"""
+
+from dataclasses import dataclass
+
+from shared.messages.interface import HeldFor
+
+
+@dataclass(frozen=True, slots=True)
+class FindPod:
+    """Ask for a pod by its allocation key, or by its name: of several of a name for one of them."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodFound:
+    """A pod and its application; with ``application_id`` "" there is none that is ours.
+
+    ``held`` is what it is held back for before it is asked for, with how many of its application
+    are for the same reason; None: for nothing of its own, its application is not so far yet.
+    ``end`` is how it has ended ("": it has not).
+    """
+
+    application_id: str = ""
+    partition: str = ""
+    name: str = ""
+    held: HeldFor | None = None
+    end: str = ""
