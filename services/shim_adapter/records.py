@@ -124,6 +124,7 @@ class PodRecord:
     sequence: int
     phase: PodPhase = PodPhase.PENDING
     node: str = ""
+    is_ready: bool = False  # by its own word: it serves
     bound_ns: int = 0
     started_ns: int = 0
     deletion_ns: int = 0

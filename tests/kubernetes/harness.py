@@ -178,7 +178,7 @@ class Kubectl:
             await self.client.request("POST", path, {"metadata": {"name": name}, "spec": spec})
         except ApiServerError:
             await self.patch(f"{path}/{name}", {"spec": spec})
-        generation = (await self.get(f"{path}/{name}"))["metadata"].get("generation", 1)
+        generation = (await self.get(f"{path}/{name}"))["metadata"]["generation"]
         status = {
             "disruptionsAllowed": allowed, "currentHealthy": 9, "desiredHealthy": 1,
             "expectedPods": 9, "observedGeneration": generation,

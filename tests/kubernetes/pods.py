@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from tests.kubernetes import budgets
 from tests.kubernetes.store import ApiFailureError, Object, Store, now
 
 PODS = "pods"
 CLASSES = "priorityclasses.scheduling.k8s.io"
-BUDGETS = "poddisruptionbudgets.policy"
 QUOTAS = "resourcequotas"
 EVENTS = "events.events.k8s.io"
 MAX_NOTE_BYTES = 1024
@@ -114,38 +114,15 @@ def set_condition(obj: Object, condition: Object) -> None:
 
 
 def evict(store: Store, namespace: str, name: str, body: Object) -> Object:
-    """The eviction subresource: refused with 429 while a budget allows no disruption."""
+    """The eviction subresource: a deletion that disruption budgets may refuse."""
     pod = store.get(PODS, namespace, name)
+    if (body.get("metadata") or {}).get("name") not in (None, name):
+        text = "name in URL does not match name in Eviction object"
+        raise ApiFailureError(400, "BadRequest", text)
     options = body.get("deleteOptions") or {}
     _check_preconditions(pod, options.get("preconditions"), f'pods "{name}"')
-    ends = pod["status"].get("phase") != "Running" or pod["metadata"].get("deletionTimestamp")
-    over = [] if ends else _budgets_over(store, namespace, pod["metadata"].get("labels") or {})
-    if len(over) > 1:
-        text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise ApiFailureError(500, "InternalError", text)
-    for budget in over:
-        allowed = budget.get("status", {}).get("disruptionsAllowed", 0)
-        if allowed <= 0:
-            text = "Cannot evict pod as it would violate the pod's disruption budget."
-            raise ApiFailureError(429, "TooManyRequests", text, retry_after=1)
-
-        def take(obj: Object, allowed: int = allowed) -> None:
-            obj["status"]["disruptionsAllowed"] = allowed - 1
-
-        store.update(BUDGETS, budget, take)
+    budgets.take(store, namespace, pod)
     return delete(store, namespace, name, options)
-
-
-def _budgets_over(store: Store, namespace: str, labels: Object) -> list[Object]:
-    return [
-        budget
-        for (where, _), budget in store.all(BUDGETS).items()
-        if where == namespace
-        and all(
-            labels.get(key) == value
-            for key, value in budget["spec"]["selector"].get("matchLabels", {}).items()
-        )
-    ]
 
 
 def delete(store: Store, namespace: str, name: str, options: Object) -> Object:
@@ -182,4 +159,4 @@ def patch_status(obj: Object, status: Object) -> None:
             merged[key] = value
 
 
-ADMISSION = {PODS: admit, EVENTS: check_event}
+ADMISSION = {PODS: admit, EVENTS: check_event, budgets.BUDGETS: budgets.check}

@@ -23,6 +23,7 @@ Object = dict[str, Any]
 Selector = Callable[[Object], bool]
 HISTORY = 200_000
 LEASES = "leases.coordination.k8s.io"
+WITH_GENERATION = ("poddisruptionbudgets.policy",)  # which a change of the spec, alone, raises
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
@@ -163,6 +164,10 @@ class Store:
     def _write(self, resource: str, before: Object | None, after: Object) -> Object:
         self.version += 1
         after["metadata"]["resourceVersion"] = str(self.version)
+        if resource in WITH_GENERATION:
+            known = 0 if before is None else before["metadata"]["generation"]
+            is_new = before is None or before.get("spec") != after.get("spec")
+            after["metadata"]["generation"] = known + is_new
         self._keep(resource, after, after)
         self.all(resource)[key_of(after)] = after
         self._note(Event(self.version, resource, before, after, after))

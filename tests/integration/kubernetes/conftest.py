@@ -3,12 +3,13 @@
 The double is the newest version of Kubernetes that is supported, and the oldest.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 
 from services.shim_adapter.backends.kubernetes.access import Access
-from services.shim_adapter.backends.kubernetes.client import ApiClient
+from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Kubectl
 from tests.kubernetes.real import OPTION, WHY_NOT, cordon, empty, real_access
@@ -29,6 +30,15 @@ class Server:
         found = await self.client.request("GET", "/version")
         if (int(found["major"]), int(found["minor"].rstrip("+"))) < (1, minor):
             pytest.skip(f"{what}: since Kubernetes 1.{minor}, this is {found['gitVersion']}")
+
+    async def needs_no_controllers(self, why: str) -> None:
+        """Skip a test where a controller manager is at work, which writes statuses of its own."""
+        manager = (
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+        )
+        with suppress(ApiServerError):
+            await self.client.request("GET", manager)
+            pytest.skip(f"{why}: a kube-controller-manager is at work here")
 
 
 @pytest.fixture(scope="session")

@@ -146,6 +146,68 @@ async def test_an_eviction_heeds_a_budget(server):
     await server.client.request("POST", f"{PODS}/p/eviction", body)
 
 
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+READY = [{"type": "Ready", "status": "True"}]
+AVAILABLE = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
+HEALTHY = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptionsAllowed": 0}
+DISRUPTED = {**HEALTHY, "currentHealthy": 0}
+
+
+async def evicted(server, budgets, phase="Running", conditions=None, **deletion):
+    """Evict a pod under these budgets, each a spec and a status; return the code of the answer."""
+    await server.needs_no_controllers("the status of a budget is the test's own")
+    await server.kubectl.pod(a_pod("p"))
+    await server.client.request("POST", f"{PODS}/p/binding", binding("p"))
+    status = {"status": {"phase": phase, "conditions": conditions or []}}
+    await server.client.request("PATCH", f"{PODS}/p/status", status, content_type=STRATEGIC_PATCH)
+    for at, (spec, told) in enumerate(budgets):
+        body = {"metadata": {"name": f"b{at}"}, "spec": spec, "status": {"disruptionsAllowed": 9}}
+        made = await server.client.request("POST", BUDGETS, body)
+        assert not (made.get("status") or {}).get("disruptionsAllowed")  # it is the controller's
+        status = {"observedGeneration": made["metadata"]["generation"], **told}
+        await server.kubectl.patch(f"{BUDGETS}/b{at}/status", {"status": status})
+    if deletion:
+        await server.client.request("DELETE", f"{PODS}/p", deletion)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    try:
+        await server.client.request("POST", f"{PODS}/p/eviction", body)
+    except ApiServerError as error:
+        return error.code
+    return 201
+
+
+@pytest.mark.parametrize(
+    ("budgets", "pod", "code"),
+    [
+        ([(AVAILABLE, HEALTHY)], {"conditions": READY}, 429),
+        ([(AVAILABLE, {**HEALTHY, "disruptionsAllowed": 1})], {"conditions": READY}, 201),
+        ([(AVAILABLE, HEALTHY)], {}, 201),  # not ready, and its application is not disrupted
+        ([(AVAILABLE, DISRUPTED)], {}, 429),
+        ([({**AVAILABLE, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, DISRUPTED)], {}, 429),
+        ([({**AVAILABLE, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, DISRUPTED)], {}, 201),
+        ([(AVAILABLE, {**HEALTHY, "desiredHealthy": 0})], {}, 429),  # of no pods: nobody counted
+        ([(AVAILABLE, DISRUPTED)], {"phase": "Pending"}, 201),
+        ([(AVAILABLE, DISRUPTED)], {"phase": "Succeeded"}, 201),
+        ([(AVAILABLE, DISRUPTED)], {"conditions": READY, "gracePeriodSeconds": 30}, 201),
+        ([(AVAILABLE, {**HEALTHY, "disruptionsAllowed": 1})] * 2, {"conditions": READY}, 500),
+        ([(AVAILABLE, HEALTHY)] * 2, {"phase": "Pending"}, 201),
+        ([({"minAvailable": 1, "selector": {}}, HEALTHY)], {"conditions": READY}, 429),
+        ([({"minAvailable": 1}, HEALTHY)], {"conditions": READY}, 201),  # it selects nobody
+    ],
+)
+async def test_which_evictions_need_a_budget(server, budgets, pod, code):
+    assert await evicted(server, budgets, **pod) == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [({"observedGeneration": 0}, 429), ({}, 201)],
+)
+async def test_a_budget_whose_status_is_of_another_spec_lets_nobody_go(server, status, code):
+    allowed = {**HEALTHY, "disruptionsAllowed": 3, **status}
+    assert await evicted(server, [(AVAILABLE, allowed)], conditions=READY) == code
+
+
 async def test_a_status_patch_changes_the_status_alone_and_conditions_by_their_type(server):
     await server.kubectl.pod(a_pod("p"))
     for reason in ("First", "Unschedulable"):

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from services.shim_adapter.backends.kubernetes.budgets import Budgets, budget_of
-from services.shim_adapter.records import PodRecord
+from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
+from services.shim_adapter.records import PodPhase, PodRecord
 from shared.messages.commands import PodSpec
 from shared.messages.interface import DisruptionState
 from tests.kubernetes.double import a_pod
@@ -223,14 +224,24 @@ async def test_budgets_are_known_after_a_restart_of_either_side(muster):
 # --- what a budget is for -------------------------------------------------------------------------
 
 
-def a_budget(name, allowed=None, **selector):
-    raw = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"selector": selector or None}}
-    return (("ns", name), budget_of(raw | {"status": {"disruptionsAllowed": allowed}}))
+def a_budget(name, allowed=None, policy=None, generation=None, healthy=(0, 0), **selector):
+    """Return a budget of the first generation; ``generation`` is what its status is of."""
+    raw = {
+        "metadata": {"name": name, "namespace": "ns", "generation": 1},
+        "spec": {"selector": selector or None, "unhealthyPodEvictionPolicy": policy},
+        "status": {
+            "disruptionsAllowed": allowed,
+            "observedGeneration": 1 if generation is None else generation,
+            "currentHealthy": healthy[0],
+            "desiredHealthy": healthy[1],
+        },
+    }
+    return (("ns", name), budget_of(raw))
 
 
-def placed(labels=None, uid="u"):
+def placed(labels=None, uid="u", phase=PodPhase.RUNNING, *, is_ready=True):
     spec = PodSpec("p", "app", {}, namespace="ns", labels=labels or {"app": "x"})
-    return PodRecord(uid, spec, 0, 0, node="n")
+    return PodRecord(uid, spec, 0, 0, phase=phase, node="n", is_ready=is_ready)
 
 
 def state_of(known, pod):
@@ -267,6 +278,73 @@ def test_what_budgets_come_to_whatever_is_seen_first(budgets, expected):
         for name, _ in budgets:
             known.see(name, None)
         assert state_of(known, pod) is FREE
+
+
+OURS = {"matchLabels": {"app": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "expected"),
+    [
+        ([a_budget("b", 0, **OURS)], BARRED),  # of no pods that are healthy none is wanted
+        ([a_budget("b", 1, **OURS)], BUDGETED),
+        ([a_budget("b", 0, healthy=(1, 2), **OURS)], BARRED),
+        ([a_budget("b", 0, healthy=(2, 2), **OURS)], FREE),
+        ([a_budget("b", 0, "IfHealthyBudget", healthy=(1, 2), **OURS)], BARRED),
+        ([a_budget("b", 0, "AlwaysAllow", healthy=(1, 2), **OURS)], FREE),
+        ([a_budget(name, 9, "AlwaysAllow", **OURS) for name in "bc"], BARRED),
+        ([a_budget("b", 9, generation=0, **OURS)], BARRED),
+        ([a_budget("b", 9, "AlwaysAllow", generation=0, **OURS)], FREE),
+    ],
+)
+def test_a_pod_that_is_not_ready_goes_past_a_budget_that_has_what_it_wants(budgets, expected):
+    known, pod = Budgets(), placed(is_ready=False)
+    known.placed(pod)
+    for name, budget in budgets:
+        known.see(name, budget)
+    assert state_of(known, pod) is expected
+    assert bool(pod.budget) is (expected is not FREE and len(budgets) == 1)
+    pod.is_ready = True
+    is_allowed = budgets == [a_budget("b", 1, **OURS)]
+    assert state_of(known, pod) is (BUDGETED if is_allowed else BARRED)
+    pod.phase = PodPhase.PENDING
+    assert state_of(known, pod) is FREE  # it has not begun
+
+
+async def test_a_victim_that_is_not_ready_goes_and_its_budget_is_not_asked(muster):
+    """Budgets let none of the ready go; one victim has its application's health to spare."""
+    for name in VICTIMS:
+        await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
+    await until(lambda: held(muster) == dict.fromkeys(VICTIMS, "barred"), "it is known")
+    sick = {"conditions": [{"type": "Ready", "status": "False"}]}
+    path = "/api/v1/namespaces/default/pods/v2/status"
+    await muster.kubectl.client.request(
+        "PATCH", path, {"status": sick}, content_type=STRATEGIC_PATCH
+    )
+    spec = {"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    await muster.kubectl.patch(f"{budgets}/of-v2", spec)
+    await until(lambda: "v2" not in held(muster), "it may go")
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the sick one")
+    assert await left(muster) == set(VICTIMS) - {"v2"}
+    assert await told(muster, "PreemptionRefused") == []
+
+
+async def test_a_budget_whose_status_lags_behind_its_spec_lets_nobody_go(muster, double):
+    """Its spec has changed, and its controller has not looked: the API server refuses evictions."""
+    for name in VICTIMS:
+        await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=1)
+    await until(lambda: held(muster) == dict.fromkeys(VICTIMS, "budgeted"), "it is known")
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/of-"
+    for name in VICTIMS[1:]:
+        await muster.kubectl.patch(path + name, {"spec": {"minAvailable": 1}})
+    expected = {"v0": "budgeted", **dict.fromkeys(VICTIMS[1:], "barred")}
+    await until(lambda: held(muster) == expected, "what may go is known")
+    await muster.kubectl.pod(wants())
+    await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the only one")
+    assert await left(muster) == set(VICTIMS[1:])
+    assert double.requests["POST pods/eviction"] == 1
 
 
 def test_a_refusal_lasts_until_the_budget_changes_or_the_pause_is_over():

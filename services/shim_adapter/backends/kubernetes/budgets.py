@@ -1,18 +1,21 @@
 """Disruption budgets: which of our pods may be evicted now.
 
 Rule 1: a pod under one budget may go while that budget allows a disruption; under several it may
-        not: the eviction API takes no such pod. A budget that cannot be read allows none.
+        not: the eviction API takes no such pod. A budget that cannot be read allows none, nor does
+        one whose status is not of its spec as it stands.
 Rule 2: a pod whose eviction was refused may not go until its budget changes, or its pause is over
         (``ask_again``).
-Pure. Source: the Kubernetes documentation of disruptions and of API-initiated eviction. What it is
-of a pod that is not ready (unhealthyPodEvictionPolicy) is left to the API server.
+Rule 3: no budget is for a pod that has not begun to run. One that runs and is not ready goes past
+        its budget while that has the healthy pods it wants, or says so
+        (unhealthyPodEvictionPolicy).
+Pure. Source: the Kubernetes documentation of disruptions and of API-initiated eviction.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from services.shim_adapter.records import PodRecord
+from services.shim_adapter.records import PodPhase, PodRecord
 from services.shim_adapter.translation.constraints import label_selector
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.constraints import Requirement
@@ -29,6 +32,7 @@ class Budget:
     namespace: str
     selector: tuple[Requirement, ...] | None  # None: it cannot be read, and is for all
     allowed: int
+    lets_unready_go: bool = False
 
     def is_for(self, pod: PodRecord) -> bool:
         """Return whether a pod is under it."""
@@ -39,12 +43,21 @@ def budget_of(raw: Mapping[str, Any]) -> Budget:
     """Return a PodDisruptionBudget; without a status it allows nothing, as the API has it."""
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     namespace = str(metadata.get("namespace") or "default")
-    allowed = status.get("disruptionsAllowed")
+    allowed = _count(status, "disruptionsAllowed")
+    if _count(status, "observedGeneration") < _count(metadata, "generation"):
+        allowed = 0
+    healthy, wanted = _count(status, "currentHealthy"), _count(status, "desiredHealthy")
+    is_always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
     try:
         selector = label_selector(spec.get("selector"), "spec.selector")
     except ManifestError:
         return Budget(namespace, None, 0)
-    return Budget(namespace, selector, allowed if type(allowed) is int else 0)
+    return Budget(namespace, selector, allowed, is_always or healthy >= wanted > 0)
+
+
+def _count(values: Mapping[str, Any], key: str) -> int:
+    found = values.get(key)
+    return found if type(found) is int else 0
 
 
 class Budgets:
@@ -119,15 +132,28 @@ class Budgets:
 
     def note(self, pod: PodRecord) -> None:
         """Write down at a pod whether it may be evicted now, and by which budget."""
-        pod.disruption = self._state_of(pod)
-        over = [*self._over.get(pod.uid, ())]
+        over = self._protecting(pod)
+        pod.disruption = self._state_of(pod, over)
         pod.budget, pod.allowed = "", 0
         if len(over) == 1:
             pod.budget = "/".join(over[0])
             pod.allowed = self._budgets[pod.spec.namespace][over[0]].allowed
 
-    def _state_of(self, pod: PodRecord) -> DisruptionState:
-        over: Iterable[Name] = self._over.get(pod.uid, ())
+    def protect(self, pod: PodRecord) -> bool:
+        """Return whether a pod is under a budget, or was refused: it may matter how it is."""
+        return pod.uid in self._over or pod.uid in self._refused
+
+    def _protecting(self, pod: PodRecord) -> list[Name]:
+        """Return the budgets that a pod's eviction would take from, or be refused by."""
+        over = [*self._over.get(pod.uid, ())]
+        if pod.phase is PodPhase.PENDING:
+            return []
+        if len(over) == 1 and not pod.is_ready:
+            budget = self._budgets[pod.spec.namespace][over[0]]
+            return [] if budget.lets_unready_go else over
+        return over
+
+    def _state_of(self, pod: PodRecord, over: list[Name]) -> DisruptionState:
         allowed = [self._budgets[pod.spec.namespace][name].allowed for name in over]
         if pod.uid in self._refused or len(allowed) > 1 or any(count <= 0 for count in allowed):
             return DisruptionState.BARRED

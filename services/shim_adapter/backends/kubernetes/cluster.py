@@ -291,10 +291,9 @@ class KubernetesCluster:
         if view.phase in ENDED_PHASES:
             self.groups.ended(view)
             return self._end(pod, view.phase)
-        pod.phase = view.phase if not pod.has_ended else pod.phase
         if view.phase is PodPhase.RUNNING and view.group is not None:
             self.groups.runs(pod.uid)
-        news = self._labels_of(pod, view) + self._node_of(pod, view)
+        news = self._health_of(pod, view) + self._labels_of(pod, view) + self._node_of(pod, view)
         return news + self._changes_of(pod, view, now_ns)
 
     def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
@@ -356,6 +355,7 @@ class KubernetesCluster:
             self.world.pods_made,
             phase=view.phase,
             node=view.node,
+            is_ready=view.is_ready,
             bound_ns=view.bound_ns,
             deletion_ns=now_ns if view.is_deleting else 0,
             gates=view.gates,
@@ -468,6 +468,14 @@ class KubernetesCluster:
         self.groups.placed(pod.uid)
         self.budgets.placed(pod)
         return self._disruption_of([pod])
+
+    def _health_of(self, pod: PodRecord, view: PodView) -> list[News]:
+        """Take in whether a pod runs, and is ready: budgets protect no other as they do these."""
+        phase = view.phase if not pod.has_ended else pod.phase
+        if (pod.phase, pod.is_ready) == (phase, view.is_ready):
+            return []
+        pod.phase, pod.is_ready = phase, view.is_ready
+        return self._disruption_of([pod]) if self.budgets.protect(pod) else []
 
     def _labels_of(self, pod: PodRecord, view: PodView) -> list[News]:
         """Take in labels that have changed: other budgets may be for the pod now."""

@@ -81,6 +81,7 @@ class PodView:
     bound_ns: int
     devices: Devices = ()  # that it was given
     is_marked: bool = False  # as Unschedulable, for autoscalers
+    is_ready: bool = False
     labels: Mapping[str, str] | None = None  # None: not known
     spec: PodSpec | None = None
     error: str = ""
@@ -136,6 +137,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         bound_ns=_bound_ns(status),
         devices=devices_in(str(annotations.get(GPU_DEVICES) or "")),
         is_marked=_is_marked(status),
+        is_ready=_is_ready(status),
         labels=_once(metadata.get("labels") or {}),
     )
     if is_ours:
@@ -328,6 +330,13 @@ def time_ns(text: str | None) -> int:
 def _is_marked(status: Mapping[str, Any]) -> bool:
     return any(
         condition.get("type") == "PodScheduled" and condition.get("reason") == UNSCHEDULABLE
+        for condition in status.get("conditions") or ()
+    )
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
 
