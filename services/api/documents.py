@@ -2,7 +2,7 @@
 
 Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, and MAX_DEPTH and MAX_NODES values before anything is built
 of them; both again, and MAX_WRITTEN_BYTES, after aliases are written out, so that a small file
-cannot grow into a large one.
+cannot grow into a large one. A map with the same key twice is refused, as an API server does it.
 """
 
 import json
@@ -19,19 +19,25 @@ MAX_NODES = 300_000
 MAX_WRITTEN_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 _CHARACTERS_A_VALUE = 32  # a long text counts as several values
+_SHOWN = 60  # characters of a key
 
 
 class DocumentsError(ValueError):
-    """A body is not a list of manifests; the message says where and why."""
+    """A body is not a list of manifests; the message says where and why. Lines count from 1."""
 
-    def __init__(self, message: str, index: int = 0) -> None:
+    def __init__(self, message: str, index: int = 0, line: int = 0) -> None:
         super().__init__(message)
         self.index = index
+        self.line = line
 
     @property
     def where(self) -> str:
-        """Return which document is meant, to be put before the message; "" is the whole body."""
-        return f"document {self.index}: " if self.index else ""
+        """Return which document and line are meant, to be put before the message, as far as known.
+
+        "" is the whole body.
+        """
+        document = f"document {self.index}: " if self.index else ""
+        return document + (f"line {self.line}: " if self.line else "")
 
 
 def read_documents(body: bytes, source: str) -> tuple[ManifestDocument, ...]:
@@ -62,7 +68,7 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
             if node is not None:
                 documents += _document(node, source, index)
     except YamlLimitError as error:
-        raise DocumentsError(f"line {error.line}: {error}", error.document) from error
+        raise DocumentsError(str(error), error.document, error.line) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, DocumentsError):
             raise
@@ -74,7 +80,10 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
 
 
 def value_of(node: yaml.Node, index: int = 1) -> Any:
-    """Return what a document holds, judged by its size as written out. Raises DocumentsError."""
+    """Return what a document holds, judged by its size as written out and by its keys.
+
+    Raises DocumentsError.
+    """
     _check_size(node, index)
     try:
         return _Value().construct(node)
@@ -125,6 +134,7 @@ def _check_size(root: yaml.Node, index: int) -> None:
             return known
         total = 1 + len(node.value) // _CHARACTERS_A_VALUE
         if isinstance(node, yaml.MappingNode):
+            _check_keys(node, index)
             total += sum(size(k, depth + 1) + size(v, depth + 1) for k, v in node.value)
         elif isinstance(node, yaml.SequenceNode):
             total += sum(size(item, depth + 1) for item in node.value)
@@ -136,3 +146,15 @@ def _check_size(root: yaml.Node, index: int) -> None:
         return total
 
     size(root, 0)
+
+
+def _check_keys(node: yaml.MappingNode, index: int) -> None:
+    """Refuse a key that its map has already: one of the two values would go without a word."""
+    lines: dict[str, int] = {}
+    for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            name = key.value[:_SHOWN]
+            said = f'mapping key "{name}" already defined at line {lines[key.value]}'
+            raise DocumentsError(said, index, line)
+        lines[key.value] = line

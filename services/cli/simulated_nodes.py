@@ -85,6 +85,8 @@ def _pairs(option: str, text: str) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
             raise NodesError(f"{option}: {part!r}: expected NAME=VALUE, more with a comma between")
+        if name.strip() in pairs:
+            raise NodesError(f"{option}: {name.strip()} is named twice")
         pairs[name.strip()] = value.strip()
     return pairs
 

@@ -30,7 +30,7 @@ def one_document(text: str) -> tuple[yaml.Node | None, Any]:
     except YamlLimitError as error:
         raise YamlFileError(str(error), error.line) from error
     except DocumentsError as error:
-        raise YamlFileError(str(error)) from error
+        raise YamlFileError(str(error), error.line or 1) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, YamlFileError):
             raise

@@ -113,7 +113,7 @@ class Listener:
         self.heard = len(core.answers)
         assert self.projection.is_ready, "a delta was lost"
         fresh = Projection("b")
-        snapshot = core.scheduler._snapshot(())
+        snapshot = core.scheduler.snapshot()
         read(fresh, snapshot, self.projection.epoch, 0, core.now_ns)
         found = list(differences(values(self.projection), values(fresh)))
         assert not found, found[0]

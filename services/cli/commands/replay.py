@@ -18,6 +18,8 @@ def _settings(pairs: list[str] | None) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise typer.BadParameter(f"--scheduler {pair}: NAME=VALUE was expected")
+        if name in found:
+            raise typer.BadParameter(f"--scheduler {pair}: {name} is named twice")
         found[name] = value
     return found
 

@@ -126,7 +126,7 @@ def _report(groups: Sequence[Sequence[Figures]]) -> Report:
         return Report(groups[0][0], parts(groups[0][0]), names)
     rows = compared(groups)
     value = {"compared": rows, "replays": [found for seeds in groups for found in seeds]}
-    return Report(value, compared_parts(rows), names)
+    return Report(value, compared_parts(groups, rows), names)
 
 
 def measured(trace: Trace, setup: Setup, seed: int = 0) -> tuple[Outcome, Figures]:

@@ -45,6 +45,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "refused": len(refused),
         "refusedFor": refused[0].refused if refused else "",
         "neverStarted": len(outcome.runs) - len(started) - len(refused),
+        "neverStartedFor": outcome.waits_for,
         "evictions": outcome.evictions,
         "decisions": outcome.decisions,
         "cpuSeconds": round(cpu_seconds, 2),
@@ -60,6 +61,19 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
             for queue in sorted({run.job.queue for run in started})
         },
     }
+
+
+def left_out(found: Figures) -> list[str]:
+    """Return how many jobs did not run and why, of the first of each kind."""
+    kinds = (
+        (found["refused"], "refused", found["refusedFor"]),
+        (found["neverStarted"], "never started", found["neverStartedFor"]),
+    )
+    return [
+        f"{count:,} {what}" + (f", the first: {why}" if why else "")
+        for count, what, why in kinds
+        if count
+    ]
 
 
 def _by_size(started: list[Run], name: str, per: int) -> dict[str, Figures]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from services.cli.answers import table
 from services.cli.replay.comparison import COMPARED, GROUPS, text_of
-from services.cli.replay.figures import Figures
+from services.cli.replay.figures import Figures, left_out
 from services.cli.table import Column, Row
 
 
@@ -40,9 +40,7 @@ def parts(found: Figures) -> list[Any]:
         f"{found['fragmentationPercent']} %, waiting {found['meanWaiting']} on average, "
         f"{found['mostWaiting']} at most"
     )
-    lines: list[Any] = [head, use]
-    if found["refused"]:
-        lines.append(f"{found['refused']} jobs were refused, the first: {found['refusedFor']}")
+    lines: list[Any] = [head, use, *left_out(found)]
     size_name = f"SIZE IN {found['unit']}"
     lines += ["", table([*sizes, everything], _columns(size_name))]
     if len(queues) > 1:
@@ -50,8 +48,13 @@ def parts(found: Figures) -> list[Any]:
     return lines
 
 
-def compared_parts(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return what is printed of several setups side by side: all, by size, by queue."""
+def compared_parts(
+    replays: Sequence[Sequence[Figures]], rows: Sequence[dict[str, Any]]
+) -> list[Any]:
+    """Return what is printed of several setups side by side: all, by size, by queue.
+
+    What did not run, and why, is told of each setup's first seed.
+    """
     columns = [Column(name.upper(), _interval_in(name), is_number=True) for name, _ in COMPARED]
     setups = [Column("SETUP", lambda row: row["setup"]), *columns]
     lines: list[Any] = [table(list(rows), setups)]
@@ -61,6 +64,9 @@ def compared_parts(rows: Sequence[dict[str, Any]]) -> list[Any]:
     if differences:
         name = f"MORE THAN {rows[0]['setup']}"
         lines += ["", table(differences, [Column(name, lambda row: row["setup"]), *columns])]
+    firsts = [seeds[0] for seeds in replays]
+    left = [f"{found['setup']}: {text}" for found in firsts for text in left_out(found)]
+    lines += ["", *left] if left else []
     for groups, head in zip(GROUPS, ("MEAN WAIT S BY SIZE", "MEAN WAIT S BY QUEUE"), strict=True):
         names = list({name: None for row in rows for name in row[groups]})
         waits = [{"name": name, "of": [row[groups].get(name) for row in rows]} for name in names]

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
+from services.api.projection.projection import Projection
+from services.api.why import why
 from services.cli.replay.jobs import FOREVER_NS, Job, Trace, TraceError
 from services.cli.replay.setup import Setup
 from services.core.configuration import parse_configuration
@@ -100,6 +102,7 @@ class Outcome:
     capacity: int  # of the size that jobs are told by
     evictions: int = 0
     decisions: int = 0
+    waits_for: str = ""  # of the first job that never started, why, in the words of `muster why`
 
 
 class Replay:
@@ -150,9 +153,24 @@ class Replay:
                 self._watch(ended)
         capacity = sum(self._size_of_node.values())
         decisions = self.scheduler.decisions
+        waits_for = self._why_waiting()
         return Outcome(
-            self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions
-        )
+            self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions,
+            waits_for,
+        )  # fmt: skip
+
+    def _why_waiting(self) -> str:
+        """Return why the first of the jobs that never started waits, or ""."""
+        left = (run for run in self.runs if run.is_waiting and run.started_ns < 0)
+        waiting = next(left, None)
+        if waiting is None:
+            return ""
+        projection = Projection(RM_ID)
+        snapshot = self.scheduler.snapshot()
+        told = Envelope("state", type(snapshot).__name__, snapshot, CORE, RM_ID, epoch=1)
+        projection.handle(told, START_NS + self.now_ns)
+        answer = why(projection.model, waiting.application_id)
+        return answer.sentence if answer is not None else ""
 
     def _next_ns(self, next_run: Run | None) -> int | None:
         """Return when something happens next; None: nothing that a job would start or end by."""

@@ -286,8 +286,10 @@ class ScenarioRunner:
         path = self.path.parent / step.file
         try:
             documents = read_documents(bytes_of(path), path.name)
-        except (OSError, DocumentsError) as error:
-            raise StepError(f"{path}: {error}") from error
+        except OSError as error:
+            raise StepError(f"{path}: {error.strerror}") from error
+        except DocumentsError as error:
+            raise StepError(f"{path}: {error.where}{error}") from error
         run_ns = round(step.runSeconds * NANOS_PER_SECOND)
         answer = await self._answer(SubmitManifests(tuple(documents), run_ns))
         assert isinstance(answer, SubmitResult)

@@ -539,7 +539,7 @@ class Scheduler:
             outgoing.append(Outgoing(API_ALL, delta, epoch=self._epoch, seq=self._seq))
         for address in self._snapshot_for:
             service, _, name = address.partition(".")
-            snapshot = self._snapshot(rejected)
+            snapshot = self.snapshot(rejected)
             if is_anew and address == API_ALL.routing_key:
                 snapshot = replace(snapshot, events=said.events, evictions=said.evictions)
             outgoing.append(
@@ -550,7 +550,8 @@ class Scheduler:
         self._snapshot_for.clear()
         return outgoing
 
-    def _snapshot(self, rejected: tuple[ApplicationSummary, ...]) -> StateDelta:
+    def snapshot(self, rejected: tuple[ApplicationSummary, ...] = ()) -> StateDelta:
+        """Return the whole state as a read model takes it, with what was rejected of late."""
         partition = self.partition
         applications = partition.applications.values()
         return StateDelta(

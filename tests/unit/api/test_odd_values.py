@@ -14,3 +14,17 @@ def test_it_is_refused_where_it_stands(value):
     with pytest.raises(DocumentsError) as refused:
         read_documents(f"kind: Pod\n---\na: {value}\n".encode(), "f")
     assert refused.value.index == 2
+
+
+def test_a_key_that_its_map_has_already_is_refused_as_an_api_server_does_it():
+    text = "kind: Pod\n---\nkind: Job\nspec:\n  parallelism: 1\n  template: {}\n  parallelism: 2\n"
+    with pytest.raises(DocumentsError) as refused:
+        read_documents(text.encode(), "f")
+    said = f"{refused.value.where}{refused.value}"
+    assert said == 'document 2: line 7: mapping key "parallelism" already defined at line 5'
+
+
+def test_a_key_in_two_maps_and_one_that_overrides_what_is_merged_are_no_repeats():
+    text = "base: &b {a: 1, c: 2}\nkind: {<<: *b, a: 3}\nother: [{a: 1}, {a: 2}]\n"
+    (document,) = read_documents(text.encode(), "f")
+    assert '"kind": {"a": 3, "c": 2}' in document.body

@@ -84,6 +84,10 @@ partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{nam
     found = figures_of(outcome, 0.0)
     assert (times[0], times[1]) == (None, (1, 2))
     assert (found["neverStarted"], found["refused"]) == (1, 1)
+    assert found["neverStartedFor"] == (
+        "application j0 waits: one of its asks needs 9 nvidia.com/gpu, and the nodes together have "
+        "8 nvidia.com/gpu left of 8 nvidia.com/gpu."
+    )
     assert "no placement rule matched" in found["refusedFor"]
 
 
@@ -372,6 +376,24 @@ def test_a_trace_is_a_table_or_data(muster, tmp_path):
     assert (found["started"], found["all"]["meanWaitSeconds"], found["seed"]) == (2, 0.0, 0)
 
 
+def test_what_never_started_is_said_with_why_in_a_table_side_by_side_and_on_a_page(
+    muster, tmp_path
+):
+    jobs = "submit,run,queue,pods,gpu\n0,60,train,4,8\n5,60,train,1,9\n6,60,train,2,9\n"
+    file, page = written(tmp_path, jobs), tmp_path / "page.html"
+    on = ("--nodes", "2", "--capacity", "nvidia.com/gpu=8", "--html", str(page))
+    said = "3 never started, the first: application job-0 waits: "
+    printed = muster("replay", str(file), *on).out
+    assert "0 of 3 jobs started" in printed
+    assert said in printed
+    assert said in page.read_text()
+    large = written(tmp_path, "{nodes: 1, capacity: nvidia.com/gpu=64}", "large.yaml")
+    small = written(tmp_path, "{nodes: 3, capacity: nvidia.com/gpu=8}", "small.yaml")
+    lines = muster("replay", str(file), "--compare", str(large), str(small)).out.splitlines()
+    (told,) = [line for line in lines if "never started," in line]
+    assert told.startswith(f"small: {said}")
+
+
 def test_setups_are_compared_side_by_side(muster, tmp_path):
     file = written(tmp_path, CSV)
     for name, nodes in (("few", 4), ("many", 8)):
@@ -437,6 +459,7 @@ def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, s
     [
         (("--nodes", "5", "--scheduler", "policy=none"), "scheduler: policy: one of"),
         (("--scheduler", "policy"), "NAME=VALUE was expected"),
+        (("--scheduler", "a=1", "--scheduler", "a=2"), "--scheduler a=2: a is named twice"),
         ((), "the trace names no nodes"),
         (("--nodes", "5", "--queues", "none.yaml"), "none.yaml"),
         (("--nodes", "5", "--queues", "/dev/zero"), "/dev/zero: more than 8388608 bytes"),
@@ -472,6 +495,8 @@ def test_a_setup_that_does_not_hold_is_said(tmp_path):
         ("scheduler: 3", "a map of settings"),
         ("{", "bad.yaml"),
         ("1: 2\na: 3", "1: no such key"),
+        ("nodes: 1\n\nnodes: 2", 'line 3: mapping key "nodes" already defined at line 1'),
+        ("scheduler:\n  backfill: enabled\n  backfill: disabled", "already defined at line 2"),
         ("nodes: " + "9" * 5_000, "line 1: a value cannot be read"),
         ("nodes: 2026-99-99", "line 1: a value cannot be read"),
         ("nodes: " + "[" * 50_000, "line 1: nested deeper than 60"),

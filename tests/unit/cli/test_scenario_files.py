@@ -72,6 +72,10 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
             "name: x\nconfig: {partitions: [{name: default, queues: [{name: root, colour: 1}]}]}\nsteps:\n  - advance: 1s\n",
             "field colour not found",
         ),
+        (
+            "name: x\nsteps:\n  - advance: 1s\n  - expect:\n      queues: {}\n      queues: {}\n",
+            ':6: mapping key "queues" already defined at line 5',
+        ),
         ("name: x\nconfig: none.yaml\nsteps:\n  - advance: 1s\n", "No such file"),
     ],
 )

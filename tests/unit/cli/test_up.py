@@ -254,6 +254,7 @@ def test_a_file_of_nodes_that_holds_none_says_where_and_what(tmp_path, text, sen
         (("3", "cpu=lots", 0, ""), "--capacity: cpu: 'lots' is not a quantity"),
         (("3", "cpu=-1", 0, ""), "--capacity: vcore: an amount below 0"),
         (("3", "", 0, "=x"), "--labels: '=x': expected NAME=VALUE"),
+        (("3", "cpu=1, cpu=2", 0, ""), "--capacity: cpu is named twice"),
         (("nodes.yaml", "", 4, ""), "--nodes nodes.yaml is a file, which says what its nodes have"),
     ],
 )

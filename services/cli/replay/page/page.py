@@ -22,7 +22,7 @@ from services.cli.replay.comparison import (
     text_of,
 )
 from services.cli.replay.curves import POINTS, Course, Curves
-from services.cli.replay.figures import Figures
+from services.cli.replay.figures import Figures, left_out
 from services.cli.replay.page.axes import amounts, ratios, times, waits
 from services.cli.replay.page.markup import Child, Element, document, el, short
 from services.cli.replay.page.plots import Line, Mark, key_of, lines, rows
@@ -100,11 +100,10 @@ def page_of(replays: Sequence[Replayed], spread_seconds: int) -> bytes:
 def _setup_line(replayed: Replayed) -> Element:
     found = replayed.seeds[0]
     settings = ", ".join(f"{name}={value}" for name, value in replayed.setup.scheduler.items())
-    refused = f" {found['refused']:,} refused, the first: {found['refusedFor']}"
+    left = "".join(f" {short(text)}" for text in left_out(found))
     text = (
         f": {found['nodes']:,} nodes, {found['capacity']:,} {found['unit']}; "
-        f"{short(settings) or 'no settings but the defaults'}."
-        f"{short(refused) if found['refused'] else ''}"
+        f"{short(settings) or 'no settings but the defaults'}.{left}"
     )
     return el("p", el("strong", replayed.name), text, class_="facts-line")
 
