@@ -255,6 +255,7 @@ async def _judged(
                 "name": item.name,
                 "applicationID": item.application_id,
                 "pods": item.pods,
+                **({"warnings": list(item.warnings)} if item.warnings else {}),
             }
             for item in result.accepted
         ],

@@ -57,6 +57,9 @@ def _print(verdict: dict[str, Any], done: str, *, names_only: bool = False) -> N
         what = f"{item['kind']} {item['name']} (application {item['applicationID']}{pods})"
         said = f"{done} {item['source']}: document {item['document']}: {what}"
         print(printable(said))
+    for item in verdict["accepted"]:
+        for warning in item.get("warnings", ()):
+            complain(f"warning  {item['source']}: document {item['document']}: {warning}")
     for item in verdict["refused"]:
         where = f": document {item['document']}" if item["document"] else ""
         field = f": {item['field']}" if item["field"] else ""

@@ -561,7 +561,7 @@ class ShimMachine:
                 if application is None
                 else self._end_application(application, now_ns)
             )
-        return replace(_submitted(taken), pods=len(pods)), said
+        return replace(_submitted(taken), pods=len(pods), warnings=()), said
 
     def _on_question(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Pass a question on to the core, which answers it, as the core understands it.
@@ -626,6 +626,7 @@ def _submitted(taken: TranslatedDocument) -> SubmittedObject:
         name=taken.name,
         application_id=taken.pods[0].application_id if taken.pods else "-",
         pods=len(taken.pods),
+        warnings=taken.warnings,
     )
 
 

@@ -50,7 +50,7 @@ class DeleteManifests:
 class SubmittedObject:
     """A document was taken: what it is, and which application its pods belong to.
 
-    ``pods`` is how many were made, or deleted.
+    ``pods`` is how many were made, or deleted; ``warnings`` are what of it has no effect here.
     """
 
     source: str
@@ -59,6 +59,7 @@ class SubmittedObject:
     name: str
     application_id: str
     pods: int
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

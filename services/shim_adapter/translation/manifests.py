@@ -36,6 +36,18 @@ from shared.model.texts import JsonError, load_json
 # In a simulated cluster nobody else would run a pod: those of other batch schedulers are taken too,
 # and those that name none, as YuniKorn's admission controller would have them.
 SIMULATED_SCHEDULERS = (*SCHEDULER_NAMES, None, "", "volcano", "kai-scheduler")
+_NO_VOLUMES = "the simulated cluster has no volumes: pods are placed as if they claimed none"
+_NO_DEVICES = (
+    "dynamic resource allocation is not supported: pods are placed as if they claimed none"
+)
+_CLAIMS = {  # of a pod, of a StatefulSet and its like, of Volcano's Job
+    "persistentVolumeClaim": _NO_VOLUMES,
+    "volumeClaimTemplate": _NO_VOLUMES,
+    "volumeClaimTemplates": _NO_VOLUMES,
+    "volumeClaim": _NO_VOLUMES,
+    "volumeClaimName": _NO_VOLUMES,
+    "resourceClaims": _NO_DEVICES,
+}
 _SYSTEM_CLASSES = {  # that every cluster has
     "system-cluster-critical": PriorityClass(2_000_000_000),
     "system-node-critical": PriorityClass(2_000_001_000),
@@ -44,13 +56,17 @@ _SYSTEM_CLASSES = {  # that every cluster has
 
 @dataclass(frozen=True, slots=True)
 class TranslatedDocument:
-    """A document and the pods that it describes; a namespace's tags are for its applications."""
+    """A document and the pods that it describes; a namespace's tags are for its applications.
+
+    ``warnings`` are what of it is not looked at, each with its field.
+    """
 
     document: ManifestDocument
     kind: str
     name: str
     pods: tuple[PodSpec, ...] = ()
     namespace_tags: Mapping[str, str] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -126,8 +142,26 @@ def _document(
         spec = mapping(body.get("spec"), "spec")
         workload = Workload(kind, name, spec, metadata, body, submission)
         pods = pods_of(workload, expand(workload), reading)
-        return TranslatedDocument(document, kind, name, pods)
+        return TranslatedDocument(document, kind, name, pods, warnings=_warnings(body))
     return TranslatedDocument(document, kind, name)
+
+
+def _warnings(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a document claims and nobody here gives, each sentence once, with its field."""
+    found: dict[str, str] = {}
+    waiting: list[tuple[str, Any]] = [("", body)]
+    while waiting:
+        where, value = waiting.pop()
+        below: list[tuple[str, Any]] = []
+        if isinstance(value, dict):
+            below = [(f"{where}.{key}" if where else key, inner) for key, inner in value.items()]
+            for key, (field, inner) in zip(value, below, strict=True):
+                if inner and key in _CLAIMS:
+                    found.setdefault(_CLAIMS[key], field)
+        elif isinstance(value, list):
+            below = [(f"{where}[{at}]", inner) for at, inner in enumerate(value)]
+        waiting += reversed(below)
+    return tuple(f"{field}: {said}" for said, field in found.items())
 
 
 def _expander(body: dict[str, Any], kind: str) -> Any:

@@ -228,6 +228,17 @@ async def test_answers_look_as_go_writes_them(system):
     assert packed.content == plain.content
 
 
+async def test_what_has_no_effect_of_a_manifest_is_said_with_its_acceptance(system):
+    claiming = GANG + "      volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n"
+    (taken,) = (await system.post("/v1/manifests", content=claiming)).json()["accepted"]
+    assert taken["warnings"] == [
+        (
+            "spec.template.spec.volumes[0].persistentVolumeClaim: the simulated cluster has no volumes: "
+            "pods are placed as if they claimed none"
+        )
+    ]
+
+
 async def test_openapi_names_every_route(system):
     paths = (await system.get("/openapi.json")).json()["paths"]
     assert {

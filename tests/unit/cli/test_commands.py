@@ -223,6 +223,19 @@ def test_submit_and_delete_say_what_became_of_every_document(api, muster, tmp_pa
     assert result.err == "refused  a.yaml: document 2: spec: a map was expected\n"
 
 
+def test_what_is_taken_without_effect_is_a_warning_and_no_mistake(api, muster, tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("x: y\n")
+    answer = verdict()
+    answer["accepted"][0]["warnings"] = ["spec.a: none here"]
+    api.says("POST /v1/manifests", answer)
+    result = muster("submit", "-f", str(file))
+    assert (result.status, result.out) == (
+        Exit.DONE, "accepted a.yaml: document 1: Job j (application j, 3 pods)",
+    )  # fmt: skip
+    assert result.err == "warning  a.yaml: document 1: spec.a: none here\n"
+
+
 def test_one_mistake_is_one_error(api, muster, tmp_path):
     file = tmp_path / "bad.yaml"
     file.write_text("{")

@@ -56,6 +56,37 @@ def test_kubernetes_own_kinds():
     assert {p.application_id for p in pods(cron)} == {"yunikorn-default-autogen"}
 
 
+def test_what_pods_claim_of_volumes_and_devices_and_nobody_gives_is_said_with_its_field():
+    volumes = [
+        {"name": "a", "emptyDir": {}},
+        {"name": "b", "persistentVolumeClaim": {"claimName": "c"}},
+    ]
+    claiming = template(volumes=volumes, resourceClaims=[{"name": "gpu"}])
+    stateful = {"volumeClaimTemplates": [{"metadata": {"name": "d"}}], "template": template()}
+    scratch = template(volumes=[{"name": "s", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
+    result = submit(
+        doc("batch/v1", "Job", template=claiming),
+        doc("apps/v1", "StatefulSet", **stateful),
+        doc("apps/v1", "ReplicaSet", template=scratch),
+        doc("apps/v1", "Deployment", template=template(volumes=volumes[:1])),
+    )
+    none = "pods are placed as if they claimed none"
+    assert [taken.warnings for taken in result.taken] == [
+        (
+            "spec.template.spec.resourceClaims: dynamic resource allocation is not supported: "
+            + none,
+            "spec.template.spec.volumes[1].persistentVolumeClaim: the simulated cluster has no volumes: "
+            + none,
+        ),
+        ("spec.volumeClaimTemplates: the simulated cluster has no volumes: " + none,),
+        (
+            "spec.template.spec.volumes[0].ephemeral.volumeClaimTemplate: the simulated cluster has no "
+            "volumes: " + none,
+        ),
+        (),
+    ]
+
+
 def test_a_job_that_is_paused_has_no_pods_and_an_indexed_one_says_how_many():
     def job(**spec):
         return doc("batch/v1", "Job", template=template(), **spec)
