@@ -101,7 +101,7 @@ def _capacity(partition: PartitionState) -> Answer:
 def _application_counts(model: Model) -> dict[str, int]:
     views = [*model.applications.values(), *model.ended.values()]
     counts = Counter(view.summary.state for view in views)
-    return by_name({**counts, "total": len(views)}) if views else {}
+    return by_name({**counts, "total": len(views)})
 
 
 def queue_tree_info(model: Model) -> Answer:

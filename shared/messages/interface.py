@@ -60,6 +60,11 @@ class UserGroupInformation:
     user: str = "nobody"
     groups: tuple[str, ...] = ()
 
+    @property
+    def resolved_groups(self) -> tuple[str, ...]:
+        """Return the groups; who names none has one of the user's own name (contract 6.11)."""
+        return self.groups or ((self.user,) if self.user else ())
+
 
 @record
 class NodeInfo:

@@ -348,3 +348,23 @@ async def test_w_20_the_metrics_answer_has_both_families():
         'yunikorn_queue_app{queue="root.a",state="new"} 1.0',
     ):
         assert line in response.text.splitlines()
+
+
+# --- what stands there before there is anything to tell -------------------------------------------
+
+
+async def test_partition_without_an_application_counts_none():
+    (partition,) = await answered(System(config_of("{name: a}")), "/ws/v1/partitions")
+    assert partition["applications"] == {"total": 0}
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"), [((), ["sue"]), (("dev",), ["dev"]), (("dev", "ops"), ["dev", "ops"])]
+)
+async def test_who_names_no_group_has_one_of_the_own_name(groups, told):
+    system = System(config_of("{name: a}"))
+    for name, queue in (("app", "root.a"), ("refused", "root.none")):
+        system.application(name, queue, ugi=UserGroupInformation("sue", groups))
+    app = await answered(system, f"{PARTITION}/application/app")
+    (refused_one,) = await answered(system, f"{PARTITION}/applications/rejected")
+    assert (app["groups"], refused_one["groups"]) == (told, told)

@@ -83,12 +83,8 @@ class UserTable:
 
 
 def _group_of(application: Application) -> str:
-    """Return the group that limits an application, or "".
-
-    Without a resolver a user who names no groups has one of the user's own name.
-    """
-    ugi = application.request.ugi
-    groups = ugi.groups or (ugi.user,)
+    """Return the group that limits an application, or ""."""
+    groups = application.request.ugi.resolved_groups
     for level in application.queue.lineage():
         for name in level.group_limits:
             if name in groups or name == WILDCARD:

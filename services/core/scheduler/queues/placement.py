@@ -71,7 +71,7 @@ def _can_be_had(
         return False
     nearest = queue if queue is not None else nearest_queue(path, queues)
     ugi = request.ugi
-    if may_submit(nearest, ugi.user, ugi.groups or (ugi.user,)):
+    if may_submit(nearest, ugi.user, ugi.resolved_groups):
         return True
     denied.append(path)
     return False
@@ -105,7 +105,7 @@ def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationReques
     if rule.name == RECOVERY:
         return RECOVERY_QUEUE if is_forced(request) else ""
     ugi = request.ugi
-    if not rule.filter.lets_through(ugi.user, ugi.groups or (ugi.user,)):
+    if not rule.filter.lets_through(ugi.user, ugi.resolved_groups):
         return ""
     name = _name(rule, request)
     if not name:

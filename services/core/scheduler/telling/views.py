@@ -218,7 +218,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         queue_name=application.queue.path,
         state=application.state,
         user=request.ugi.user,
-        groups=request.ugi.groups,
+        groups=request.ugi.resolved_groups,
         submission_time_ns=application.submission_time_ns,
         start_time_ns=application.start_time_ns,
         finished_time_ns=application.finished_time_ns,
