@@ -8,7 +8,8 @@ Muster's services are processes on a RabbitMQ of their own; the API server is th
 the real one that the environment names, of which only what runs from KUBEBUILDER_ASSETS can be killed.
 A moment is the nth request (``tests/kubernetes/between.py``): all requests and answers wait, the victim
 is killed, and they go on. Then the gang must come to run whole; a member that goes with its node is made
-again by its Job. Exit status 1 where something did not hold; the logs' folder is kept then.
+again by its Job. Of an API server or etcd it is also said how long it was away: until it answered, and the
+run's own watch of pods had caught up. Exit status 1 where something did not hold; the logs' folder is kept.
 """
 
 import argparse
@@ -114,6 +115,7 @@ class Case:
     name: str = ""
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    away_seconds: float = 0.0  # of those, until the server and the watches of it were there again
     placeholders: int = 0
 
     async def run(self) -> None:
@@ -148,6 +150,11 @@ class Case:
             controllers.is_over = True
             await self._delete()
 
+    def said(self) -> str:
+        """Return what is to be said of it in a line."""
+        away = f", {self.away_seconds:.1f} s of it away" if self.away_seconds else ""
+        return "; ".join(self.wrong) or f"whole after {self.seconds:.1f} s{away}"
+
     # --- the moment and the blow ----------------------------------------------------------------
 
     async def _check_moment(self) -> None:
@@ -169,12 +176,14 @@ class Case:
     async def _strike(self, controllers: Controllers, trap: Trap) -> None:
         bench, victim = self.bench, self.victim
         if victim in (API_SERVER, ETCD):
+            start = time.monotonic()
             await bench.plane.kill(victim)
             bench.between.open(are_answers_lost=victim == API_SERVER)
             await until_felt(bench.between, FELT)
             bench.between.close()
             await bench.plane.restore(victim)
             await controllers.until_caught_up()
+            self.away_seconds = time.monotonic() - start
             bench.between.open()
         elif victim == "node":
             await self._delete_node(controllers, trap)
@@ -345,14 +354,15 @@ async def run_all(
                         case.wrong.append(str(error))
                         return cases
                     finally:
-                        said = "; ".join(case.wrong) or f"whole after {case.seconds:.1f} s"
-                        print(f"{victim}, {moment}: {said}")
+                        print(f"{victim}, {moment}: {case.said()}")
     return cases
 
 
 def show(cases: list[Case], members: int) -> None:
     """Print the table of docs/reliability.md."""
-    table = Table("killed", *MOMENTS, title=f"A gang of {members}: seconds until it runs whole")
+    table = Table(
+        "killed", *MOMENTS, title=f"A gang of {members}: seconds until it runs whole (away)"
+    )
     for victim in VICTIMS:
         found = {case.moment: case for case in cases if case.victim == victim}
         if found:
@@ -363,7 +373,10 @@ def show(cases: list[Case], members: int) -> None:
 def _cell(case: Case | None) -> str:
     if case is None:
         return ""
-    return f"{case.seconds:.1f}" if not case.wrong else "WRONG"
+    if case.wrong:
+        return "WRONG"
+    away = f" ({case.away_seconds:.1f})" if case.away_seconds else ""
+    return f"{case.seconds:.1f}{away}"
 
 
 def main() -> None:

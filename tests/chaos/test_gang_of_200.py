@@ -2,6 +2,7 @@
 
 import asyncio
 
+import aiohttp
 import pytest
 
 from services.shim_adapter.backends.kubernetes.access import Access
@@ -181,3 +182,25 @@ async def test_a_watch_that_breaks_off_behind_breaks_off_in_front(double, kubect
     await kubectl.pod(a_pod("p"))
     with pytest.raises(ApiServerError, match="broke"):
         await watching
+
+
+async def test_whoever_gave_up_is_not_waited_for_behind_and_that_is_felt(
+    double, kubectl, between, muster
+):
+    double.fault(method="POST", path="/pods$", code=0, times=1, delay=60)
+    asked = asyncio.create_task(muster.request("POST", PODS, a_pod("p")))
+    await until(lambda: not double.faults[0].times, "it is asked behind")
+    asked.cancel()
+    await until(lambda: between.refused, "it is felt")
+    assert await kubectl.pods() == {}
+
+
+async def test_large_answers_pass_as_they_are_packed(double, between, muster):
+    double.load(1, 200)
+    there = (await muster.request("GET", PODS))["items"]
+    assert len(there) == 200
+    headers = {"Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(headers=headers, auto_decompress=False) as plain:
+        for url in (double.url, between.url):
+            async with plain.get(url + PODS) as answer:
+                assert len((await answer.json())["items"]) == 200

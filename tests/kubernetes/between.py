@@ -18,8 +18,9 @@ from yarl import URL
 from services.shim_adapter.backends.kubernetes.access import Access
 from tests.patience import until
 
-_HEADERS = ("Accept", "Content-Type", "User-Agent")
+_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 _SECONDS = 60.0  # more than the shim adapter waits
+_LOOK_SECONDS = 0.1  # whether whoever asked is still there
 
 
 @dataclass(slots=True)
@@ -48,7 +49,9 @@ class Between:
 
     async def start(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls or True)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        self._session = aiohttp.ClientSession(
+            connector=connector, auto_decompress=False, skip_auto_headers=("Accept-Encoding",)
+        )
         app = web.Application(client_max_size=16 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -80,30 +83,46 @@ class Between:
         trap = self._trap_for(request)
         if trap is not None and not trap.is_done:
             await self._spring(trap, request)
-        try:
-            async with self._session.request(
-                request.method,
-                URL(self._access.url + request.raw_path, encoded=True),
-                data=body or None,
-                headers=self._headers(request),
-                timeout=aiohttp.ClientTimeout(sock_read=None, total=self._total(request)),
-            ) as answer:
-                if "watch=" in request.query_string and answer.status < 400:
-                    return await self._pass_on(request, answer)
-                found = web.Response(
-                    status=answer.status,
-                    body=await answer.read(),
-                    headers=_kept(answer, "Content-Type", "Retry-After"),
-                )
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        found = await self._asked(request, body)
+        if found is None:
             self.refused += 1
             return _broken_off(request)
+        if not isinstance(found, web.Response):
+            return found  # a watch that is over
         self.failed += found.status >= 500
         life = self._life
         if trap is not None and trap.is_done:
             await self._spring(trap, request)
         await self._gate.wait()
         return found if life == self._life else _broken_off(request)
+
+    async def _asked(self, request: web.Request, body: bytes) -> web.StreamResponse | None:
+        """Return the server's answer; None: it has none, or nobody waits for it any longer."""
+        asking = asyncio.create_task(self._ask(request, body))
+        try:
+            while not asking.done() and request.transport is not None:
+                await asyncio.wait({asking}, timeout=_LOOK_SECONDS)
+        finally:
+            asking.cancel()
+        with suppress(aiohttp.ClientError, TimeoutError, OSError, asyncio.CancelledError):
+            return await asking
+        return None
+
+    async def _ask(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        async with self._session.request(
+            request.method,
+            URL(self._access.url + request.raw_path, encoded=True),
+            data=body or None,
+            headers=self._headers(request),
+            timeout=aiohttp.ClientTimeout(sock_read=None, total=self._total(request)),
+        ) as answer:
+            if "watch=" in request.query_string and answer.status < 400:
+                return await self._pass_on(request, answer)
+            return web.Response(
+                status=answer.status,
+                body=await answer.read(),
+                headers=_kept(answer, "Content-Type", "Content-Encoding", "Retry-After"),
+            )
 
     def _trap_for(self, request: web.Request) -> Trap | None:
         trap = self._trap

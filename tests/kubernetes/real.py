@@ -16,6 +16,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,7 @@ from services.shim_adapter.backends.kubernetes.access import Access, find_access
 from services.shim_adapter.backends.kubernetes.client import MERGE_PATCH, ApiServerError
 from tests.broker import free_port, image_missing
 from tests.kubernetes.harness import TEST_LABEL
+from tests.patience import until
 
 OPTION = "--real-api-server"
 WHY_NOT = (
@@ -192,8 +194,10 @@ async def cordon(client) -> None:
 async def empty(client, namespace: str = "default") -> None:
     """Delete what tests leave behind: pods of a namespace, nodes of theirs, and small things.
 
-    Its events, too: the next test's pods are called the same.
+    Its events, too: the next test's pods are called the same. An API server whose etcd was away does
+    not answer for every kind at the same time.
     """
+    ask = partial(_ask, client)
     within = f"namespaces/{namespace}"
     for path, label in (
         (f"/api/v1/{within}/pods", ""),
@@ -202,14 +206,30 @@ async def empty(client, namespace: str = "default") -> None:
         (f"/api/v1/{within}/resourcequotas", ""),
     ):
         query = {"labelSelector": label} if label else None
-        for item in (await client.request("GET", path, query=query)).get("items") or ():
+        for item in (await ask("GET", path, query=query)).get("items") or ():
             body = {"gracePeriodSeconds": 0} if path.endswith("pods") else None
             with suppress(ApiServerError):
-                await client.request("DELETE", f"{path}/{item['metadata']['name']}", body)
-    await client.request("DELETE", f"/apis/events.k8s.io/v1/{within}/events")
+                await ask("DELETE", f"{path}/{item['metadata']['name']}", body)
+    await ask("DELETE", f"/apis/events.k8s.io/v1/{within}/events")
     for path in (
         f"/api/v1/{within}/configmaps/yunikorn-configs",
         f"/apis/coordination.k8s.io/v1/{within}/leases/l",
     ):
         with suppress(ApiServerError):
-            await client.request("DELETE", path)
+            await ask("DELETE", path)
+
+
+async def _ask(client, method: str, path: str, body=None, *, query=None):
+    """Ask until the server answers, and return that. Raises ApiServerError: it says no."""
+    found = []
+
+    async def is_answered() -> bool:
+        try:
+            found.append(await client.request(method, path, body, query=query))
+        except ApiServerError as error:
+            if not error.is_transient:
+                raise
+        return bool(found)
+
+    await until(is_answered, f"an answer to {method} {path}", pause=0.5)
+    return found[0]
