@@ -430,3 +430,24 @@ async def test_without_etcd_nothing_is_confirmed_and_every_watch_is_to_be_listed
         assert sorted(heard.events[5:]) == [("MODIFIED", name) for name in "abc"]
     finally:
         await heard.stop()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+async def test_it_is_back_when_it_answers_after_nothing_went_for_a_while(
+    server, double, monkeypatch, seconds
+):
+    """What fails beside much that goes has its own pauses: that the rest goes ends none of them."""
+    monkeypatch.setattr(client_module, "AWAY_SECONDS", seconds)
+    await server.kubectl.get(PODS)
+    waiting = asyncio.create_task(server.client.until_back())
+    await server.kubectl.get(PODS)
+    assert not waiting.done()  # it was never away
+    double.fault(method="GET", path="/pods$", code=500, times=1)
+    with pytest.raises(ApiServerError):
+        await server.kubectl.get(PODS)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await server.kubectl.get(PODS)
+    await asyncio.sleep(0)
+    assert waiting.done() == (seconds == 0.0)
+    waiting.cancel()

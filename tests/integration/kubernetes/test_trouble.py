@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from services.shim_adapter.backends.kubernetes import client, operations
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over
@@ -90,6 +91,23 @@ async def test_an_api_server_that_is_away_for_a_while_loses_nothing(muster, doub
     await double.start(port)
     for name in names[5:]:
         await muster.kubectl.pod(a_pod(name, labels=LABELS))
+    await until(all_run(muster, names), "every pod runs")
+    bound_once(muster)
+
+
+async def test_the_first_answer_after_an_outage_ends_every_pause(muster, double, monkeypatch):
+    """What is asked of an API server without etcd fails at once, again and again, and pauses grow."""
+    monkeypatch.setattr(operations, "_PAUSE_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr(client, "AWAY_SECONDS", 0.0)
+    names = [f"p{at}" for at in range(20)]
+    double.fault(method="POST", path=BINDING, code=500, times=20)
+    for name in names:
+        await muster.kubectl.pod(a_pod(name, labels=LABELS))
+    await until(lambda: not double.faults[0].times, "every bind is tried")
+    double.lose_storage()
+    with pytest.raises(client.ApiServerError):
+        await muster.kubernetes._client.request("GET", "/api/v1/nodes")
+    double.regain_storage()
     await until(all_run(muster, names), "every pod runs")
     bound_once(muster)
 

@@ -13,9 +13,20 @@ from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound
 from services.shim_adapter.backends.kubernetes.operations import Operation, Operations, bind
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
+from tests.patience import until
 
 
-class Refusing:
+class Client:
+    """A client whose API server is never away, or comes back when a test says so."""
+
+    back: asyncio.Event | None = None
+
+    async def until_back(self) -> None:
+        self.back = asyncio.Event()
+        await self.back.wait()
+
+
+class Refusing(Client):
     """A client of an API server that refuses every bind, and shows the pod as it is."""
 
     def __init__(self, pod: dict) -> None:
@@ -54,7 +65,7 @@ async def test_a_bind_that_met_a_conflict_is_ours_if_the_pod_is_where_we_put_it(
     assert news == (Bound("p-uid") if is_bound else NotBound("p-uid", reason))
 
 
-class Answering:
+class Answering(Client):
     """A client whose API server does everything, and notes in which order; it takes its time."""
 
     def __init__(self) -> None:
@@ -135,3 +146,40 @@ def test_what_is_deleted_or_evicted_is_this_pod_and_no_later_one_of_its_name():
     assert bodies.deletion("p-uid")["preconditions"] == {"uid": "p-uid"}
     assert bodies.eviction(record)["deleteOptions"]["preconditions"] == {"uid": "p-uid"}
     assert bodies.binding(record, "n1")["metadata"]["uid"] == "p-uid"
+
+
+class Away(Client):
+    """A client of an API server that is away, and counts what it is asked meanwhile."""
+
+    def __init__(self) -> None:
+        self.asked, self.done, self.is_away = 0, 0, True
+
+    async def request(self, method, path, body=None, **_):
+        self.asked += method == "POST"
+        if self.is_away:
+            raise ApiServerError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", "no etcd")
+        self.done += 1
+        return {}
+
+
+async def test_no_pause_is_waited_out_when_the_api_server_is_there_again(monkeypatch):
+    monkeypatch.setattr(operations_module, "_PAUSE_SECONDS", (3600.0, 3600.0))
+    client = Away()
+    operations = Operations(client, lambda _: None)
+    task = asyncio.create_task(operations.run())
+    count = 3 * operations_module.WORKERS
+    for at in range(count):
+        record = PodRecord(f"u{at}", PodSpec(f"p{at}", "app", {}), 1, 1)
+        operations.add(Operation("create", record, {}))
+    await until(lambda: client.asked == count, "each is tried once")
+    first = client.back
+    first.set()
+    await until(lambda: client.asked == 2 * count, "and again, the server being away still")
+    await until(lambda: client.back is not first, "the next return is waited for")
+    client.is_away = False
+    client.back.set()
+    await until(lambda: client.done == count, "all is done")
+    assert operations.pending == 0
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

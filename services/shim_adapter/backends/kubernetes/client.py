@@ -3,7 +3,9 @@
 Limits: IN_FLIGHT requests at a time beside the watches; REQUEST_SECONDS a request, LATE_SECONDS
 beyond the time that a watch was asked for, MAX_LINE a line. A watch of which nothing is heard is no
 broken one, for quiet kinds have no bookmarks: whether the server is there is seen by keep-alives.
-A 429 or 503 with Retry-After holds every request back for as long as it says.
+A 429 or 503 with Retry-After holds every request back for as long as it says. Whoever pauses
+because the server could not do what was asked is told once it can (``until_back``): a pause that
+grew while the server was away is not waited out when it is there again.
 """
 
 import asyncio
@@ -25,6 +27,7 @@ LATE_SECONDS = 30.0
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4}  # dead within 70 s
 MAX_LINE = 8 * 1024 * 1024
 LONGEST_HOLD_SECONDS = 30.0
+AWAY_SECONDS = 1.0  # without an answer, and what is asked fails: the server is away
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 # As the authorizer says it; quotas and admission, whose 403 is final, say it otherwise.
 _NOT_AUTHORIZED = re.compile(r'\S+( "[^"]*")? is forbidden: User ".*?" cannot [a-z]+ resource ')
@@ -73,6 +76,9 @@ class ApiClient:
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._held_until = 0.0
+        self._answered_at = -AWAY_SECONDS
+        self._has_missed = False  # since it answered
+        self._back = asyncio.Event()  # for those that wait now; others get another
 
     async def close(self) -> None:
         """Close the connections."""
@@ -107,8 +113,25 @@ class ApiClient:
                     if response.status >= HTTPStatus.BAD_REQUEST:
                         raise self._error(response, answer)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                self._has_missed = True
                 raise ApiServerError(0, "", f"no answer to {method} {path}: {error!r}") from error
+        self._note_answer()
         return _parsed(answer)
+
+    async def until_back(self) -> None:
+        """Wait until the API server answers after it was away."""
+        await self._back.wait()
+
+    def _note_answer(self) -> None:
+        """Note that the server can do what is asked; it was away if nothing else went for so long.
+
+        So what fails for good, beside much that does not, keeps its pause.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._has_missed and now - self._answered_at > AWAY_SECONDS:
+            self._back.set()
+            self._back = asyncio.Event()
+        self._answered_at, self._has_missed = now, False
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Any]:
         """Yield the events of a watch until it ends. Raises ApiServerError, also for an ERROR.
@@ -127,6 +150,7 @@ class ApiClient:
             ) as response:
                 if response.status >= HTTPStatus.BAD_REQUEST:
                     raise self._error(response, await response.read())
+                self._note_answer()
                 async for line in response.content:
                     event = _parsed(line)
                     if event.get("type") == "ERROR":
@@ -137,6 +161,7 @@ class ApiClient:
                         )
                     yield event
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self._has_missed = True
             raise ApiServerError(0, "", f"the watch of {path} broke: {error!r}") from error
 
     def _open(self) -> aiohttp.ClientSession:
@@ -167,6 +192,7 @@ class ApiClient:
             reason, message = str(status.get("reason", "")), str(status.get("message", ""))
         except (ValueError, AttributeError):
             reason, message = "", answer[:200].decode(errors="replace")
+        self._has_missed |= response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         after = response.headers.get("Retry-After", "")
         is_budget = "disruption budget" in message  # about one pod, not about our pace
         if after.isdecimal() and not is_budget:

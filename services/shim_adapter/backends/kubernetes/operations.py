@@ -3,7 +3,8 @@
 Rule 1: what belongs to one pod is carried out in order, one after the other.
 Rule 2: the API server being away, slow, throttling or just started (no answer, 429, 5xx, 401, the
         403 of RBAC) is no answer: the same is tried again, after a pause that grows and is
-        jittered, for as long as it takes. A quota, and admission, are final.
+        jittered, or when the server answers again, for as long as it takes. A quota, and admission,
+        are final.
 Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
         A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
         An eviction is not asked again by itself: who needed it may be gone. It is told as refused
@@ -127,6 +128,7 @@ class Operations:
         self._report = report
         self._waiting: dict[str, deque[Operation]] = {}  # by pod; the first is being carried out
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
+        self._pausing: dict[str, asyncio.TimerHandle] = {}  # by pod: its first is tried again
         self._notes = _Notes()
         self._refusals: dict[str, int] = {}  # of binds and evictions, by pod
         self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and name
@@ -185,6 +187,7 @@ class Operations:
             for _ in range(WORKERS):
                 group.create_task(self._work())
             group.create_task(self._write_notes())
+            group.create_task(self._end_pauses())
 
     async def _work(self) -> None:
         while True:
@@ -234,8 +237,20 @@ class Operations:
                 pod=f"{operation.pod.spec.namespace}/{operation.pod.spec.name}",
                 error=str(error),
             )
-        loop = asyncio.get_running_loop()
-        loop.call_later(jittered(pause), self._ready.put_nowait, operation.pod.uid)
+        uid = operation.pod.uid
+        later = asyncio.get_running_loop().call_later(jittered(pause), self._end_pause, uid)
+        self._pausing[uid] = later
+
+    def _end_pause(self, uid: str) -> None:
+        self._pausing.pop(uid).cancel()
+        self._ready.put_nowait(uid)
+
+    async def _end_pauses(self) -> None:
+        """Try everything again when the API server is there again: its pauses grew meanwhile."""
+        while True:
+            await self._client.until_back()
+            for uid in list(self._pausing):
+                self._end_pause(uid)
 
     # --- binding --------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Rule 1: list in pages, watch from the list's version, resume from the last event
 Rule 2: on 410, as an answer or inside a watch, list anew and report the differences: what is gone
         is DELETED, what is there under another uid DELETED and ADDED.
 Rule 3: a watch that ends, or an API server that is away, is tried again after a growing, jittered
-        pause; nothing is reported twice, and nothing is lost, for the versions are remembered.
+        pause, or once the server answers somebody else; nothing is reported twice, and nothing
+        is lost, for the versions are remembered.
 
 Only name, uid and version of every object are kept here (``seen``), never the object.
 """
@@ -12,6 +13,7 @@ Only name, uid and version of every object are kept here (``seen``), never the o
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -80,7 +82,10 @@ class Reflector:
             lasted = asyncio.get_running_loop().time() - started
             if lasted > _LONG_ENOUGH_SECONDS:
                 pause = _PAUSE_SECONDS[0]
-            await asyncio.sleep(jittered(pause))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(jittered(pause)):
+                    await self._client.until_back()
+                    pause = _PAUSE_SECONDS[0]
             if lasted <= _LONG_ENOUGH_SECONDS:
                 pause = min(2 * pause, _PAUSE_SECONDS[1])
 
