@@ -363,6 +363,7 @@ class SchedulerSettings(_Strict):
     nodeScoreWindow: int = Field(default=NODE_SCORE_WINDOW, ge=1, le=MAX_NODE_SCORE_WINDOW)  # noqa: N815
     preset: Annotated[str, _among(PRESETS)] = ""
     backfill: Literal["enabled", "disabled"] = "disabled"
+    backfillOrder: Literal["submission", "shortestFirst"] = "submission"  # noqa: N815
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815

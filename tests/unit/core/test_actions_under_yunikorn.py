@@ -38,6 +38,7 @@ def test_which_actions_may_be_named(pairs, actions, refused):
         ("reservationDelay", ("2s",), "2"),
         ("maxReservedNodes", ("12", "5%", "100%"), "101%"),
         ("backfill", ("enabled", "disabled"), "yes"),
+        ("backfillOrder", ("submission",), "shortest"),
         ("reservationsFor", ("heads", "asks"), "true"),
         ("fairLeafGangs", ("enabled", "disabled"), "True"),
         ("nodeScores", ("enabled", "disabled"), "1"),

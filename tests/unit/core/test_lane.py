@@ -12,15 +12,21 @@ WHOLE = {"gpu": 8}
 NODE = {"gpu": 8}
 LANE = (("gangAdmission", "cluster"), ("gangLane", "enabled"))
 EASY = (*LANE, ("backfill", "enabled"))
+SHORTEST = (*EASY, ("backfillOrder", "shortestFirst"))
 
 
 def tags(run: int) -> dict[str, str]:
     return {RUN_SECONDS: str(run)} if run else {}
 
 
-def cluster(nodes: int = 4, settings: tuple = LANE, runs: tuple = (100, 200, 300, 400)) -> Core:
+def cluster(
+    nodes: int = 4,
+    settings: tuple = LANE,
+    runs: tuple = (100, 200, 300, 400),
+    config: str = config_of("{name: a}", "{name: b}"),
+) -> Core:
     """Return a cluster full of jobs of one node each, which state how long they run."""
-    core = Core(config_of("{name: a}", "{name: b}"), settings=settings)
+    core = Core(config, settings=settings)
     for at in range(nodes):
         core.node(f"n{at}", **NODE)
     core.application("full", "root.a")
@@ -142,6 +148,97 @@ def test_with_backfill_what_the_gang_leaves_of_a_node_is_for_whoever_runs_for_lo
     pod(core, "two", amount=2)
     pod(core, "three", amount=3)
     assert (runs(core, "two"), runs(core, "three")) == (1, 0)
+
+
+# --- the shortest first -------------------------------------------------------------------------
+
+
+def first(core: Core, *names: str) -> list[str]:
+    """Return who got the node that is free from 30 s on, while others wait for it."""
+    end(core, "full-0", 30)
+    return [name for name in names if runs(core, name)]
+
+
+@pytest.mark.parametrize(("settings", "who"), [(SHORTEST, "short"), (EASY, "long")])
+def test_while_nodes_are_held_for_a_gang_the_shortest_is_tried_first(settings, who):
+    core = cluster(settings=settings)
+    gang(core, "wide", 2)
+    pod(core, "unknown", amount=4)
+    pod(core, "long", run=150)
+    pod(core, "short", run=60)
+    assert first(core, "unknown", "long", "short") == [who]
+    assert core.partition.lane.told_ns == START_NS + seconds(200)
+
+
+def test_a_gang_runs_for_as_long_as_its_longest_member():
+    core = cluster(settings=SHORTEST)
+    gang(core, "wide", 2)
+    for name, members in (("long", (10, 150)), ("short", (60, 60))):
+        core.application(name, "root.b", placeholder_ask={"gpu": 8})
+        for at, run in enumerate(members):
+            more = {
+                "placeholder": True,
+                "task_group_name": f"tg-{at}",
+                "allocation_tags": tags(run),
+            }
+            core.asks(name, [f"{name}-{at}"], {"gpu": 4}, **more)
+    assert first(core, "long", "short") == ["short"]
+
+
+@pytest.mark.parametrize(("ran", "stated"), [(5, 150), (20, 12)])
+def test_what_is_predicted_counts_but_never_for_more_than_is_stated(ran, stated):
+    """``known`` is predicted to run for as long as ``full-3`` did; ``other`` states 16 s."""
+    core = cluster(settings=SHORTEST)
+    end(core, "full-3", ran)
+    pod(core, "filler", run=500)
+    gang(core, "wide", 2, "root.b")
+    pod(core, "other", amount=7, run=16, queue="root.a")
+    pod(core, "known", run=stated, queue="root.a")
+    assert first(core, "other", "known") == ["known"]
+
+
+def test_who_comes_before_the_gang_is_tried_first_however_long():
+    core = cluster(settings=SHORTEST)
+    pod(core, "old", run=9_999)
+    core.now_ns += seconds(1)
+    gang(core, "wide", 2)
+    pod(core, "short", run=60)
+    assert first(core, "old", "short") == ["old"]
+
+
+def test_a_higher_priority_counts_for_more_than_a_shorter_run_time():
+    core = cluster(settings=SHORTEST)
+    core.application("wide", "root.a", placeholder_ask={"gpu": 16})
+    more = {"placeholder": True, "task_group_name": "tg"}
+    core.asks("wide", ["wide-0", "wide-1"], WHOLE, priority=5, **more)
+    for name, run, priority in (("short", 60, 0), ("long", 150, 3)):
+        core.application(name, "root.b")
+        core.asks(name, [name], WHOLE, allocation_tags=tags(run), priority=priority)
+    assert lane_of(core) == "wide"
+    assert first(core, "short", "long") == ["long"]
+
+
+def test_a_leaf_that_goes_by_shares_goes_on_doing_so():
+    fair = "{name: b, properties: {application.sort.policy: fair}}"
+    core = cluster(settings=SHORTEST, config=config_of("{name: a}", fair))
+    gang(core, "wide", 2)
+    pod(core, "long", run=150)
+    pod(core, "short", run=60)
+    assert first(core, "long", "short") == ["long"]
+
+
+@pytest.mark.parametrize("others", [LANE, EASY[:1], (), (("backfill", "enabled"),)])
+def test_the_order_is_refused_where_nobody_backfills_a_lane(others):
+    settings = settings_from((*others, SHORTEST[-1]))
+    (said,) = settings.refused
+    assert said.startswith(
+        "backfillOrder: shortestFirst needs backfill: enabled, gangLane: enabled"
+    )
+    assert not settings.shortest_first
+    assert settings_from(SHORTEST).shortest_first
+
+
+# --- run times ----------------------------------------------------------------------------------
 
 
 def test_what_states_nothing_is_predicted_by_the_last_two_of_its_queue_and_size():

@@ -1,7 +1,8 @@
 """The cycle: reserved asks first, then replacements, then the rest, until nothing more fits.
 
 Order (contract sections 6.1 to 6.8): down the queues by priority and fair share, in the leaf by
-its application order, in the application by priority and age, onto the first node in node order.
+its application order (or as ``lane.first_group`` has it), in the application by priority and age,
+onto the first node in node order.
 An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
 when whatever refused it has changed. So a cycle costs what it places and what it newly refuses.
 
@@ -89,7 +90,9 @@ def _decide(partition: Partition, most: int) -> int | None:
     with partition.timings.queue_order:
         leaf = turns.next_leaf(partition.root)
     if leaf is not None:
-        return runs.place(partition, leaf, most) or _place_from(partition, leaf)
+        is_in_order = partition.lane is None or not partition.settings.shortest_first
+        placed = runs.place(partition, leaf, most) if is_in_order else 0
+        return placed or _place_from(partition, leaf)
     if partition.root.trying:  # one that is not considered keeps nobody asleep
         queueing.class_was_tried(next(iter(partition.root.trying)))
     elif partition.shapes_to_reserve:
@@ -102,11 +105,10 @@ def _decide(partition: Partition, most: int) -> int | None:
 def _place_from(partition: Partition, leaf: Queue) -> int:
     """Place the first ask of a leaf; return 1 when it was placed."""
     with partition.timings.application_order:
-        entry = leaf.first_group()
-    if entry is None:
+        group = lane.first_group(partition, leaf)
+    if group is None:
         leaf.deactivate()
         return 0
-    group = entry[1]
     application = group.application
     waiting = application.pending_placeholders
     if not _may_start(partition, application):

@@ -14,7 +14,11 @@ Rule 4: others never use a node that is held; with ``backfill`` those may that c
         whose run time is stated or predicted and over before the start that is expected, or that
         take no more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that
         are free in time the last are held then: what runs for long may have the others.
-Rule 5: so the expected start is never later than it was but where a pod runs for longer than was
+Rule 5: by ``backfillOrder: shortestFirst`` those that come after the gang are tried in the order of
+        their run times while it waits, in leaves that go by arrival: predicted ones, but never more
+        than stated.
+        Who may pass, and what is told, stands on what is stated as before (Tsafrir et al. 2007).
+Rule 6: so the expected start is never later than it was but where a pod runs for longer than was
         stated or predicted, or a node goes.
 Not for a gang whose members ask about other pods, or need one node by name: where those may go no
 sum of room can say.
@@ -32,8 +36,9 @@ import numpy as np
 from services.core.scheduler.actions.expected_room import ends, fits_times, is_stated, rooms
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
+from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.reservations import rank_of
-from services.core.scheduler.model.rows import Application, Node, Rank
+from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, Rank
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
@@ -165,6 +170,24 @@ def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
         and partition.settings.backfill
         and rank_of(application.queue, ask) < lane.rank
     )
+
+
+def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
+    """Return the group of a leaf that is tried next (rule 5); None: it has none."""
+    entry = leaf.first_group()
+    lane = partition.lane
+    if (
+        entry is None
+        or lane is None
+        or 0 < lane.start_ns <= partition.now_ns
+        or not partition.settings.shortest_first
+        or leaf.settings.sort_policy == FAIR
+    ):
+        return entry[1] if entry is not None else None
+    group, head = entry[1], entry[1].head()
+    if head is None or group.application is lane.application or rank_of(leaf, head) < lane.rank:
+        return group
+    return leaf.shortest_group()
 
 
 def let_go(partition: Partition, application: Application) -> None:

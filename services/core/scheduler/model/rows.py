@@ -19,8 +19,10 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import Any, Protocol
 
+from services.core.scheduler.model.lapsing import Lapsing
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
@@ -58,6 +60,7 @@ EntryKey = tuple[Any, ...]
 # What orders those who want a node: priority at the root, creation, arrival. No two are alike.
 Rank = tuple[int, int, int]
 DeviceHolder = tuple[bool, str]  # whether another scheduler placed it, and the allocation's key
+ENTRY_TAIL = 5  # of an entry's key: submission, sequence, and the three of the ask
 SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
@@ -298,6 +301,7 @@ class Bucket:
     _heap: list[tuple[EntryKey, int, int, AskGroup]] = field(default_factory=list)
     _pushed: int = 0  # tells entries of one key apart
     _compact_at: int = SMALL_HEAP
+    _by_run_time: "Lapsing[AskGroup] | None" = None  # from when it is asked for
 
     @property
     def shape(self) -> Shape:
@@ -331,6 +335,8 @@ class Bucket:
             self._pushed += 1
             key = group.application.order + head.order
             heappush(self._heap, (key, self._pushed, group.version, group))
+            if self._by_run_time is not None:
+                self._by_run_time.push(_of_gang(key, group), group.version, group)
         if len(self._heap) > self._compact_at:
             self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
             heapify(self._heap)
@@ -354,6 +360,7 @@ class Bucket:
     def clear(self) -> None:
         """Forget the order: what orders applications has changed, all are to be entered anew."""
         self._heap.clear()
+        self._by_run_time = None
         self.queued = None
         self.stamp += 1
 
@@ -365,6 +372,15 @@ class Bucket:
                 return key, group
             heappop(self._heap)
         return None
+
+    def shortest(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the group of the application that is expected to run shortest, with that key."""
+        if self._by_run_time is None:
+            self._by_run_time = Lapsing(lambda group: group.version)
+            for key, _, version, group in self._heap:
+                if version == group.version:
+                    self._by_run_time.push(_of_gang(key, group), version, group)
+        return self._by_run_time.first()
 
     def in_order(self) -> Iterator[AskGroup]:
         """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
@@ -384,6 +400,7 @@ class BucketHeap:
         self._heap: list[tuple[EntryKey, int, int, Bucket]] = []
         self._pushed = 0
         self._compact_at = SMALL_HEAP
+        self._by_run_time: Lapsing[Bucket] | None = None  # from when it is asked for
 
     def push(self, bucket: Bucket) -> None:
         """Enter a bucket, or move it forward because its first group comes earlier now."""
@@ -394,6 +411,8 @@ class BucketHeap:
         self._pushed += 1
         bucket.queued = entry[0]
         heappush(self._heap, (entry[0], self._pushed, bucket.stamp, bucket))
+        if self._by_run_time is not None:
+            self._by_run_time.push(_of_bucket(bucket, entry), bucket.stamp, bucket)
         if len(self._heap) > self._compact_at:
             self._heap = [held for held in self._heap if held[2] == held[3].stamp]
             heapify(self._heap)
@@ -419,9 +438,48 @@ class BucketHeap:
                 heappop(self._heap)
         return None
 
+    def shortest(self) -> tuple[EntryKey, AskGroup] | None:
+        """Return the group of the shape that is expected to run shortest, with that key, or None.
+
+        What orders groups of several shapes has no run time, and comes last.
+        """
+        if self._by_run_time is None:
+            self._by_run_time = Lapsing(lambda bucket: bucket.stamp)
+            for _, _, stamp, bucket in self._heap:
+                entry = bucket.first()
+                if stamp == bucket.stamp and entry is not None:
+                    self._by_run_time.push(_of_bucket(bucket, entry), stamp, bucket)
+        while (found := self._by_run_time.first()) is not None:
+            key, bucket = found
+            entry = bucket.first()
+            if entry is not None and key == _of_bucket(bucket, entry):
+                return key, entry[1]
+            self.withdraw(bucket)
+            self.push(bucket)
+        return None
+
     def clear(self) -> None:
         """Forget the order: what orders applications has changed, all are to be entered anew."""
         self._heap.clear()
+        self._by_run_time = None
+
+
+def _of_gang(key: EntryKey, group: AskGroup) -> EntryKey:
+    return run_time_key(key, group, group.application.expected_ns)
+
+
+def _of_bucket(bucket: Bucket, entry: tuple[EntryKey, AskGroup]) -> EntryKey:
+    return run_time_key(*entry, bucket.shape.expected_ns)
+
+
+def run_time_key(key: EntryKey, group: AskGroup, expected_ns: int) -> EntryKey:
+    """Return the key of an entry with the run time where its order says when it was submitted.
+
+    What counts for more than that counts for more than the run time; what is not known is last.
+    """
+    by_priority = group.application.queue.settings.priority_sorting
+    at = -ENTRY_TAIL if by_priority else -ENTRY_TAIL - 1
+    return (*key[:at], not expected_ns, expected_ns, *key[at:])
 
 
 class GangList(Protocol):
@@ -603,6 +661,12 @@ class Queue(QueueLedger):
     def first_group(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the group whose head ask is this leaf's next, or None."""
         return self.active_buckets.first()
+
+    def shortest_group(self) -> AskGroup | None:
+        """Return the group that is expected to run shortest, of those of one priority, or None."""
+        first_two = self.active_buckets.shortest(), self.to_admit.shortest()
+        found = [entry for entry in first_two if entry is not None]
+        return min(found, key=itemgetter(0))[1] if found else None
 
     def block(
         self,
@@ -961,6 +1025,12 @@ class Application:
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
         return (*first, self.sequence)
+
+    @property
+    def expected_ns(self) -> int:
+        """Return for how long its gang is expected to run, its longest member; 0: not known."""
+        members = [g.bucket.shape.expected_ns for g in self.groups.values() if g.placeholder]
+        return max(members) if members and all(members) else 0
 
     def in_use(self) -> Resource:
         """Return what all allocations hold, placeholders included."""

@@ -18,6 +18,7 @@ _GANG_ADMISSIONS = {
     PARTIAL_GANG: PARTIAL_GANG,
 }
 YUNIKORN, KAI = "yunikorn", "kai"
+SUBMISSION, SHORTEST_FIRST = "submission", "shortestFirst"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
 ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
@@ -72,6 +73,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         "a number of nodes, or a share like 5%",
     ),
     "backfill": _one_of("enabled", "disabled"),
+    "backfillOrder": _one_of(SUBMISSION, SHORTEST_FIRST),
     "gangLane": _one_of("enabled", "disabled"),
     "fairLeafGangs": _one_of("enabled", "disabled"),
     "nodeScores": _one_of("enabled", "disabled"),
@@ -110,6 +112,8 @@ class Settings:
     for the head of each queue and shape, or (``asks``, YuniKorn's rule, and everybody's on up to
     ``RESERVED_NODES_LEAST`` nodes) for each ask. ``backfill``: small asks may use a reserved node
     where that takes nothing the reservation lacks, and short ones those that the lane holds.
+    ``shortest_first``: of those that come after the lane's gang the shortest is tried first
+    (``lane.py``); it needs ``backfill`` and ``gang_lane``, and is refused without.
     ``gang_lane``: the oldest waiting gang of several nodes has nodes held for it (``lane.py``); it
     needs ``gang_admission`` to be ``cluster``, and is refused with another.
     ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
@@ -134,6 +138,7 @@ class Settings:
     is_bound_stated: bool = False
     reservations_for: str = HEADS
     backfill: bool = False
+    shortest_first: bool = False
     gang_lane: bool = False
     fair_leaf_gangs: bool = False
     node_scores: bool = False
@@ -164,6 +169,9 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     admission = _GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG)
+    has_lane = values.get("gangLane") == "enabled" and admission == CLUSTER_GANG
+    backfills = values.get("backfill") == "enabled"
+    is_by_length = values.get("backfillOrder") == SHORTEST_FIRST
     policy = values.get("policy", YUNIKORN)
     policy = policy if policy in MAY_BE_NAMED else YUNIKORN
     named = _names(values.get("actions", ""))
@@ -176,8 +184,9 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         reserved_nodes_percent=percent,
         is_bound_stated=_count_or_share(values.get("maxReservedNodes", "")) is not None,
         reservations_for=ASKS if values.get("reservationsFor") == ASKS else HEADS,
-        backfill=values.get("backfill") == "enabled",
-        gang_lane=values.get("gangLane") == "enabled" and admission == CLUSTER_GANG,
+        backfill=backfills,
+        shortest_first=is_by_length and backfills and has_lane,
+        gang_lane=has_lane,
         fair_leaf_gangs=values.get("fairLeafGangs") == "enabled",
         node_scores=values.get("nodeScores") == "enabled",
         node_score_window=_window(values.get("nodeScoreWindow", "")) or NODE_SCORE_WINDOW,
@@ -190,6 +199,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
             (
                 *_refused_values(values),
                 *_refused_lane(values, admission),
+                *_refused_order(is_refused=is_by_length and not (backfills and has_lane)),
                 *refused_actions(policy, named),
             )
         ),
@@ -221,6 +231,14 @@ def _refused_lane(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
     if values.get("gangLane") != "enabled" or admission == CLUSTER_GANG:
         return ()
     return (f"gangLane: it needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; no lane",)
+
+
+def _refused_order(*, is_refused: bool) -> tuple[str, ...]:
+    """Return a sentence where an order is asked for of a backfill that there is not."""
+    if not is_refused:
+        return ()
+    needs = f"backfill: enabled, gangLane: enabled and gangAdmission: {CLUSTER_GANG}"
+    return (f"backfillOrder: {SHORTEST_FIRST} needs {needs}; those that wait stay in order",)
 
 
 def _in_short(refused: tuple[str, ...]) -> tuple[str, ...]:

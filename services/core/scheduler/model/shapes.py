@@ -13,7 +13,7 @@ from shared.messages.interface import AllocationAsk
 from shared.model.resources import MEMORY, VCORE
 
 Labels = tuple[tuple[str, str], ...]
-ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels, int]
+ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels, int, int]
 
 
 class Demand(NamedTuple):
@@ -42,6 +42,7 @@ class Shape:
     constraints: Constraints
     labels: Labels = ()  # those that constraints of any pod ask about
     run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or nobody asks
+    expected_ns: int = 0  # for how long by prediction, where the shortest come first; 0: as above
     on_devices: Need | None = field(init=False)  # None: it asks for no GPU
     asked_for: AskedFor = field(init=False)  # what it is in the recent mix
     # What the room ``nodes`` remembers of it: only that reads and writes these.
@@ -100,21 +101,24 @@ class ShapeTable:
         self._uses: dict[Shape, int] = {}
         self._made = 0
 
-    def shape_of(self, ask: AllocationAsk, labels: Labels = (), run_ns: int = 0) -> Shape:
+    def shape_of(
+        self, ask: AllocationAsk, labels: Labels = (), run_ns: int = 0, expected_ns: int = 0
+    ) -> Shape:
         """Return the shape of an ask, the same object for every ask like it, and count its use."""
-        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels, run_ns)
+        resource, constraints = dict(ask.resource_per_alloc), ask.constraints
+        key = _shape_key(resource, constraints, labels, run_ns, expected_ns)
         shape = self._shapes.get(key)
         if shape is None:
             self._made += 1
             name = f"shape-{self._made}"
-            shape = Shape(name, dict(ask.resource_per_alloc), ask.constraints, labels, run_ns)
+            shape = Shape(name, resource, constraints, labels, run_ns, expected_ns)
             self._shapes[key] = shape
         self.use(shape, 1)
         return shape
 
     def as_if_used(self, ask: AllocationAsk, labels: Labels = ()) -> Shape:
         """Return the shape that an ask would have; of one that no ask has, nothing is kept."""
-        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels, 0)
+        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels)
         known = self._shapes.get(key)
         if known is not None:
             return known
@@ -131,7 +135,8 @@ class ShapeTable:
             self._uses[shape] = left
             return False
         del self._uses[shape]
-        del self._shapes[_shape_key(shape.resource, shape.constraints, shape.labels, shape.run_ns)]
+        of_pods = shape.constraints, shape.labels
+        del self._shapes[_shape_key(shape.resource, *of_pods, shape.run_ns, shape.expected_ns)]
         return True
 
     def __len__(self) -> int:
@@ -139,6 +144,10 @@ class ShapeTable:
 
 
 def _shape_key(
-    resource: Mapping[str, int], constraints: Constraints, labels: Labels, run_ns: int
+    resource: Mapping[str, int],
+    constraints: Constraints,
+    labels: Labels,
+    run_ns: int = 0,
+    expected_ns: int = 0,
 ) -> ShapeKey:
-    return (tuple(sorted(resource.items())), constraints, labels, run_ns)
+    return (tuple(sorted(resource.items())), constraints, labels, run_ns, expected_ns)

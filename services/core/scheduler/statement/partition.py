@@ -218,7 +218,7 @@ class Partition:
         if GPU_SHARE in request.resource_per_alloc:
             self.share_devices()
         labels = self.nodes.pods.labels_of(request.allocation_tags)
-        shape = self.shapes.shape_of(request, labels, self._run_ns(application, request))
+        shape = self.shapes.shape_of(request, labels, *self._run_times(application, request))
         created_ns = request.create_time_ns or self.now_ns
         ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
         application_ledger.add_ask(application, ask)
@@ -240,13 +240,20 @@ class Partition:
             self.journal.record(NodeChanged(node))
         self.capacity_changed()
 
-    def _run_ns(self, application: Application, request: AllocationAsk) -> int:
-        """Return for how long an ask will run, where backfill has to know; 0: not known."""
+    def _run_times(self, application: Application, request: AllocationAsk) -> tuple[int, int]:
+        """Return for how long an ask runs at most, and is expected to; 0: not known, or not asked.
+
+        What is expected is what is predicted, but never more than what is stated.
+        """
         if not (self.settings.gang_lane and self.settings.backfill):
-            return 0
+            return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
-        return stated or self.run_times.predicted_ns(application, request.resource_per_alloc)
+        if stated and not self.settings.shortest_first:
+            return stated, 0
+        predicted = self.run_times.predicted_ns(application, request.resource_per_alloc)
+        run_ns = stated or predicted
+        return run_ns, min(run_ns, predicted or run_ns) if self.settings.shortest_first else 0
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
@@ -280,8 +287,8 @@ class Partition:
             application_ledger.remove_ask(application, ask.key)
             self._release_shape(ask.shape)
             labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
-            run_ns = self._run_ns(application, ask.request)
-            shape = self.shapes.shape_of(ask.request, labels, run_ns)
+            times = self._run_times(application, ask.request)
+            shape = self.shapes.shape_of(ask.request, labels, *times)
             application_ledger.add_ask(application, replace(ask, shape=shape))
         queueing.enter(application)
         for ask in asks:

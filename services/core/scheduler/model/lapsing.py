@@ -1,0 +1,43 @@
+"""A heap whose entries lapse: the first that counts is found in O(log n), whoever comes or goes."""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item")
+Entry = tuple[tuple[Any, ...], int, int, Item]
+LEAST = 64  # entries that it has before lapsed ones are shed
+
+
+class Lapsing(Generic[Item]):
+    """Items by key; an entry counts while ``stamp_of`` its item is what it was entered with.
+
+    Limit: it sheds what has lapsed when it has twice what it had then.
+    """
+
+    def __init__(self, stamp_of: Callable[[Item], int]) -> None:
+        self._stamp_of = stamp_of
+        self._heap: list[Entry[Item]] = []
+        self._pushed = 0  # tells entries of one key apart
+        self._compact_at = LEAST
+
+    def push(self, key: tuple[Any, ...], stamp: int, item: Item) -> None:
+        """Enter an item under a key."""
+        self._pushed += 1
+        heappush(self._heap, (key, self._pushed, stamp, item))
+        if len(self._heap) > self._compact_at:
+            self._heap = [entry for entry in self._heap if entry[2] == self._stamp_of(entry[3])]
+            heapify(self._heap)
+            self._compact_at = max(LEAST, 2 * len(self._heap))
+
+    def first(self) -> tuple[tuple[Any, ...], Item] | None:
+        """Return the first item with its key, or None."""
+        while self._heap:
+            key, _, stamp, item = self._heap[0]
+            if stamp == self._stamp_of(item):
+                return key, item
+            heappop(self._heap)
+        return None
+
+    def __len__(self) -> int:
+        return len(self._heap)
