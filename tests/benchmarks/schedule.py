@@ -1,6 +1,6 @@
 """The schedule itself: ``make bench-schedule``, the rows of docs/schedule.md.
 
-    make bench-schedule                              # every row, a quarter of an hour
+    make bench-schedule                              # every row, half an hour
     make bench-schedule ARGS="--only micro"          # rows whose name contains a word
 
 Each row is a replay in virtual time (docs/replay.md): the same on any machine, but for its CPU.
@@ -59,28 +59,45 @@ def _philly(nodes: int, settings: dict[str, str]) -> Callable[[Path], str]:
     return row
 
 
-LOADS, LOGS, JOBS, PROCESSORS = (0.9, 1.1), range(3), 400, 32
+LOADS, JOBS_A_PROCESSOR = (0.9, 1.1), 12.5
+SHORTEST = {"backfillOrder": "shortestFirst"}
+Way = tuple[bool, dict[str, str]]  # whether wall times are stated, and settings
+WAYS: dict[str, Way] = {
+    "stated": (True, {}),
+    "shortest first": (True, SHORTEST),
+    "predictions alone": (False, {}),
+}
 
 
-def _prediction(make: Callable[[int, int, int, float], list[Line]]) -> Callable[[Path], str]:
-    """Compare EASY by stated wall times with EASY by predictions alone, on logs drawn by seed."""
+def _log(
+    make: Callable[[int, int, int, float], list[Line]], processors: int, seeds: int, *ways: str
+) -> Callable[[Path], str]:
+    """Compare EASY by stated wall times with other ways, on logs drawn by seed."""
 
     def row(_: Path) -> str:
         found = []
         for load in LOADS:
-            logs = [make(seed, JOBS, PROCESSORS, load) for seed in LOGS]
-            stated, predicted = (
-                [bounded_slowdown(log, starts_of(log, PROCESSORS, is_stated=way)) for log in logs]
-                for way in (True, False)
-            )
-            better = sum(one > other for one, other in zip(stated, predicted, strict=True))
-            found.append(
-                f"load {load}: stated {fmean(stated):.1f}, predicted {fmean(predicted):.1f}, "
-                f"better in {better} of {len(logs)}"
-            )
+            jobs = int(JOBS_A_PROCESSOR * processors)
+            logs = [make(seed, jobs, processors, load) for seed in range(seeds)]
+            slowdowns = {
+                name: [
+                    bounded_slowdown(log, starts_of(log, processors, is_stated=stated, **settings))
+                    for log in logs
+                ]
+                for name, (stated, settings) in WAYS.items()
+                if name in ways
+            }
+            told = [_against(name, each, slowdowns["stated"]) for name, each in slowdowns.items()]
+            found.append(f"load {load}: {', '.join(told)}")
         return f"average bounded slowdown; {'; '.join(found)}"
 
     return row
+
+
+def _against(name: str, each: list[float], stated: list[float]) -> str:
+    better = sum(one < other for one, other in zip(each, stated, strict=True))
+    of_all = f" (better in {better} of {len(each)})" if each is not stated else ""
+    return f"{name} {fmean(each):.1f} ± {pstdev(each):.1f}{of_all}"
 
 
 def _lanes(wide: int, whole: int) -> Callable[[Path], str]:
@@ -145,8 +162,10 @@ MUSTER = {"preset": "muster"}
 ROWS: dict[str, Callable[[Path], str]] = {
     "micro, muster": _micro(MUSTER),
     "micro, cluster without a lane": _micro({"gangAdmission": "cluster"}),
-    "log drawn at random, prediction": _prediction(drawn),
-    "log of people who repeat, prediction": _prediction(repeated),
+    "log drawn at random, 32 processors": _log(drawn, 32, 10, *WAYS),
+    "log drawn at random, 64 processors": _log(drawn, 64, 10, "stated", "shortest first"),
+    "log of people who repeat, 32 processors": _log(repeated, 32, 10, *WAYS),
+    "log of people who repeat, 64 processors": _log(repeated, 64, 10, "stated", "shortest first"),
     "philly 75 nodes, muster": _philly(75, MUSTER),
     "philly 72 nodes, muster": _philly(72, MUSTER),
     "philly 75 nodes, muster, backfill": _philly(75, {**MUSTER, "backfill": "enabled"}),

@@ -11,6 +11,7 @@ import pytest
 
 from services.cli.replay.run import START_NS
 from services.core.scheduler.invariants import violations
+from services.core.scheduler.model.rows import Queue
 from tests.property.rigid import (
     Line,
     bounded_slowdown,
@@ -146,14 +147,17 @@ def test_with_the_shortest_first_a_log_is_scheduled_as_in_the_textbook(make, see
 # --- what is promised ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backfill", ["enabled", "disabled"])
+SHORTEST = {"backfill": "enabled", "backfillOrder": "shortestFirst"}
+
+
+@pytest.mark.parametrize("settings", [{"backfill": "enabled"}, {"backfill": "disabled"}, SHORTEST])
 @pytest.mark.parametrize(("seed", "a_node"), [(0, 1), (1, 4), (2, 8), (3, 4)])
 def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
-    seed, a_node, backfill, monkeypatch
+    seed, a_node, settings, monkeypatch
 ):
     """Nor is a reservation ever pushed back by a job whose end was stated truly."""
     log = drawn(seed, 300, 64, 1.0)
-    replay = replay_of(trace_of(log, 64 // a_node, a_node), backfill=backfill)
+    replay = replay_of(trace_of(log, 64 // a_node, a_node), **settings)
     told: dict[str, list[int]] = {}
     note = replay._note
 
@@ -174,10 +178,12 @@ def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
 
 
 @pytest.mark.parametrize("is_stated", [True, False])
-@pytest.mark.parametrize("seed", range(4))
-def test_ledgers_hold_at_every_event_and_every_job_starts(seed, is_stated, monkeypatch):
+@pytest.mark.parametrize(("seed", "order"), [(0, 0), (1, 0), (2, 1), (3, 1)])
+def test_ledgers_hold_at_every_event_and_every_job_starts(seed, order, is_stated, monkeypatch):
     log = drawn(seed, 120, 32, 1.2)
-    replay = replay_of(trace_of(log, 8, 4, is_stated=is_stated), backfill="enabled")
+    settings = {"backfillOrder": ("submission", "shortestFirst")[order]}
+    trace = trace_of(log, 8, 4, is_stated=is_stated)
+    replay = replay_of(trace, backfill="enabled", **settings)
     note = replay._note
 
     def watched():
@@ -191,6 +197,36 @@ def test_ledgers_hold_at_every_event_and_every_job_starts(seed, is_stated, monke
 
     monkeypatch.setattr(replay, "_note", watched)
     assert all(run.ended_ns >= 0 for run in replay.run().runs)
+
+
+@pytest.mark.parametrize("is_stated", [True, False])
+@pytest.mark.parametrize("make", [drawn, repeated])
+def test_who_is_tried_first_is_the_shortest_of_those_that_may_be(make, is_stated, monkeypatch):
+    """Found in the index of a leaf, and by looking at everybody."""
+    log = make(5, 150, 32, 1.2)
+    replay = replay_of(trace_of(log, 8, 4, is_stated=is_stated), **SHORTEST)
+    tried = []
+
+    def shortest(leaf):
+        found = real(leaf)
+        buckets = [*leaf.buckets.values(), leaf.to_admit]
+        open_ones = [bucket for bucket in buckets if bucket.queued is not None]
+        groups = [group for bucket in open_ones for group in bucket.in_order()]
+        assert found is min(groups, key=_length)
+        tried.append(len(groups))
+        return found
+
+    real = Queue.shortest_group
+    monkeypatch.setattr(Queue, "shortest_group", shortest)
+    replay.run()
+    assert sum(many > 1 for many in tried) > 100
+
+
+def _length(group):
+    members = group.application.groups.values()
+    of_gang = [member.bucket.shape.expected_ns or 2**62 for member in members if member.placeholder]
+    run_ns = max(of_gang) if group.placeholder else group.bucket.shape.expected_ns or 2**62
+    return run_ns, group.application.order
 
 
 @pytest.mark.parametrize("seed", [0, 3])
