@@ -34,6 +34,14 @@ PATHS = {
     for version, kinds in built_in(OLDEST).items()
     for plural, kind in kinds.items()
 }
+# What a real cluster has and makes of its own; then what its controllers make of what is installed.
+BY_ITSELF = {"Event", "Node", "CSINode", "APIService", "FlowSchema", "PriorityLevelConfiguration"}
+OF_CONTROLLERS = BY_ITSELF | {
+    "ControllerRevision", "Endpoints", "EndpointSlice", "Lease", "PersistentVolume",
+    "PersistentVolumeClaim", "Pod", "ReplicaSet",
+}  # fmt: skip
+SINCE = ((27, "StatefulSet", "persistentVolumeClaimRetentionPolicy"),)
+OF_A_NAMESPACE = {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
 BASE = CHART.parent / "kubernetes"
 QUEUES = "partitions: [{name: default, queues: [{name: root, queues: [{name: mine}]}]}]"
 
@@ -89,19 +97,60 @@ class Cluster:
     async def get(self, api_version, kind, name):
         return await self.client.request("GET", f"{self.path(api_version, kind)}/{name}")
 
-    async def everything(self):
-        """Return every object of the namespace and of none, by kind and name, but helm's records."""
+    async def everything(self, besides=OF_CONTROLLERS):
+        """Return every object of the namespace and of none, by kind and name, but helm's records.
+
+        Of all kinds that the server says it has; ``besides`` are those that are not looked at.
+        """
         found = {}
-        for api_version, kind in PATHS:
-            if kind in ("Event", "Pod", "ReplicaSet", "Lease", "Node", "APIService"):
-                continue  # a real cluster's own go on by themselves
-            answer = await self.client.request("GET", self.path(api_version, kind))
+        for version, kind in await self._kinds():
+            if kind["kind"] in besides:
+                continue
+            root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            within = f"namespaces/{self.namespace}/" if kind["namespaced"] else ""
+            answer = await self.client.request("GET", f"{root}/{within}{kind['name']}")
             for item in answer["items"]:
                 name = item["metadata"]["name"]
-                if not name.startswith("sh.helm.release."):
-                    found[kind, name] = item
+                if (
+                    not name.startswith("sh.helm.release.")
+                    and (kind["kind"], name) not in OF_A_NAMESPACE
+                ):
+                    # which a list's items do not say themselves
+                    found[kind["kind"], name] = {
+                        **item,
+                        "apiVersion": version,
+                        "kind": kind["kind"],
+                    }
         found.pop(("Namespace", self.namespace), None)
         return found
+
+    async def _kinds(self):
+        """Return every kind that can be listed, with its version: the preferred one of its group."""
+        groups = (await self.client.request("GET", "/apis"))["groups"]
+        versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
+        found = []
+        for version in versions:
+            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            resources = (await self.client.request("GET", path))["resources"]
+            found += [(version, kind) for kind in resources if "list" in kind["verbs"]]
+        return found
+
+    async def drop_unknown(self, items):
+        """Drop of what is rendered what the server does not know, or has off by default."""
+        found = await self.client.request("GET", "/version")
+        for minor, kind, field in SINCE:
+            if int(found["minor"].rstrip("+")) < minor:
+                for item in items:
+                    if item["kind"] == kind:
+                        item["spec"].pop(field, None)
+
+    async def is_as_before(self, before):
+        """Wait until there is nothing but what was there before, nor anything that controllers made."""
+
+        async def is_gone():
+            return set(await self.everything(besides=BY_ITSELF)) == before
+
+        await until(is_gone, "nothing is left", pause=0.2)
 
 
 @asynccontextmanager
@@ -123,11 +172,13 @@ def a_namespace(name):
 PAIRS = {"helm3": (OLD, OLDEST), "helm4": (NEW, NEWEST)}
 
 
-@pytest.fixture(params=[*PAIRS, REAL])
+@pytest.fixture(
+    params=[*PAIRS, *(pytest.param(f"real-{name}", marks=REAL.marks) for name in PAIRS)]
+)
 async def cluster(request):
-    if request.param != "real":
-        version, kubernetes = PAIRS[request.param]
-        program("helm", version)
+    version, kubernetes = PAIRS[request.param.removeprefix("real-")]
+    program("helm", version)
+    if not request.param.startswith("real"):
         async with on_the_double(version, kubernetes) as found:
             yield found
         return
@@ -139,7 +190,7 @@ async def cluster(request):
     client = ApiClient(access, "tests")
     await cordon(client)
     await empty(client)
-    found = Cluster(access, client, Kubectl(client), NEW, f"muster-{uuid.uuid4().hex[:8]}")
+    found = Cluster(access, client, Kubectl(client), version, f"muster-{uuid.uuid4().hex[:8]}")
     yield found
     await asyncio.to_thread(run_helm, "uninstall", "muster", *found._where(found.namespace))
     await client.request("DELETE", f"/api/v1/namespaces/{found.namespace}")
@@ -165,6 +216,7 @@ async def check(cluster, before, values):
         for item in await asyncio.to_thread(rendered, values, cluster.namespace, cluster.version)
         if item["kind"] != "Lease"
     }
+    await cluster.drop_unknown(wanted.values())
     there = await cluster.everything()
     assert set(there) - set(before) == set(wanted)
     for key, item in wanted.items():
@@ -180,6 +232,7 @@ def secrets_of(there):
 
 async def test_it_is_installed_changed_taken_back_and_removed_and_nothing_is_left(cluster):
     before = await cluster.everything()
+    at_first = set(await cluster.everything(besides=BY_ITSELF))
     said = await cluster.install()
     assert "deployment/shim-adapter" in said
     installed = await check(cluster, before, {})
@@ -211,8 +264,7 @@ async def test_it_is_installed_changed_taken_back_and_removed_and_nothing_is_lef
     there = await check(cluster, before, {})
     assert secrets_of(there) == secrets
     await cluster.helm("uninstall", "muster")
-    there = await cluster.everything()
-    assert set(there) == set(before)
+    await cluster.is_as_before(at_first)
 
 
 async def test_an_upgrade_leaves_what_the_services_and_the_people_wrote(cluster):
