@@ -54,6 +54,7 @@ FINALIZERS: Right = ("update", "", "pods/finalizers", "")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 PACKED_BYTES, PACKED_LEVEL = 128 * 1024, 4  # answers of so many are packed, and how hard
 UNCONFIRMED = 3  # writes that etcd still took when it went away, and never confirmed
+HELD_SECONDS = 34  # that an API server waits for an etcd that is away (ADR 78)
 _OF_A_LIST = ("apiVersion", "kind")
 ETCD_AWAY = "rpc error: code = Unavailable desc = error reading from server: EOF"
 CHECKS = {**pods.ADMISSION, **storage.CHECKS}
@@ -97,6 +98,7 @@ class Double:
         # when RBAC is; None: not started yet
         self._warm_at: float | None = None if not self.store.objects else 0.0
         self._unconfirmed: int | None = None  # None: etcd is there
+        self._is_stored: asyncio.Event | None = None  # where what is asked waits for that
         self.version = version
         self.served = versions.built_in(version)
         self.watched = 0  # watches that were begun, in all
@@ -152,13 +154,15 @@ class Double:
     def compact(self) -> None:
         self.store.compact()
 
-    def lose_storage(self) -> None:
+    def lose_storage(self, holds: bool = False) -> None:
         """Answer as an API server whose etcd was killed, until ``regain_storage``.
 
-        UNCONFIRMED writes are carried out and fail all the same; everything after them fails.
+        UNCONFIRMED writes are carried out and fail all the same; everything after them fails: at once,
+        or, where the server's etcd client ``holds`` it, if etcd is not back within HELD_SECONDS.
         Watches end with 410, and those that come back do so to a history that was compacted.
         """
         self._unconfirmed = UNCONFIRMED
+        self._is_stored = asyncio.Event() if holds else None
         self.store.beat()
         self.compact()
         for task in list(self._watches):
@@ -166,6 +170,8 @@ class Double:
 
     def regain_storage(self) -> None:
         self._unconfirmed = None
+        if self._is_stored is not None:
+            self._is_stored.set()
         self.store.beat()
         self.compact()
 
@@ -235,6 +241,8 @@ class Double:
         count = f"{request.method} {resource}" + (f"/{sub}" if sub else "")
         self.requests[count] = self.requests.get(count, 0) + 1
         self._check_right(request, group, plural + (f"/{sub}" if sub else ""), name)
+        if self._is_stored is not None and not self._unconfirmed:
+            await self._held(request, self._is_stored)
         if request.method == "GET" and not name:
             if request.query.get("watch") in ("1", "true"):
                 return await self._watch(request, resource, namespace)
@@ -267,6 +275,15 @@ class Double:
             raise _storage_failure(resource, name, sub)
         self._unconfirmed -= 1
         return False
+
+    async def _held(self, request: web.Request, is_stored: asyncio.Event) -> None:
+        """Wait for etcd. Raises ApiFailureError: it did not come, or whoever asked has gone."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELD_SECONDS):
+                await is_stored.wait()
+        if not is_stored.is_set() or request.transport is None:
+            text = f"Timeout: request did not complete within requested timeout {HELD_SECONDS}s"
+            raise ApiFailureError(504, "Timeout", text)
 
     def _about(self, path: str) -> Object | None:
         """Return what anybody may ask of the server itself; None: it is about objects."""

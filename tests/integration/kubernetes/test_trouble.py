@@ -112,6 +112,26 @@ async def test_the_first_answer_after_an_outage_ends_every_pause(muster, double,
     bound_once(muster)
 
 
+async def test_what_an_api_server_holds_until_its_etcd_is_back_is_done_once(
+    muster, double, monkeypatch
+):
+    """One that says nothing meanwhile: requests run out of time, and are asked again and again."""
+    gang = [f"m{at:02d}" for at in range(40)]
+    for name in gang:
+        await muster.kubectl.pod(member(name, "gang", members=len(gang)))
+    await until(lambda: double.requests.get("POST pods/binding"), "the first bind")
+    monkeypatch.setattr(client, "REQUEST_SECONDS", 0.3)
+    double.lose_storage(holds=True)
+    before = sum(double.requests.values())
+    await until(lambda: sum(double.requests.values()) > before + 60, "it is asked in vain")
+    assert not all_run(muster, gang)()
+    monkeypatch.undo()
+    double.regain_storage()
+    await until(all_run(muster, gang), "the gang runs")
+    bound_once(muster)
+    assert sorted(await muster.kubectl.pods()) == gang
+
+
 async def test_a_watch_that_is_cut_every_moment_and_a_history_that_is_gone_lose_no_pod(
     muster, double
 ):
