@@ -1,7 +1,7 @@
 """What an API server does about PodGroups and Workloads: serves them or not, and validates them.
 
 As the schemas of their definitions have it: scheduling.x-k8s.io/v1alpha1, scheduling.run.ai/v2alpha2,
-and scheduling.k8s.io v1alpha1 (1.35), v1alpha2 (1.36), v1beta1 (1.37).
+scheduling.volcano.sh/v1beta1 (whose queue has a default), and scheduling.k8s.io v1alpha1 (1.35), v1alpha2 (1.36), v1beta1 (1.37).
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from tests.kubernetes.versions import Served
 
 COSCHEDULING = ("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup")
 KAI = ("scheduling.run.ai/v2alpha2", "podgroups", "PodGroup")
+VOLCANO = ("scheduling.volcano.sh/v1beta1", "podgroups", "PodGroup")
 OF_1_35 = ("scheduling.k8s.io/v1alpha1", "workloads", "Workload")
 OF_1_36 = ("scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup")
 OF_1_37 = ("scheduling.k8s.io/v1beta1", "podgroups", "PodGroup")
@@ -23,6 +24,7 @@ _INT32 = range(-(2**31), 2**31)
 _NUMBERS = {
     "podgroups.scheduling.x-k8s.io": ("minMember", "scheduleTimeoutSeconds"),
     "podgroups.scheduling.run.ai": ("minMember", "minSubGroup"),
+    "podgroups.scheduling.volcano.sh": ("minMember",),
 }
 
 
@@ -62,6 +64,8 @@ def check(resource: str, obj: Object, before: Object | None = None) -> None:
     if resource in _NUMBERS and not (obj.get("kind") and obj.get("apiVersion")):
         raise ApiFailureError(400, "BadRequest", "Object 'Kind' is missing")  # of definitions
     spec = obj.get("spec") or {}
+    if resource == "podgroups.scheduling.volcano.sh":
+        spec.setdefault("queue", "default")
     for name in _NUMBERS.get(resource, ()):
         if name in spec and (type(spec[name]) is not int or spec[name] not in _INT32):
             raise _invalid(obj, f"spec.{name}", "must be of type integer")

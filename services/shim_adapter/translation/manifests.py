@@ -22,7 +22,12 @@ from services.shim_adapter.translation.pods import (
 )
 from services.shim_adapter.translation.workloads import EXPANDERS
 from services.shim_adapter.translation.workloads.members import groups_named, pods_of
-from services.shim_adapter.translation.workloads.pod_groups import CORE, COSCHEDULING, pod_group
+from services.shim_adapter.translation.workloads.pod_groups import (
+    CORE,
+    COSCHEDULING,
+    READERS,
+    pod_group,
+)
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
     Submission,
@@ -258,7 +263,7 @@ def _gang(body: Mapping[str, Any], name: str) -> Gang:
         raise ManifestError(
             "apiVersion", f"PodGroups of {CORE} are read on a cluster: name one of {COSCHEDULING}"
         )
-    return pod_group(body, name)
+    return READERS.get(group, pod_group)(body, name)
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:

@@ -402,6 +402,7 @@ KAI = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
 
 def of_kai(name, group="k", *, subgroup="", **more):
     labels = {"kai.scheduler/subgroup-name": subgroup} if subgroup else {}
+    labels |= more.pop("labels", {})
     return a_pod(name, annotations={"pod-group-name": group}, labels=labels, **more)
 
 
@@ -438,6 +439,8 @@ async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_ever
         ({"minSubGroup": 1, "subGroups": [{"name": "a"}, {"name": "b"}]}, "spec.minSubGroup"),
         ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
         ({"minMember": -1}, "spec.minMember"),
+        ({"preemptionDelay": "5m"}, "spec.preemptionDelay"),
+        ({"stalenessGracePeriod": "-1s"}, "spec.stalenessGracePeriod"),
     ],
 )
 async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, kinds, spec, words):
@@ -445,6 +448,81 @@ async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, ki
     await make(muster.kubectl, KAI, "k", **spec)
     await muster.kubectl.pod(of_kai("w0"))
     await until_waits(muster.kubectl, "w0", words)
+
+
+@pytest.mark.parametrize(
+    ("preemptibility", "value", "may"),
+    [("", 99, True), ("", 100, False), ("preemptible", 100, True), ("non-preemptible", 9, False)],
+)
+async def test_kai_the_priority_says_who_may_be_preempted_where_its_group_does_not(
+    muster, kinds, preemptibility, value, may
+):
+    await kinds.serve(*groups.KAI)
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    body = {"metadata": {"name": "build"}, "value": value}
+    await muster.kubectl.client.request("POST", classes, body)
+    said = {"preemptibility": preemptibility} if preemptibility else {}
+    await make(muster.kubectl, KAI, "k", minMember=1, priorityClassName="build", **said)
+    await muster.kubectl.pod(of_kai("w", labels=QUEUE))
+    await until_running(muster, "w")
+    await muster.kubectl.client.request("DELETE", f"{classes}/build")
+    assert {pod.spec.allow_preempt_self for pod in muster.world.all_pods()} == {may}
+
+
+# --- Volcano ------------------------------------------------------------------------------------
+
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+
+
+def of_volcano(name, group="v", task="", **more):
+    annotations = {"scheduling.k8s.io/group-name": group}
+    if task:
+        annotations["volcano.sh/task-spec"] = task
+    return a_pod(name, annotations=annotations, labels=QUEUE, **more)
+
+
+async def test_volcano_a_pod_group_is_a_gang_once_its_kind_is_served(muster, kinds):
+    for name in ("m0", "m1"):
+        await muster.kubectl.pod(of_volcano(name))
+    await until_waits(muster.kubectl, "m1", "PodGroup.scheduling.volcano.sh default/v is not there")
+    await kinds.serve(*groups.VOLCANO)
+    group = await make(muster.kubectl, VOLCANO, "v", minMember=3)
+    assert group["spec"]["queue"] == "default"  # Volcano's own, which nobody has named
+    await until_waits(muster.kubectl, "m1", "3 pods start at once")
+    assert muster.kubelets.ran == {}
+    await muster.kubectl.pod(of_volcano("m2"))
+    await until_running(muster, "m0", "m1", "m2")
+    summary = muster.model.application("default-podgroup-v").summary
+    assert summary.queue_name == "root.a"
+
+
+async def test_volcano_so_many_of_every_task_start_at_once(muster, kinds):
+    await kinds.serve(*groups.VOLCANO)
+    least = {"ps": 1, "worker": 2}
+    await make(muster.kubectl, VOLCANO, "v", minMember=3, queue="root.a", minTaskMember=least)
+    for at in range(3):
+        await muster.kubectl.pod(of_volcano(f"w{at}", task="worker"))
+    await until_waits(muster.kubectl, "w2", "1 of ps, 2 of worker start at once")
+    await muster.kubectl.pod(of_volcano("ps", task="ps"))
+    await until_running(muster, "ps", "w0", "w1", "w2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"networkTopology": {"highestTierAllowed": 1}}, "spec.networkTopology"),
+        ({"minMember": 5, "minTaskMember": {"a": 1}}, "spec.minTaskMember"),
+        ({"minMember": 1, "minTaskMember": {"a": "x"}}, "spec.minTaskMember"),
+        ({"subGroupPolicy": [{"name": "a"}]}, "spec.subGroupPolicy"),
+    ],
+)
+async def test_volcano_what_is_not_supported_has_the_pods_wait_and_say_so(
+    muster, kinds, spec, words
+):
+    await kinds.serve(*groups.VOLCANO)
+    await make(muster.kubectl, VOLCANO, "v", **spec)
+    await muster.kubectl.pod(of_volcano("w"))
+    await until_waits(muster.kubectl, "w", words)
 
 
 # --- core Kubernetes ----------------------------------------------------------------------------

@@ -152,6 +152,9 @@ def test_kai_is_told_why_and_that_it_is_over():
     told = Told(KAI)
     (status,) = told.change(2, 1, 0, 0, 0, why="one is missing")
     (condition,) = status["schedulingConditions"]
+    assert (condition["type"], condition["status"], condition["nodePool"]) == (
+        "UnschedulableOnNodePool", "True", "default",
+    )  # fmt: skip
     assert condition["reasons"] == [{"reason": "PodSchedulingErrors", "message": "one is missing"}]
     assert told.change(2, 1, 0, 0, 0, why="one is missing") == []
     assert told.change(2, 2, 2, 0, 0) == [{"schedulingConditions": []}]

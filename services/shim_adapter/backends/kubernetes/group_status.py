@@ -17,6 +17,7 @@ from services.shim_adapter.translation.workloads.pod_groups import CORE, COSCHED
 from shared.model.units import seconds
 
 PAUSE_SECONDS = 1  # between a change of a PodGroup's gang and its status, which says all since
+_KAI_POOL = "default"  # the node pool of who has none
 MAX_MESSAGE = 1_024  # characters of a condition's message; what is longer is cut
 
 Object = tuple[str, str, str]  # kind, namespace and name
@@ -153,8 +154,9 @@ def _kai(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
         return {"schedulingConditions": []} if before.get("schedulingConditions") else None
     message = stands.why[:MAX_MESSAGE]
     reason = {"reason": "PodSchedulingErrors", "message": message}
-    condition = _condition("Unschedulable", "True", "Unschedulable", message)
-    return {"schedulingConditions": [{**condition, "reasons": [reason]}]}
+    condition = _condition("UnschedulableOnNodePool", "True", "Unschedulable", message)
+    of_pool = {**condition, "nodePool": _KAI_POOL, "reasons": [reason]}
+    return {"schedulingConditions": [of_pool]}
 
 
 def _core(stands: Standing, before: Status, version: str) -> dict[str, Any] | None:

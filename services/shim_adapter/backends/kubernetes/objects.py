@@ -39,9 +39,9 @@ from services.shim_adapter.translation.task_groups import (
 )
 from services.shim_adapter.translation.workloads.pod_groups import (
     POD_GROUP,
-    SUBGROUP_LABEL,
     GroupRef,
     group_of,
+    subgroup_of,
 )
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
@@ -142,7 +142,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
     )
     if is_ours:
         view.group = group_of(metadata, spec)
-        view.subgroup = str((metadata.get("labels") or {}).get(SUBGROUP_LABEL) or "")
+        view.subgroup = "" if view.group is None else subgroup_of(metadata, view.group)
     if view.phase in ENDED_PHASES:
         return view
     try:

@@ -476,21 +476,17 @@ class PodGroups:
     def _as_the_group_says(self, spec: PodSpec, gang: Gang) -> PodSpec:
         """Return a pod with what its group says and it does not: queue, priority class."""
         queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
-        spec = replace(
-            spec,
-            queue_name=queue,
-            allow_preempt_self=spec.allow_preempt_self and gang.is_preemptible,
-        )
         known = self._classes.get(gang.priority_class)
-        if spec.priority_class or known is None:
-            return spec
-        return replace(
-            spec,
-            priority_class=gang.priority_class,
-            priority=known.value,
-            allow_preempt_self=spec.allow_preempt_self and known.lets_be_preempted({}),
-            allow_preempt_other=known.lets_preempt({}),
-        )
+        if not spec.priority_class and known is not None:
+            spec = replace(
+                spec,
+                priority_class=gang.priority_class,
+                priority=known.value,
+                allow_preempt_self=spec.allow_preempt_self and known.lets_be_preempted({}),
+                allow_preempt_other=known.lets_preempt({}),
+            )
+        may = spec.allow_preempt_self and gang.lets_be_preempted(spec.priority)
+        return replace(spec, queue_name=queue, allow_preempt_self=may)
 
 
 def _object_of(ref: GroupRef) -> _Object:

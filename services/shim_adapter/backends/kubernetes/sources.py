@@ -13,9 +13,9 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     CORE_WORKLOAD,
     COSCHEDULING,
     KAI,
-    core_pod_group,
+    READERS,
+    VOLCANO,
     core_workload,
-    pod_group,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 
@@ -26,10 +26,10 @@ PRIORITY_CLASSES = Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorit
 GROUP_KINDS = (
     OptionalKind(COSCHEDULING, COSCHEDULING, ("v1alpha1",), "podgroups"),
     OptionalKind(KAI, KAI, ("v2alpha2",), "podgroups"),
+    OptionalKind(VOLCANO, VOLCANO, ("v1beta1",), "podgroups"),
     OptionalKind(CORE, CORE, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
     OptionalKind(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
 )
-_READ = {CORE: core_pod_group}
 
 
 def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str:
@@ -38,7 +38,7 @@ def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str:
     try:
         if kind == CORE_WORKLOAD:
             return core_workload(item, name)
-        return {"": _READ.get(kind, pod_group)(item, name)}
+        return {"": READERS[kind](item, name)}
     except ManifestError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:

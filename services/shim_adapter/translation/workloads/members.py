@@ -27,6 +27,8 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     KAI_ANNOTATION,
     QUEUE_LABEL,
     SUBGROUP_LABEL,
+    VOLCANO_ANNOTATIONS,
+    VOLCANO_TASK,
 )
 from services.shim_adapter.translation.workloads.replicas import (
     MAX_PODS,
@@ -42,7 +44,7 @@ from shared.model.resources import PODS
 
 MAX_BYTES = 64 * 1024 * 1024
 QUEUE_LABELS = (QUEUE_LABEL, "kueue.x-k8s.io/queue-name")
-_GROUP_ANNOTATIONS = (KAI_ANNOTATION, "scheduling.k8s.io/group-name")
+_GROUP_ANNOTATIONS = (KAI_ANNOTATION, *VOLCANO_ANNOTATIONS)
 KUEUE_GATE = {"name": "kueue.x-k8s.io/admission"}
 
 
@@ -123,8 +125,6 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
         annotations = {USER_INFO: own[USER_INFO], **annotations}
     namespace = metadata.get("namespace") or workload.metadata.get("namespace")
     spec, gang = item.template["spec"], _gang_of(workload, item)
-    if gang is not None and not gang.is_preemptible:
-        annotations = {ALLOW_PREEMPTION: "false", **annotations}
     if gang is not None and not spec.get("priorityClassName"):
         spec = {**spec, "priorityClassName": gang.priority_class}
     template = {
@@ -136,9 +136,13 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
     longest = max(item.names, key=len)
     if len(longest) > MAX_NAME:
         raise ManifestError("metadata.name", f"a pod's name would have {len(longest)} characters")
-    return translate_pod(
+    pod = translate_pod(
         template, where=where, name=item.names[0], reading=replace(reading, queue=queue)
     )
+    if gang is None or ALLOW_PREEMPTION in annotations:
+        return pod
+    may = pod.allow_preempt_self and gang.lets_be_preempted(pod.priority)
+    return replace(pod, allow_preempt_self=may)
 
 
 def _as_gang(members: list[tuple[Replicas, PodSpec]]) -> list[tuple[Replicas, PodSpec]]:
@@ -218,5 +222,6 @@ def groups_named(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> t
 
 
 def _subgroup(item: Replicas) -> str:
-    labels = (item.template.get("metadata") or {}).get("labels") or {}
-    return str(labels.get(SUBGROUP_LABEL) or "")
+    metadata = item.template.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return str(labels.get(SUBGROUP_LABEL) or annotations.get(VOLCANO_TASK) or "")

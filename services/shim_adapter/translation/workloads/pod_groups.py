@@ -1,17 +1,18 @@
 """PodGroups: what each kind says of its gang, and which of them a pod names.
 
 Sources: scheduling.x-k8s.io/v1alpha1 (minMember, scheduleTimeoutSeconds; the label of a pod), KAI's
-scheduling.run.ai/v2alpha2 and Volcano's (contract kai 1.11; the annotation of a pod), and core
-Kubernetes' scheduling.k8s.io: a Workload's podGroups in 1.35 (v1alpha1, ``spec.workloadRef``), the
-PodGroup from 1.36 on (v1alpha2, v1alpha3, v1beta1, ``spec.schedulingGroup``).
+scheduling.run.ai/v2alpha2 (contract kai 1.11; the annotation of a pod), Volcano's
+scheduling.volcano.sh/v1beta1 (its documentation; annotations of a pod), and core Kubernetes'
+scheduling.k8s.io: a Workload's podGroups in 1.35 (v1alpha1, ``spec.workloadRef``), the PodGroup
+from 1.36 on (v1alpha2, v1alpha3, v1beta1, ``spec.schedulingGroup``).
 
 Rule 1: what would have to be heeded and is not, refuses the group by its field; what is a mere wish
         is left out.
 Rule 2: a pod with YuniKorn's task groups names no PodGroup, whatever else it carries.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from services.shim_adapter.translation.errors import ManifestError
@@ -25,12 +26,17 @@ CORE = "scheduling.k8s.io"
 CORE_WORKLOAD = "Workload.scheduling.k8s.io"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 KAI_ANNOTATION = "pod-group-name"
+VOLCANO = "scheduling.volcano.sh"
+VOLCANO_ANNOTATIONS = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
+VOLCANO_TASK = "volcano.sh/task-spec"  # the annotation that names a pod's task
+VOLCANO_DEFAULT = "default"  # the queue of a PodGroup that names none, as its definition has it
 QUEUE_LABEL = "kai.scheduler/queue"
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 POD_GROUP = "muster.io/pod-group"  # the annotation of a placeholder: whose pods' place it holds
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _ALL_AT_ONCE = ("PodGroup", "All")
+_KAI_KEPT_FROM = 100  # the priority from which on a gang that does not say it is not preempted
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,17 @@ def group_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> GroupRef |
         return GroupRef(COSCHEDULING, namespace, str(labels[GROUP_LABEL]))
     if annotations.get(KAI_ANNOTATION):
         return GroupRef(KAI, namespace, str(annotations[KAI_ANNOTATION]))
+    for key in VOLCANO_ANNOTATIONS:
+        if annotations.get(key):
+            return GroupRef(VOLCANO, namespace, str(annotations[key]))
     return None
+
+
+def subgroup_of(metadata: Mapping[str, Any], ref: GroupRef) -> str:
+    """Return the part of its gang that a pod is of, "" where it names none."""
+    if ref.kind == VOLCANO:
+        return str(_map(metadata, "annotations").get(VOLCANO_TASK) or "")
+    return str(_map(metadata, "labels").get(SUBGROUP_LABEL) or "")
 
 
 def _map(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -84,7 +100,7 @@ def _map(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def pod_group(body: Mapping[str, Any], name: str) -> Gang:
-    """Return the gang of a PodGroup of scheduling.x-k8s.io, KAI or Volcano. Raises ManifestError.
+    """Return what PodGroups that a definition defines have in common. Raises ManifestError.
 
     ``minResources`` is left out: what its pods ask for says the same, and is what is reserved.
     """
@@ -116,6 +132,48 @@ def pod_group(body: Mapping[str, Any], name: str) -> Gang:
         is_preemptible=preemptibility != "non-preemptible",
         timeout_seconds=whole(spec, "scheduleTimeoutSeconds", 0, most=None),
     )
+
+
+def kai_pod_group(body: Mapping[str, Any], name: str) -> Gang:
+    """Return the gang of KAI's PodGroup. Raises ManifestError.
+
+    Without ``preemptibility`` its priority says whether it may be preempted.
+    """
+    gang = pod_group(body, name)
+    spec = body["spec"]
+    for key, instead in (
+        ("preemptionDelay", "leave it out, or give its queue a preemption.delay"),
+        ("stalenessGracePeriod", "leave it out; muster.scheduler.stalenessGracePeriod is for all"),
+    ):
+        if spec.get(key):
+            raise ManifestError(f"spec.{key}", f"not supported for one gang: {instead}")
+    return gang if spec.get("preemptibility") else replace(gang, kept_from=_KAI_KEPT_FROM)
+
+
+def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
+    """Return the gang of Volcano's PodGroup. Raises ManifestError.
+
+    ``minTaskMember`` counts where its tasks together are no more than ``minMember``, as there.
+    """
+    gang = pod_group(body, name)
+    spec = body["spec"]
+    if spec.get("subGroupPolicy"):
+        raise ManifestError("spec.subGroupPolicy", "not supported")
+    topology = mapping(spec.get("networkTopology") or {}, "spec.networkTopology")
+    if topology and topology.get("mode") != "soft":
+        raise ManifestError(
+            "spec.networkTopology", "not supported: use a pod affinity to the level"
+        )
+    where = "spec.minTaskMember"
+    tasks = mapping(spec.get("minTaskMember") or {}, where)
+    least = {str(task): whole(tasks, task, 0, where) for task in tasks}
+    if len(least) > MAX_SUBGROUPS:
+        raise ManifestError(where, f"{len(least)} of them, at most {MAX_SUBGROUPS}")
+    total = sum(least.values())
+    if 0 < total < gang.minimum:
+        raise ManifestError(where, f"not supported: {total} in all, fewer than minMember")
+    queue = "" if gang.queue == VOLCANO_DEFAULT else gang.queue
+    return replace(gang, queue=queue, subgroups=least if total == gang.minimum else {})
 
 
 def _refuse_topology(spec: Mapping[str, Any], where: str) -> None:
@@ -171,3 +229,11 @@ def _minimum(policy: Mapping[str, Any], where: str) -> int:
 def _queue_label(body: Mapping[str, Any]) -> str:
     labels = mapping(body.get("metadata") or {}, "metadata").get("labels") or {}
     return str(mapping(labels, "metadata.labels").get(QUEUE_LABEL) or "")
+
+
+READERS: Mapping[str, Callable[[Mapping[str, Any], str], Gang]] = {
+    COSCHEDULING: pod_group,
+    KAI: kai_pod_group,
+    VOLCANO: volcano_pod_group,
+    CORE: core_pod_group,
+}

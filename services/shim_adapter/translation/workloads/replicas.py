@@ -32,7 +32,8 @@ class Replicas:
 class Gang:
     """A PodGroup of the same submission: so many pods at once, in all or by subgroup.
 
-    Its priority class, and that it may not be preempted, hold for pods that do not say it.
+    Its priority class, and that it may not be preempted, hold for pods that do not say it; nor may
+    those of a priority of ``kept_from`` on (None: that counts for nothing).
     ``timeout_seconds`` is for how long its places may be waited for (0: it does not say).
     """
 
@@ -43,6 +44,11 @@ class Gang:
     priority_class: str = ""
     is_preemptible: bool = True
     timeout_seconds: int = 0
+    kept_from: int | None = None
+
+    def lets_be_preempted(self, priority: int) -> bool:
+        """Return whether its pods of a priority may be preempted."""
+        return self.is_preemptible and (self.kept_from is None or priority < self.kept_from)
 
 
 @dataclass(frozen=True, slots=True)
