@@ -20,7 +20,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A Kubernetes toleration; an empty key with Exists tolerates everything."""
+    """A Kubernetes toleration: Equal, Exists, Gt, Lt; with Exists no key tolerates everything."""
 
     key: str = ""
     operator: str = "Equal"

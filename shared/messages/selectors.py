@@ -23,16 +23,18 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            return _compares(requirement, value)
+            bound = next(iter(requirement.values), "")
+            return _compares(requirement.operator, value or "", bound)
         case _:
             return False
 
 
-def _compares(requirement: Requirement, value: str | None) -> bool:
-    found, bound = parse_int64(value or ""), parse_int64(next(iter(requirement.values), ""))
+def _compares(operator: str, found_text: str, bound_text: str) -> bool:
+    """Return whether a whole number is above (Gt) or below (Lt) a bound; no number is neither."""
+    found, bound = parse_int64(found_text), parse_int64(bound_text)
     if found is None or bound is None:
         return False
-    return found > bound if requirement.operator == "Gt" else found < bound
+    return found > bound if operator == "Gt" else found < bound
 
 
 def all_hold(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
@@ -48,13 +50,21 @@ def term_matches(term: NodeTerm, name: str, labels: Mapping[str, str]) -> bool:
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    """Return whether one of the tolerations matches the taint."""
+    """Return whether one of the tolerations matches the taint.
+
+    Gt and Lt compare the taint's value with the toleration's: Gt takes taints above it.
+    """
     for toleration in tolerations:
         if toleration.effect and toleration.effect != taint.effect:
             continue
         if toleration.key and toleration.key != taint.key:
             continue
-        if toleration.operator == "Exists" or (toleration.key and toleration.value == taint.value):
+        if toleration.operator in ("Gt", "Lt"):
+            is_so = _compares(toleration.operator, taint.value, toleration.value)
+        else:
+            is_equal = toleration.key and toleration.value == taint.value
+            is_so = toleration.operator == "Exists" or bool(is_equal)
+        if is_so:
             return True
     return False
 

@@ -5,6 +5,7 @@ namespaces, is refused with a sentence, except that every namespace has its name
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from services.shim_adapter.translation.errors import ManifestError
@@ -29,6 +30,7 @@ _NODE_OPERATORS = (*_SET_OPERATORS, "Exists", "DoesNotExist", "Gt", "Lt")
 _POD_OPERATORS = (*_SET_OPERATORS, "Exists", "DoesNotExist")
 _MATCHES_NOTHING = (Requirement("", "In", ()),)
 _EFFECTS = (*HARD_EFFECTS, SOFT_EFFECT)
+_TOLERATION_OPERATORS = ("Equal", "Exists", "Gt", "Lt")
 _WEIGHTS = range(1, 101)
 _PORTS = range(1, 65_536)
 MAX_ITEMS = 1_000
@@ -100,8 +102,9 @@ def parse_tolerations(value: Any, where: str) -> tuple[Toleration, ...]:
     tolerations: list[Toleration] = []
     for place, item in _list(value, where):
         operator = str(item.get("operator") or "Equal")
-        if operator not in ("Equal", "Exists"):
-            raise ManifestError(place, f"operator must be Equal or Exists, found {operator!r}")
+        if operator not in _TOLERATION_OPERATORS:
+            known = ", ".join(_TOLERATION_OPERATORS)
+            raise ManifestError(place, f"operator must be one of {known}, found {operator!r}")
         toleration = Toleration(
             key=str(item.get("key") or ""),
             operator=operator,
@@ -116,8 +119,10 @@ def parse_tolerations(value: Any, where: str) -> tuple[Toleration, ...]:
 def _check_toleration(toleration: Toleration, where: str) -> None:
     if toleration.operator == "Exists" and toleration.value:
         raise ManifestError(f"{where}.value", "Exists takes no value")
-    if toleration.operator == "Equal" and not toleration.key:
+    if toleration.operator != "Exists" and not toleration.key:
         raise ManifestError(f"{where}.operator", "without a key it must be Exists")
+    if toleration.operator in ("Gt", "Lt") and parse_int64(toleration.value) is None:
+        raise ManifestError(f"{where}.value", f"{toleration.operator} needs a whole number")
     if toleration.effect and toleration.effect not in _EFFECTS:
         raise ManifestError(
             f"{where}.effect", f"one of {', '.join(_EFFECTS)}, found {toleration.effect!r}"
@@ -329,10 +334,13 @@ def _positive(item: Mapping[str, Any], key: str, where: str, default: int | None
 
 
 def _host_ports(spec: Mapping[str, Any], where: str) -> tuple[HostPort, ...]:
-    """Return the ports of the node that a pod's containers take."""
+    """Return the ports of the node that a pod's containers take, and its sidecars."""
     is_host = spec.get("hostNetwork") is True
     found: dict[HostPort, None] = {}
-    for container, body in _list(spec.get("containers"), f"{where}.containers"):
+    starters = _list(spec.get("initContainers"), f"{where}.initContainers")
+    sidecars = (item for item in starters if item[1].get("restartPolicy") == "Always")
+    containers = _list(spec.get("containers"), f"{where}.containers")
+    for container, body in chain(containers, sidecars):
         for place, port in _list(body.get("ports"), f"{container}.ports"):
             number = port.get("hostPort") or (port.get("containerPort") if is_host else None)
             if number is None:

@@ -312,17 +312,19 @@ def pod_request(
 ) -> Resource:
     """Return what a pod asks for (contract section 2.7): containers, init containers, overhead.
 
-    A container that is being resized in its place counts with the larger of what its spec asks
-    for and what its status says that it has.
+    A container, or sidecar, that is being resized in its place counts with the larger of what its
+    spec asks for and what its status says that it has.
     """
-    held = _held(status or {})
+    held = _held(status or {}, "containerStatuses")
+    held_by_sidecars = _held(status or {}, "initContainerStatuses")
     total: Resource = {}
     sidecars: Resource = {}
     largest_start: Resource = {}
     for place, container in _containers(spec, "initContainers", where):
         request = _request(container, place)
         if container.get("restartPolicy") == "Always":
-            add_into(sidecars, request)
+            given = held_by_sidecars.get(str(container.get("name")), {})
+            add_into(sidecars, _larger_of(request, given))
             continue
         at_start = dict(request)
         add_into(at_start, sidecars)
@@ -343,10 +345,10 @@ def pod_request(
     return without_zeros(total)
 
 
-def _held(status: Mapping[str, Any]) -> dict[str, Resource]:
+def _held(status: Mapping[str, Any], key: str) -> dict[str, Resource]:
     """Return what the containers have been given, by name, where the status says it."""
     found: dict[str, Resource] = {}
-    for place, item in _containers(status, "containerStatuses", "status"):
+    for place, item in _containers(status, key, "status"):
         given = mapping(item.get("allocatedResources") or {}, place)
         actual = mapping(item.get("resources") or {}, place)
         requests = mapping(actual.get("requests") or {}, place)

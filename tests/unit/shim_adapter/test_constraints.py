@@ -10,7 +10,9 @@ from shared.messages.constraints import (
     PodTerm,
     Requirement,
     SpreadConstraint,
+    Taint,
 )
+from shared.messages.selectors import tolerates
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -127,6 +129,39 @@ def test_spread_and_ports():
         {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 9, "protocol": "UDP"}]}]}
     )
     assert own.host_ports == (HostPort(9, "UDP"),)
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "expected"),
+    [
+        ("Gt", "900", "950", True),
+        ("Gt", "900", "900", False),
+        ("Lt", "900", "-1", True),
+        ("Lt", "900", "950", False),
+        ("Gt", "900", "x", False),
+        ("Gt", "900", "", False),
+        ("Lt", "900", "1.5", False),
+    ],
+)
+def test_a_toleration_compares_the_number_of_a_taint(operator, bound, value, expected):
+    written = [{"key": "sla", "operator": operator, "value": bound, "effect": "NoSchedule"}]
+    found = parse({"tolerations": written}).tolerations
+    assert tolerates(found, Taint("sla", value)) is expected
+    assert not tolerates(found, Taint("other", value))
+    assert not tolerates(found, Taint("sla", value, "NoExecute"))
+
+
+@pytest.mark.parametrize(
+    ("toleration", "words"),
+    [
+        ({"key": "a", "operator": "Gt", "value": "x"}, "Gt needs a whole number"),
+        ({"key": "a", "operator": "Lt"}, "Lt needs a whole number"),
+        ({"operator": "Gt", "value": "1"}, "without a key it must be Exists"),
+    ],
+)
+def test_a_toleration_that_compares_needs_a_key_and_a_number(toleration, words):
+    with pytest.raises(ManifestError, match=words):
+        parse({"tolerations": [toleration]})
 
 
 def expressions(operator, *values):

@@ -29,7 +29,7 @@ from services.shim_adapter.backends.kubernetes.turn import LAST_GOOD, Turn
 from services.shim_adapter.records import PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass, Reading
 from shared.messages.commands import PodSpec
-from shared.messages.constraints import HostPort
+from shared.messages.constraints import ALL_NAMESPACES, HostPort, Requirement
 from tests.unit.shim_adapter.test_workloads import JUNK, places
 
 READING = Reading(("yunikorn",), 0, {"low": PriorityClass(3, "false")})
@@ -99,6 +99,57 @@ def test_of_a_foreign_pod_only_what_keeps_ours_away_is_kept():
     constraints = view(body).spec.constraints
     assert constraints.host_ports == (HostPort(8080),)
     assert constraints.node_selector == ()
+
+
+def test_a_sidecars_port_of_the_node_is_taken_as_a_containers_is_and_an_init_containers_is_not():
+    ports = [{"hostPort": 8080}]
+    starters = [
+        {"name": "s", "restartPolicy": "Always", "ports": ports},
+        {"name": "i", "ports": [{"hostPort": 9090}]},
+    ]
+    for scheduler in ("x", "yunikorn"):
+        seen = view(raw(scheduler=scheduler, node="n1", initContainers=starters))
+        assert seen.spec.constraints.host_ports == (HostPort(8080),)
+
+
+def repels(*terms, **more):
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [*terms], **more}
+    body = raw(scheduler="x", node="n1", affinity={"podAntiAffinity": required})
+    body["metadata"]["labels"] = {"app": "a", "version": "2"}
+    body["spec"]["containers"][0]["ports"] = [{"hostPort": 8080}]
+    constraints = view(body).spec.constraints
+    assert constraints.host_ports == (HostPort(8080),)  # whatever else it says
+    return constraints.pod_anti_affinity
+
+
+def test_a_foreign_pods_terms_count_one_by_one_and_at_the_most_where_they_are_not_understood():
+    apart = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "a"}}}
+    (plain,) = repels(apart)
+    assert (plain.topology_key, plain.namespaces) == ("host", ())
+    by_labels = {**apart, "namespaceSelector": {"matchLabels": {"team": "x"}}}
+    assert repels(by_labels, apart) == (replace(plain, namespaces=(ALL_NAMESPACES,)), plain)
+    bad = {"weight": 900, "podAffinityTerm": {}}
+    assert repels(apart, preferredDuringSchedulingIgnoredDuringExecution=[bad]) == (plain,)
+    (own,) = repels({**apart, "matchLabelKeys": ["version", "none"]})
+    assert own.selector == (*plain.selector, Requirement("version", "In", ("2",)))
+
+
+def test_a_sidecar_that_is_being_resized_counts_with_what_it_has():
+    starters = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+        {"name": "i", "resources": {"requests": {"cpu": "1"}}},
+    ]
+    body = raw(initContainers=starters)
+    body["status"]["initContainerStatuses"] = [
+        {"name": "s", "resources": {"requests": {"cpu": "3"}}},
+        {"name": "i", "allocatedResources": {"cpu": "9"}},
+    ]
+    assert view(body).resource["vcore"] == 4000
+
+
+def test_a_node_that_is_being_deleted_takes_no_new_pods():
+    node = {"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert node_record(node).is_cordoned
 
 
 def test_what_would_have_to_be_heeded_and_is_not_is_refused():

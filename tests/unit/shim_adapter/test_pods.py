@@ -75,7 +75,7 @@ def test_what_the_pod_as_a_whole_asks_for_counts_before_its_containers(resources
         (pod(containers=[{"resources": {"requests": {"memory": "9E"}}}, {"resources": {"requests": {"memory": "9E"}}}]), "spec", "does not fit 64 bits"),
         (pod(containers="x"), "spec.containers", "a list was expected"),
         (pod(priority=2**40), "spec.priority", "32-bit"),
-        (pod(tolerations=[{"operator": "Sometimes"}]), "spec.tolerations[0]", "Equal or Exists"),
+        (pod(tolerations=[{"operator": "Sometimes"}]), "spec.tolerations[0]", "one of Equal, Exists, Gt, Lt"),
         (pod(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]), "spec.tolerations[0].value", "no value"),
         (pod(tolerations=[{"value": "b"}]), "spec.tolerations[0].operator", "must be Exists"),
         (pod(tolerations=[{"key": "a", "effect": "NoPlace"}]), "spec.tolerations[0].effect", "one of NoSchedule"),

@@ -44,7 +44,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     subgroup_of,
 )
 from shared.messages.commands import PodSpec
-from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
+from shared.messages.constraints import NO_CONSTRAINTS, Constraints, PodTerm, Taint
 from shared.model.gpus import GPU_DEVICES, Devices, devices_in
 from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
 from shared.model.numbers import INT32, saturated
@@ -54,6 +54,7 @@ from shared.model.texts import parse_truth
 from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest anew
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER, POD_GROUP)
 
@@ -241,7 +242,7 @@ def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
         resource=_once(view.resource),
         namespace=view.namespace,
         priority=max(INT32.start, min(INT32.stop - 1, int(spec.get("priority") or 0))),
-        constraints=_repelling(spec),
+        constraints=_repelling(spec, view.labels or {}),
         claims=claim_names(spec, view.name),
         labels=view.labels or {},
         foreign=FOREIGN_STATIC if is_static else FOREIGN_DEFAULT,
@@ -261,29 +262,41 @@ def _map_of(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     return dict(items)
 
 
-def _repelling(spec: Mapping[str, Any]) -> Constraints:
+def _repelling(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Constraints:
     """Return a foreign pod's anti-affinity and host ports: only these keep ours away."""
-    ports = any(c.get("ports") for c in spec.get("containers") or ())
-    repels = (spec.get("affinity") or {}).get("podAntiAffinity")
-    if not (ports or repels):
+    containers = {key: spec.get(key) for key in ("containers", "initContainers")}
+    ports = any(c.get("ports") for kind in containers.values() for c in kind or ())
+    terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get(_REQUIRED)
+    if not (ports or terms):
         return NO_CONSTRAINTS
+    taken = _readable_of({**containers, "hostNetwork": spec.get("hostNetwork")})
+    repelling: list[PodTerm] = []
+    for term in terms or ():
+        # what of a term is not understood keeps ours away wherever it may hold
+        everywhere = {**term, "namespaceSelector": {}}
+        found = _repelled(term, labels) or _repelled(everywhere, labels)
+        repelling += found
+    return Constraints(pod_anti_affinity=tuple(repelling), host_ports=taken.host_ports)
+
+
+def _repelled(term: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[PodTerm, ...]:
+    affinity = {"podAntiAffinity": {_REQUIRED: [term]}}
+    return _readable_of({"affinity": affinity}, labels).pod_anti_affinity
+
+
+def _readable_of(spec: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Constraints:
+    """Return the constraints of a part of a spec; of one that cannot be read, none."""
     try:
-        parsed = parse_constraints(
-            {
-                "affinity": {"podAntiAffinity": repels},
-                "containers": spec.get("containers"),
-                "hostNetwork": spec.get("hostNetwork"),
-            },
-            "spec",
-            labels={},
-        )
+        return parse_constraints(spec, "spec", labels=labels or {})
     except ManifestError:
         return NO_CONSTRAINTS
-    return Constraints(pod_anti_affinity=parsed.pod_anti_affinity, host_ports=parsed.host_ports)
 
 
 def node_record(raw: Mapping[str, Any]) -> NodeRecord:
-    """Return a node: its allocatable, labels, taints and whether it is cordoned."""
+    """Return a node: its allocatable, labels, taints and whether it is cordoned.
+
+    One that is being deleted takes no new pods either: they would go with it.
+    """
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     capacity = _readable((raw.get("status") or {}).get("allocatable") or {})
     taints = tuple(
@@ -292,7 +305,8 @@ def node_record(raw: Mapping[str, Any]) -> NodeRecord:
         if taint.get("key") != "node.kubernetes.io/unschedulable"
     )
     labels = metadata.get("labels") or {}
-    return NodeRecord(metadata["name"], capacity, labels, taints, bool(spec.get("unschedulable")))
+    is_cordoned = bool(spec.get("unschedulable") or metadata.get("deletionTimestamp"))
+    return NodeRecord(metadata["name"], capacity, labels, taints, is_cordoned)
 
 
 def _readable(amounts: Mapping[str, Any]) -> Resource:
