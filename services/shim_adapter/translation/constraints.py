@@ -327,7 +327,8 @@ def _spread(value: Any, where: str, labels: Mapping[str, str]) -> tuple[SpreadCo
 
 
 def _positive(item: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
-    value = item.get(key, default)
+    value = item.get(key)
+    value = default if value is None else value
     if type(value) is not int or not 0 < value < 2**31:
         raise ManifestError(f"{where}.{key}", f"a whole number above 0, found {value!r}")
     return value

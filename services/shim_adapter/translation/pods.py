@@ -312,8 +312,8 @@ def pod_request(
 ) -> Resource:
     """Return what a pod asks for (contract section 2.7): containers, init containers, overhead.
 
-    A container, or sidecar, that is being resized in its place counts with the larger of what its
-    spec asks for and what its status says that it has.
+    A container, a sidecar, or a pod as a whole that is being resized in its place counts with the
+    larger of what its spec asks for and what its status says that it has.
     """
     held = _held(status or {}, "containerStatuses")
     held_by_sidecars = _held(status or {}, "initContainerStatuses")
@@ -335,7 +335,9 @@ def pod_request(
         add_into(total, _larger_of(wanted, held[name]) if name in held else wanted)
     add_into(total, sidecars)
     total = _larger_of(total, largest_start)
-    total |= _pod_level(spec, where, total)
+    level = _pod_level(spec, where, total)
+    given = _given(status or {}, "status") if level else {}
+    total |= {name: max(amount, given.get(name, 0)) for name, amount in level.items()}
     place = f"{where}.overhead"
     add_into(total, _amounts(mapping(spec.get("overhead") or {}, place), place))
     total[PODS] = 1
@@ -349,13 +351,18 @@ def _held(status: Mapping[str, Any], key: str) -> dict[str, Resource]:
     """Return what the containers have been given, by name, where the status says it."""
     found: dict[str, Resource] = {}
     for place, item in _containers(status, key, "status"):
-        given = mapping(item.get("allocatedResources") or {}, place)
-        actual = mapping(item.get("resources") or {}, place)
-        requests = mapping(actual.get("requests") or {}, place)
-        if given or requests:
-            amounts = _larger_of(_amounts(given, place), _amounts(requests, place))
+        amounts = _given(item, place)
+        if amounts:
             found[str(item.get("name"))] = amounts
     return found
+
+
+def _given(status: Mapping[str, Any], where: str) -> Resource:
+    """Return what a container, or a pod as a whole, has been given."""
+    allocated = mapping(status.get("allocatedResources") or {}, where)
+    actual = mapping(status.get("resources") or {}, where)
+    requests = mapping(actual.get("requests") or {}, where)
+    return _larger_of(_amounts(allocated, where), _amounts(requests, where))
 
 
 def _amounts(amounts: Mapping[str, Any], where: str) -> Resource:

@@ -164,6 +164,16 @@ def test_a_toleration_that_compares_needs_a_key_and_a_number(toleration, words):
         parse({"tolerations": [toleration]})
 
 
+def test_what_is_null_is_as_if_it_were_not_there():
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    left_out = dict.fromkeys(
+        ("minDomains", "labelSelector", "matchLabelKeys", "nodeAffinityPolicy", "nodeTaintsPolicy")
+    )
+    assert parse({"topologySpreadConstraints": [spread | left_out]}) == parse(
+        {"topologySpreadConstraints": [spread]}
+    )
+
+
 def expressions(operator, *values):
     one = {"key": "a", "operator": operator, "values": list(values)}
     return {"nodeSelectorTerms": [{"matchExpressions": [one]}]}

@@ -147,6 +147,14 @@ def test_a_sidecar_that_is_being_resized_counts_with_what_it_has():
     assert view(body).resource["vcore"] == 4000
 
 
+def test_a_pod_that_is_being_resized_as_a_whole_counts_with_what_it_has():
+    body = raw(resources={"requests": {"cpu": "2"}})
+    body["status"] |= {"allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "5"}}}
+    assert view(body).resource["vcore"] == 5000
+    del body["spec"]["resources"]
+    assert view(body).resource["vcore"] == 1000  # then only its containers count
+
+
 def test_a_node_that_is_being_deleted_takes_no_new_pods():
     node = {"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert node_record(node).is_cordoned
