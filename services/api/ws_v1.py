@@ -44,9 +44,9 @@ def by_name(values: Mapping[str, V]) -> dict[str, V]:
     return dict(sorted(values.items()))
 
 
-def _weights(weights: Mapping[str, float]) -> Answer:
+def by_weight(values: Mapping[str, float]) -> Answer:
     """Return weights as Go writes them: a whole number has no point."""
-    return by_name({name: int(w) if w == int(w) else w for name, w in weights.items()})
+    return by_name({name: int(w) if w == int(w) else w for name, w in values.items()})
 
 
 def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
@@ -69,7 +69,7 @@ def partition_info(model: Model) -> list[Answer]:
                 "nodeSortingPolicy": pruned(
                     {
                         "type": partition.node_sort_policy,
-                        "resourceWeights": _weights(partition.resource_weights),
+                        "resourceWeights": by_weight(partition.resource_weights),
                     }
                 ),
                 "preemptionEnabled": partition.preemption_enabled,

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from services.api.projection.model import Model
-from services.api.ws_v1 import Answer, pruned
+from services.api.ws_v1 import Answer, by_weight, pruned
 from shared.messages.state import ConfigurationState
 from shared.model.checksum import checksum_of
 from shared.queueconfig import load_configuration
@@ -81,7 +81,7 @@ def _partition(spec: PartitionSpec) -> Answer:
         ),
         "NodeSortPolicy": {
             "Type": spec.nodesortpolicy.type,
-            **pruned({"ResourceWeights": _names(spec.nodesortpolicy.resourceweights)}),
+            **pruned({"ResourceWeights": _names(by_weight(spec.nodesortpolicy.resourceweights))}),
         },
         "UserGroupResolver": pruned({"type": spec.usergroupresolver.type}),
     }

@@ -262,6 +262,13 @@ async def test_the_configuration_as_json_has_the_names_of_gos_fields():
     }
 
 
+async def test_a_whole_weight_is_told_without_a_point_as_go_writes_it():
+    system = System(CONFIG.replace("1.5", "2.0"))
+    told = await system.get("/ws/v1/config", Accept="application/json")
+    assert '"ResourceWeights":{"Memory":2}' in told.text
+    assert "Memory: 2\n" in (await system.get("/ws/v1/config")).text
+
+
 @pytest.mark.parametrize("accept", ["", "*/*", "application/json, text/plain", "application/yaml"])
 async def test_the_configuration_is_yaml_unless_json_is_asked_for_exactly(accept):
     system = System(CONFIG)
