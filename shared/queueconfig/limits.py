@@ -35,7 +35,7 @@ def check_limits(queue: QueueSpec, *, is_root: bool) -> None:
 def _check_name(
     kind: str, name: str, pattern: re.Pattern[str], seen: set[str], limit: LimitSpec
 ) -> None:
-    if name not in ("", WILDCARD) and not pattern.match(name):
+    if name != WILDCARD and not pattern.match(name):
         raise QueueConfigError(
             f"invalid limit {kind} name '{name}' in limit definition", limit.line
         )

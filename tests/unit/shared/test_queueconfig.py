@@ -27,6 +27,8 @@ def leaf(rest):
         (leaf("limits: [{users: [u]}]"), "invalid resource combination for limit  all resource limits are null"),
         (leaf("limits: [{users: [u, u], maxapplications: 1}]"), "duplicated user name 'u', already exists"),
         (leaf("limits: [{groups: ['*'], maxapplications: 1}]"), "should not specify only one group limit"),
+        (leaf("limits: [{users: [''], maxapplications: 1}]"), "invalid limit user name '' in limit definition"),
+        (leaf("limits: [{groups: [g, ''], maxapplications: 1}]"), "invalid limit group name '' in limit definition"),
         (leaf('limits: [{users: ["u\\n"], maxapplications: 1}]'), "invalid limit user name 'u\n' in limit definition"),
         (partition('[{name: root, queues: [{name: "a\\n"}]}]'), "invalid queue name, max 64 characters"),
         (leaf("childtemplate: {colour: 1}"), "field colour not found in type configs.ChildTemplate"),
