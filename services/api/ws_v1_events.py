@@ -19,9 +19,9 @@ def number_of(name: str, text: str, default: int) -> int:
     """Return an unsigned number of a query, or the default. Raises CountError in Go's words."""
     if not text:
         return default
-    if not re.fullmatch(r"\+?[0-9]+", text):
+    if not re.fullmatch(r"[0-9]+", text):
         raise CountError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    value = parse_uint64(text.removeprefix("+"))
+    value = parse_uint64(text)
     if value is None:
         raise CountError(f'strconv.ParseUint: parsing "{text}": value out of range')
     if name == "count" and value == 0:

@@ -303,6 +303,8 @@ def test_a_number_of_the_events_that_does_not_hold_is_the_default(bad):
             "count=18446744073709551616",
             'strconv.ParseUint: parsing "18446744073709551616": value out of range',
         ),
+        ("count=%2B5", 'strconv.ParseUint: parsing "+5": invalid syntax'),
+        ("start=%2B5", 'strconv.ParseUint: parsing "+5": invalid syntax'),
         ("start=xyz", 'strconv.ParseUint: parsing "xyz": invalid syntax'),
         ("start=-100", 'strconv.ParseUint: parsing "-100": invalid syntax'),
     ],
