@@ -290,12 +290,13 @@ def note_staleness(partition: Partition, application: Application) -> None:
     )
     grace_ns = partition.settings.staleness_grace_ns
     since_ns = (application.stale_since_ns or partition.now_ns) if is_stale else 0
-    if since_ns != application.stale_since_ns:
+    is_news = since_ns != application.stale_since_ns
+    if is_news:
         partition.set(application, stale_since_ns=since_ns)
     if not is_stale:
         return
     due_ns = since_ns + grace_ns
-    if grace_ns >= 0 and due_ns > partition.now_ns:
+    if grace_ns >= 0 and (is_news or due_ns > partition.now_ns):
         partition.look_for_preemption_at(due_ns)
 
 
