@@ -1,5 +1,6 @@
 """A file that holds one YAML document: judged as a manifest is, before anything is built of it."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -14,6 +15,32 @@ class YamlFileError(ValueError):
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
         self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """A map of a file as text of its own: with the file's words, on the file's lines."""
+
+    text: str
+
+
+def keep_inline(text: str, key: str, node: yaml.Node, value: Any) -> None:
+    """Put a map below a key of a map as it stands in the text in place of what it holds.
+
+    It is written anew where it does not stand alone: with aliases of what comes before it.
+    """
+    if not (isinstance(node, yaml.MappingNode) and isinstance(value, dict)):
+        return
+    for found in (below for name, below in node.value if name.value == key):
+        if not isinstance(value.get(key), dict):
+            continue
+        start, end = found.start_mark, found.end_mark
+        own = "\n" * start.line + " " * start.column + text[start.index : end.index]
+        try:
+            stands_alone = one_document(own)[1] == value[key]
+        except YamlFileError:
+            stands_alone = False
+        value[key] = Inline(own if stands_alone else yaml.safe_dump(value[key], sort_keys=False))
 
 
 def one_document(text: str) -> tuple[yaml.Node | None, Any]:

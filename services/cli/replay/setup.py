@@ -16,7 +16,7 @@ from services.cli.files import text_of
 from services.cli.replay.formats import read_nodes
 from services.cli.replay.jobs import Trace, TraceError
 from services.cli.simulated_nodes import NodesError, alike, nodes_of
-from services.cli.yaml_file import YamlFileError, one_document
+from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.hooks import PluginError
@@ -133,8 +133,8 @@ def _nodes_of(file: Path, stated: object) -> str:
 
 
 def _queues_of(file: Path, stated: object) -> str:
-    if isinstance(stated, dict):
-        return yaml.safe_dump(stated)
+    if isinstance(stated, Inline):
+        return stated.text
     path = _text_of(file, "queues", stated)
     return read_text(file.parent / path) if path else ""
 
@@ -170,13 +170,16 @@ def _wrong(file: Path, where: str, expected: str, found: object) -> TraceError:
 def _document(file: Path) -> dict[str, Any]:
     """Return what a setup states; an empty file states nothing."""
     try:
-        _, document = one_document(read_text(file))
+        text = read_text(file)
+        root, document = one_document(text)
     except YamlFileError as error:
         raise TraceError(f"{file}: line {error.line}: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise TraceError(f"{file}: a map with {', '.join(_KEYS)} was expected")
+    assert root is not None
+    keep_inline(text, "queues", root, document)
     unknown = sorted(str(key) for key in document if key not in _KEYS)
     if unknown:
         raise TraceError(

@@ -29,6 +29,7 @@ from services.cli.scenario.schema import (
     SubmitStep,
     config_text,
 )
+from services.cli.yaml_file import Inline
 from services.core.configuration import parse_configuration
 from services.core.scheduler.invariants import violations
 from services.core.scheduler.model.settings import settings_from
@@ -297,7 +298,7 @@ class ScenarioRunner:
         if refused:
             self.observed.rejected["manifests"] = "; ".join(refused)
 
-    async def _reload(self, config: dict[str, Any] | str) -> None:
+    async def _reload(self, config: str | Inline) -> None:
         text = config_text(config, self.path.parent)
         answer = await self._ask(UpdateConfiguration(text))
         if not answer.done:

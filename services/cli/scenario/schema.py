@@ -14,13 +14,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    InstanceOf,
     ValidationError,
     field_validator,
     model_validator,
 )
 
 from services.cli.files import text_of
-from services.cli.yaml_file import YamlFileError, one_document
+from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import (
     ACTIONS,
@@ -317,7 +318,7 @@ class Step(_Strict):
     manifests: ManifestsStep | None = None
     delete: DeleteStep | None = None
     node: NodeStep | None = None
-    config: dict[str, Any] | str | None = None
+    config: str | InstanceOf[Inline] | None = None
     hold: HoldStep | None = None
     restart: Literal["core", "timers", "shim_adapter", "api"] | None = None
     advance: int | None = None
@@ -408,7 +409,7 @@ class Scenario(_Strict):
     """A whole file."""
 
     name: str
-    config: dict[str, Any] | str | None = None
+    config: str | InstanceOf[Inline] | None = None
     scheduler: SchedulerSettings = SchedulerSettings()
     nodes: list[NodeEntry] = []
     steps: list[Step] = Field(min_length=1)
@@ -438,12 +439,12 @@ def load_scenario(path: Path) -> tuple[Scenario, str]:
     return scenario, config_text(scenario.config, path.parent)
 
 
-def config_text(config: "dict[str, Any] | str | None", folder: Path) -> str:
+def config_text(config: str | Inline | None, folder: Path) -> str:
     """Return a queue configuration as YAML text, read from its file where it names one."""
     if config is None:
         return ""
-    if isinstance(config, dict):
-        return yaml.safe_dump(config, sort_keys=False)
+    if isinstance(config, Inline):
+        return config.text
     try:
         return text_of(folder / config)
     except OSError as error:
@@ -465,7 +466,19 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
         raise ScenarioError(f"{path}:{error.line}: {error}") from error
     if root is None:
         raise ScenarioError(f"{path}:1: the file is empty; a map with name and steps was expected")
+    _keep_configurations(text, root, document)
     return root, document
+
+
+def _keep_configurations(text: str, root: yaml.Node, document: Any) -> None:
+    """Have every queue configuration of a scenario judged as it stands, with the file's lines."""
+    keep_inline(text, "config", root, document)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    steps = next((found for key, found in pairs if key.value == "steps"), None)
+    values = document.get("steps") if isinstance(document, dict) else None
+    if isinstance(steps, yaml.SequenceNode) and isinstance(values, list):
+        for node, value in zip(steps.value, values, strict=True):
+            keep_inline(text, "config", node, value)
 
 
 def _explain(path: Path, root: yaml.Node, error: ValidationError) -> str:

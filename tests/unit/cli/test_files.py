@@ -5,7 +5,7 @@ import pytest
 from services.cli import files
 from services.cli.files import MAX_FILE_BYTES, bytes_of, text_of
 from services.cli.said import complain, printable
-from services.cli.yaml_file import YamlFileError, one_document
+from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
 
 TOO_LONG = f"/dev/zero: more than {MAX_FILE_BYTES} bytes"
 
@@ -73,3 +73,32 @@ def test_a_file_of_yaml_that_does_not_hold_is_a_sentence_with_its_line(text, lin
 def test_a_file_with_nothing_in_it_holds_nothing():
     assert one_document("") == (None, None)
     assert one_document("# nothing") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a: 1\nq:\n  # said\n  b: 0x10\n  c: [1]\n", "\n\n\n  b: 0x10\n  c: [1]\n"),
+        ("a: 1\nq: {b: 010, c: yes}\n", "\n   {b: 010, c: yes}"),
+        ("a: &x 1\nq: {b: *x}\n", "b: 1\n"),
+        ("é: 1\nq: {é: ü}\nz: 1", "\n   {é: ü}"),
+        ("\ufeffq: {b: 1}\n", "b: 1\n"),
+    ],
+)
+def test_a_map_is_kept_with_its_own_words_and_lines_where_it_stands_alone(text, kept):
+    root, value = one_document(text)
+    keep_inline(text, "q", root, value)
+    assert value["q"] == Inline(kept)
+
+
+@pytest.mark.parametrize(
+    "text", ["q: 1", "q: [1]", "q:", "!!set {q: {}}", "[1]", "? [q]\n: {a: 1}"]
+)
+def test_what_is_no_map_is_left_as_it_is(text):
+    try:
+        root, value = one_document(text)
+    except YamlFileError:
+        return
+    before = repr(value)
+    keep_inline(text, "q", root, value)
+    assert repr(value) == before

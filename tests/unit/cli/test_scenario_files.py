@@ -73,6 +73,20 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
             "field colour not found",
         ),
         (
+            (
+                "name: x\nconfig:\n  partitions:  # of one\n  - queues:\n    - name: root\n"
+                "      resources: {max: {vcore: 1.5}}\nsteps:\n  - advance: 1s\n"
+            ),
+            "config: line 6: root queue must not have resource limits set",
+        ),
+        (
+            (
+                "name: x\nconfig: {partitions: [{queues: [{name: a,\n  resources: {max: {memory: 1_0}}}]}]}\n"
+                "steps:\n  - advance: 1s\n"
+            ),
+            "config: line 3: invalid quantity",
+        ),
+        (
             "name: x\nsteps:\n  - advance: 1s\n  - expect:\n      queues: {}\n      queues: {}\n",
             ':6: mapping key "queues" already defined at line 5',
         ),
