@@ -22,9 +22,10 @@ from typing import Any, Self
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 IMAGE = "rabbitmq:4-management"
-START_SECONDS = 90.0
+START_SECONDS = 240.0
 SERVING_PORTS = (20_000, 32_000)
 PULL_SECONDS = 600
+_told: set[int] = set()  # ports
 
 
 class BrokerUnavailableError(RuntimeError):
@@ -87,12 +88,16 @@ def image_missing(image: str) -> str:
 def free_port() -> int:
     """Return a port that nobody listens on, below those that outgoing connections are given.
 
-    One of those may be taken again before whoever is told of it comes to listen there.
+    One of those may be taken again before whoever is told of it comes to listen there; for the same
+    reason none is told twice.
     """
     while True:
         port = random.randrange(*SERVING_PORTS)
+        if port in _told:
+            continue
         with contextlib.suppress(OSError), socket.socket() as listener:
             listener.bind(("127.0.0.1", port))
+            _told.add(port)
             return port
 
 

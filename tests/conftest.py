@@ -51,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "broker_url" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.broker)
+        if item.get_closest_marker("broker"):
             item.add_marker(pytest.mark.xdist_group("broker"))
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import httpx
 
-from services.shim_adapter.backends.simulated.store import ClusterStore
 from services.shim_adapter.mirror.world import World
-from services.shim_adapter.service import STATE_FILE
 from shared.model.states import ENDED
 from tests.chaos.cluster import Cluster
 from tests.chaos.load import Load, Submitted
+from tests.integration.processes import world_in
 from tests.patience import PATIENCE_SECONDS
 
 ENDED_SECONDS = 420.0  # clocks that are minutes off make what lasts seconds last minutes
@@ -158,11 +157,7 @@ def no_dead_letters(cluster: Cluster) -> list[str]:
 
 def the_cluster_is_right(folder: Path, load: Load) -> list[str]:
     """Look into the resource manager's own file: the truth that everything else is told of."""
-    store = ClusterStore(folder / STATE_FILE)
-    try:
-        world = store.load()
-    finally:
-        store.close()
+    world = world_in(folder)
     wrong = [problem for item in load.applications for problem in of_application(world, item)]
     for node in world.nodes.values():
         on_node = [pod for pod in world.pods_on(node.name) if not pod.has_ended]

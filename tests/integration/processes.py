@@ -3,14 +3,19 @@
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from services.shim_adapter.backends.simulated.store import ClusterStore
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.service import STATE_FILE
 from tests.broker import free_port
 from tests.patience import PATIENCE_SECONDS
 
@@ -72,14 +77,14 @@ class Deployment:
             process.send_signal(signal.SIGTERM)
         for process in self.processes.values():
             try:
-                process.wait(timeout=60)
+                process.wait(timeout=PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
         self.processes.clear()
 
     def get(self, path: str) -> Any:
         """Return what a path answers. Raises httpx.HTTPError, also for an answer that is a no."""
-        return httpx.get(f"{self.url}{path}", timeout=60).raise_for_status().json()
+        return httpx.get(f"{self.url}{path}", timeout=PATIENCE_SECONDS).raise_for_status().json()
 
     def application(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, ValueError):
@@ -87,6 +92,36 @@ class Deployment:
             if isinstance(value, dict) and "state" in value:
                 return value
         return {"state": "unknown", "placeholders": {"held": 0, "replaced": 0}, "running": 0}
+
+    def submit(self, manifest: str) -> None:
+        """Submit a manifest until it is answered, as a client does that is told "later": it is taken."""
+        headers = {"Content-Type": "application/yaml", "Idempotency-Key": uuid.uuid4().hex}
+        answers: list[httpx.Response] = []
+
+        def is_answered() -> bool:
+            answers.append(
+                httpx.post(
+                    f"{self.url}/v1/manifests",
+                    content=manifest, headers=headers, timeout=PATIENCE_SECONDS,
+                )
+            )  # fmt: skip
+            return answers[-1].status_code not in (503, 504)
+
+        self.wait(is_answered, "the submission is answered")
+        assert answers[-1].status_code == 200, answers[-1].text
+
+    def has_held(self, name: str, members: int) -> bool:
+        """Return whether the placeholders of a gang were all held; some may be replaced since."""
+        placeholders = self.application(name)["placeholders"]
+        return placeholders["held"] + placeholders["replaced"] == members
+
+    def has_started(self, name: str) -> bool:
+        """Return whether an application runs, or has run."""
+        return self.application(name)["state"] in ("Running", "Completing", "Completed")
+
+    def world(self) -> World:
+        """Return what the resource manager's own file says."""
+        return world_in(self.folder / "state")
 
     def wait(self, holds: Any, what: str, seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
@@ -102,3 +137,17 @@ class Deployment:
             f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
             for path in sorted(self.folder.glob("*.log"))
         )
+
+
+class _Reader(ClusterStore):
+    """The file, for one who writes nothing: its owner is kept out at no moment."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. A reader that may write empties the log as it leaves, and locks it."""
+        self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=PATIENCE_SECONDS)
+
+
+def world_in(folder: Path) -> World:
+    """Return what the simulated cluster's file in a state folder says."""
+    with contextlib.closing(_Reader(folder / STATE_FILE)) as reader:
+        return reader.load()

@@ -1,13 +1,9 @@
 """``kill -9`` of any one service in the middle of a gang, each service in its own process."""
 
 import uuid
-from pathlib import Path
 
-import httpx
 import pytest
 
-from services.shim_adapter.backends.simulated.store import ClusterStore
-from services.shim_adapter.service import STATE_FILE
 from tests.integration.processes import Deployment
 
 MEMBERS = 16
@@ -35,19 +31,15 @@ def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker
     deployment = Deployment(broker_url, tmp_path, f"kill-{uuid.uuid4().hex[:8]}")
     try:
         deployment.start_all()
-        answer = httpx.post(f"{deployment.url}/v1/manifests", content=GANG.encode(), timeout=30)
-        assert answer.status_code == 200, answer.text
-        deployment.wait(
-            lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS,
-            "all placeholders held",
-        )
+        deployment.submit(GANG)
+        deployment.wait(lambda: deployment.has_held("gang", MEMBERS), "all placeholders held")
         deployment.wait(
             lambda: "SubmitManifests" in _uncaused(_trace(deployment)),
             "the API has told of the submission: what a killed service has not told yet is lost",
         )
         deployment.kill(victim)
         deployment.start(victim)
-        deployment.wait(lambda: _all_ran(deployment, tmp_path), "every real pod ran to its end")
+        deployment.wait(lambda: _all_ran(deployment), "every real pod ran to its end")
         deployment.wait(
             lambda: deployment.application("gang")["state"] in ("Completing", "Completed"),
             "the application completes",
@@ -85,13 +77,9 @@ def _is_one_tree(deployment: Deployment, victim: str) -> bool:
     return is_whole and "PLACEHOLDER_REPLACED" in told and "Completing" in told
 
 
-def _all_ran(deployment: Deployment, folder: Path) -> bool:
+def _all_ran(deployment: Deployment) -> bool:
     """Return whether every member ended; while they run, no node may be over capacity."""
-    store = ClusterStore(folder / "state" / STATE_FILE)
-    try:
-        world = store.load()
-    finally:
-        store.close()
+    world = deployment.world()
     used: dict[str, int] = {}
     real = [pod for pod in world.all_pods() if not pod.spec.placeholder]
     for pod in world.all_pods():

@@ -20,6 +20,7 @@ from shared.messages.registry import KINDS
 from shared.messages.routes import SENDERS, SERVICES, may_send
 from tests.broker import own_broker
 from tests.integration.processes import Deployment
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.api.test_routes import GANG
 
 PREFIX = "team-1"
@@ -224,12 +225,12 @@ def test_the_services_run_as_their_users_and_need_nothing_else(secured, tmp_path
             lambda: httpx.get(f"{deployment.url}/health/ready").status_code == 200, "up"
         )
         yaml = {"Content-Type": "application/yaml"}
-        ask = httpx.Client(base_url=deployment.url, timeout=30, headers=yaml)
+        ask = httpx.Client(base_url=deployment.url, timeout=PATIENCE_SECONDS, headers=yaml)
         config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', "
         config += "queues: [{name: a}]}]}]"
         assert ask.post("/v1/config", content=config).json() == {"accepted": True}
         assert ask.post("/v1/manifests", content=GANG).status_code == 200
-        deployment.wait(lambda: deployment.application("gang")["state"] == "Running", "runs")
+        deployment.wait(lambda: deployment.has_started("gang"), "runs")
         what_if = {"manifest": GANG.replace("gang", "other")}
         assert ask.post("/v1/what-if", json=what_if).status_code == 200
         assert ask.post("/v1/what-if", json={"drain": "node-1"}).status_code in (200, 404)
@@ -243,8 +244,8 @@ def test_the_services_run_as_their_users_and_need_nothing_else(secured, tmp_path
             deployment.kill(service) if service != "api" else None
             if service != "api":
                 deployment.start(service, MUSTER_BUS_URL=url_of(secured, service))
-        assert ask.post("/v1/manifests", content=GANG.replace("gang", "last")).status_code == 200
-        deployment.wait(lambda: deployment.application("last")["state"] == "Running", "runs again")
+        deployment.submit(GANG.replace("gang", "last"))
+        deployment.wait(lambda: deployment.has_started("last"), "runs again")
         assert [item for item in ask.get("/v1/dead-letters").json()["deadLetters"]
                 if item["messageID"] not in ("x", "forged")] == []  # fmt: skip
         said = "".join(path.read_text() for path in tmp_path.glob("*.log"))

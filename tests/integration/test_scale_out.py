@@ -18,13 +18,11 @@ def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp
         deployment.start("timers", "timers-standby")
         port = free_port()
         deployment.start("api", "api-2", MUSTER_HTTP_PORT=str(port))
-        httpx.post(f"{deployment.url}/v1/manifests", content=GANG.encode(), timeout=30)
-        deployment.wait(
-            lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS, "all held"
-        )
+        deployment.submit(GANG)
+        deployment.wait(lambda: deployment.has_held("gang", MEMBERS), "all held")
         deployment.kill("core")
         deployment.kill("timers")
-        deployment.wait(lambda: _all_ran(deployment, tmp_path), "the standby finished the gang")
+        deployment.wait(lambda: _all_ran(deployment), "the standby finished the gang")
         second = f"http://127.0.0.1:{port}/v1/applications/gang"
         deployment.wait(
             lambda: httpx.get(second).json()["state"] in ("Completing", "Completed"),
@@ -43,16 +41,12 @@ def test_a_core_that_was_paused_past_its_turn_does_no_harm(broker_url, tmp_path)
     try:
         deployment.start_all()
         deployment.start("core", "core-standby")
-        httpx.post(f"{deployment.url}/v1/manifests", content=GANG.encode(), timeout=30)
-        deployment.wait(
-            lambda: deployment.application("gang")["placeholders"]["held"] == MEMBERS, "all held"
-        )
+        deployment.submit(GANG)
+        deployment.wait(lambda: deployment.has_held("gang", MEMBERS), "all held")
         deployment.processes["core"].send_signal(signal.SIGSTOP)
-        deployment.wait(lambda: _all_ran(deployment, tmp_path), "the standby finished the gang")
+        deployment.wait(lambda: _all_ran(deployment), "the standby finished the gang")
         deployment.processes["core"].send_signal(signal.SIGCONT)
-        again = GANG.replace("gang", "again")
-        answer = httpx.post(f"{deployment.url}/v1/manifests", content=again.encode(), timeout=30)
-        assert answer.status_code == 200, answer.text
+        deployment.submit(GANG.replace("gang", "again"))
         deployment.wait(
             lambda: deployment.application("again")["state"] in ("Completing", "Completed"),
             "the next gang runs to its end",

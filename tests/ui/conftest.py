@@ -6,10 +6,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
+from tests.patience import PATIENCE_SECONDS
 from tests.ui import browser as chromium
 
-PATIENCE_MS = 30_000  # of what is expected to come; a machine that others use may be slow
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

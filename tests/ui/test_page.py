@@ -168,7 +168,7 @@ async def test_a_table_sorts_filters_and_keeps_both_in_the_address(page):
     await page.text(".heads button").filter(has_text="Application").click()
     await page.text(".tools input").fill("train-1")
     await expect(page.text(ROWS)).to_have_count(1)
-    assert page.page.url.endswith("#/applications?sort=id&filter=train-1")
+    await expect(page.page).to_have_url(f"{page.url}/?measure#/applications?sort=id&filter=train-1")
     await page.page.reload()
     await expect(page.text(ROWS)).to_have_count(1)
     await expect(page.text(".tools input")).to_have_value("train-1")
@@ -389,7 +389,7 @@ async def test_another_partition_is_chosen_and_everything_is_of_it(page):
     await expect(page.text(ROWS)).to_have_count(5)
     await chooser.select_option("gpu")
     await expect(page.text(ROWS)).to_have_count(2)
-    assert "partition=gpu#/nodes" in page.page.url
+    await expect(page.page).to_have_url(re.compile("partition=gpu#/nodes"))
     await expect(chooser).to_have_value("gpu")
     await page.page.get_by_role("link", name="Applications").click()
     await expect(page.text(ROWS)).to_have_count(3)
@@ -398,7 +398,7 @@ async def test_another_partition_is_chosen_and_everything_is_of_it(page):
     assert (await asked.value).url.endswith("?partition=gpu")
     await chooser.select_option("default")
     await expect(page.text(ROWS)).to_have_count(6)
-    assert "partition=" not in page.page.url
+    await expect(page.page).not_to_have_url(re.compile("partition="))
 
 
 async def test_a_partition_that_is_not_there_or_not_any_more_is_said(page):

@@ -304,14 +304,13 @@ async def test_a_hard_gang_that_does_not_come_about_fails_its_pods(muster):
     )
     await muster.kubectl.pod(member("m0", "gang", members=2, policy=policy))
     await until(lambda: muster.model.application("gang") is not None, "the gang")
-    await until(
-        lambda: muster.model.application("gang").summary.state == "Failed", "the timeout", 30
-    )
-    for _ in range(200):
-        pod = (await muster.kubectl.pods()).get("m0")
-        if pod["status"]["phase"] == "Failed":
-            break
-    assert pod["status"]["reason"] == "ResourceReservationTimeout"
+    await until(lambda: muster.model.application("gang").summary.state == "Failed", "the timeout")
+
+    async def failed():
+        status = (await muster.kubectl.pods())["m0"]["status"]
+        return status if status["phase"] == "Failed" else None
+
+    assert (await until(failed, "its pod fails"))["reason"] == "ResourceReservationTimeout"
     assert not [name for name in await muster.kubectl.pods() if name.startswith("tg-")]
 
 

@@ -121,11 +121,12 @@ async def test_a_claim_that_waits_for_a_consumer_is_told_the_node_and_the_pod_bo
 ):
     await muster.client.request("POST", CLAIMS, claim("data", storage_class="late"))
     await muster.kubectl.pod(with_claim("p", "data"))
-    for _ in range(500):
-        told = (await muster.kubectl.get(f"{CLAIMS}/data"))["metadata"].get("annotations", {})
-        if SELECTED_NODE in told:
-            break
-    node = told[SELECTED_NODE]
+
+    async def told():
+        metadata = (await muster.kubectl.get(f"{CLAIMS}/data"))["metadata"]
+        return metadata.get("annotations", {}).get(SELECTED_NODE)
+
+    node = await until(told, "its node")
     assert "p" not in muster.kubelets.ran
     await muster.client.request("POST", VOLUMES, volume("pv", node[-1]))
     await bind_claim(muster, "data", "pv")

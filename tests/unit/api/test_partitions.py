@@ -1,6 +1,5 @@
 """Two partitions of one replica: each answer is of one, or spans them; with one nothing changes."""
 
-import asyncio
 import json
 from functools import partial
 
@@ -27,6 +26,7 @@ from shared.messages.protocol import Heartbeat, Partitions, PartitionsRequest
 from shared.messages.state import SnapshotRequest, StateDelta
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.messages.what_if import Forecast, WhatIf
+from tests.patience import patience
 from tests.unit.api.following import System, _no_host
 
 TWO = """
@@ -562,7 +562,7 @@ async def test_a_live_stream_is_of_one_partition_and_says_which_there_are(two):
     seen = {}
     for name in ("default", "gpu"):
         stream = pages.open(name)
-        async with asyncio.timeout(60):
+        async with patience():
             kind, snapshot = frame_of(await anext(stream))
             assert kind == "snapshot"
             while kind != "beat":
@@ -580,7 +580,7 @@ async def test_a_live_stream_is_of_one_partition_and_says_which_there_are(two):
 async def test_while_there_is_one_partition_no_beat_names_it():
     system = System(TWO)
     stream = LivePages(Replica(_no_host, lambda: system.machine)).open("default")
-    async with asyncio.timeout(60):
+    async with patience():
         kind = ""
         while kind != "beat":
             kind, beat = frame_of(await anext(stream))
@@ -591,7 +591,7 @@ async def test_while_there_is_one_partition_no_beat_names_it():
 async def test_the_streams_of_a_partition_that_goes_end_and_a_new_one_of_its_name_is_followed(two):
     pages = LivePages(Replica(_no_host, lambda: two.machine))
     stream = pages.open("gpu")
-    async with asyncio.timeout(60):
+    async with patience():
         assert frame_of(await anext(stream))[0] == "snapshot"
         tell(two.machine, "default")
         async for _ in stream:
@@ -599,7 +599,7 @@ async def test_the_streams_of_a_partition_that_goes_end_and_a_new_one_of_its_nam
     tell(two.machine, "default", "gpu")
     again = System(TWO, machine=two.machine, name="gpu")
     stream = pages.open("gpu")
-    async with asyncio.timeout(60):
+    async with patience():
         assert frame_of(await anext(stream))[0] == "snapshot"
         again.update(nodes=(NodeInfo("late", NodeAction.CREATE, ONE),))
         kind = ""

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Response
 from services.api import tls
 from services.api.server import listen, serve
 from services.api.tls import Certificate, CertificateError
+from tests.patience import until
 
 AUTHORITY = trustme.CA()
 
@@ -79,9 +80,10 @@ async def serial_at(port):
 
 
 async def until_shown(port, serial):
-    async with asyncio.timeout(30):
-        while await serial_at(port) != serial:
-            await asyncio.sleep(0.01)
+    async def is_shown():
+        return await serial_at(port) == serial
+
+    await until(is_shown, "the certificate")
 
 
 async def test_who_trusts_the_authority_is_answered_and_nobody_else_asks(served):

@@ -109,11 +109,9 @@ spec:
 async def test_an_expected_start_follows_from_the_deadlines_of_running_pods(system):  # noqa: F811
     for name, deadline in (("one", 600), ("two", 900)):
         await system.post("/v1/manifests", content=POD % (name, name, deadline))
-    for _ in range(500):
-        running = (await system.get("/v1/applications")).json()
-        if sum(app["running"] for app in running) == 2:
-            break
-        await asyncio.sleep(0.01)
+    running = await until(
+        system, "/v1/applications", lambda apps: sum(app["running"] for app in apps) == 2
+    )
     since = min(app["submissionTime"] for app in running)
     (waits,) = (await ask(system, manifest=POD % ("new", "new", 60)))["waits"]
     assert waits["noStart"] == ""
@@ -122,13 +120,8 @@ async def test_an_expected_start_follows_from_the_deadlines_of_running_pods(syst
 
 async def test_a_simulated_pod_fails_at_its_deadline(system):  # noqa: F811
     await system.post("/v1/manifests", content=POD % ("short", "short", 1))
-    for _ in range(1000):
-        (pod,) = [
-            p for p in system.cluster.shim_machine.world.pods.values() if p.spec.name == "short"
-        ]
-        if pod.has_ended:
-            break
-        await asyncio.sleep(0.01)
+    (pod,) = [p for p in system.cluster.shim_machine.world.pods.values() if p.spec.name == "short"]
+    await patience.until(lambda: pod.has_ended, "its deadline")
     assert (pod.phase, pod.reason) == (PodPhase.FAILED, "DeadlineExceeded")
 
 

@@ -115,7 +115,7 @@ async def test_a_message_that_comes_again_in_a_later_batch_is_not_handled_again(
     await MemoryBus(broker).publish([message(1)])
     _, task = await hosted(machine, broker)
     subscription = await MemoryBus(broker).subscribe(TIMERS)
-    async with asyncio.timeout(30):
+    async with patience():
         first = await subscription.receive(10)
         await MemoryBus(broker).publish([message(1), message(2)])
         second = await subscription.receive(10)

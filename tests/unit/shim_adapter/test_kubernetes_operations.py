@@ -13,7 +13,7 @@ from services.shim_adapter.backends.kubernetes.observed import Bound, NotBound
 from services.shim_adapter.backends.kubernetes.operations import Operation, Operations, bind
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
-from tests.patience import until
+from tests.patience import patience, until
 
 
 class Client:
@@ -56,7 +56,7 @@ async def test_a_bind_that_met_a_conflict_is_ours_if_the_pod_is_where_we_put_it(
     record = PodRecord("p-uid", PodSpec("p", "app", {"vcore": 1}), 1, 1)
     operations.add(bind(record, "n1"))
     task = asyncio.create_task(operations.run())
-    async with asyncio.timeout(30):
+    async with patience():
         news = await heard.get()
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -79,7 +79,7 @@ class Answering(Client):
 
 async def carried_out(operations, client, until_asked):
     task = asyncio.create_task(operations.run())
-    async with asyncio.timeout(60):
+    async with patience():
         while len(client.asked) < until_asked:
             await asyncio.sleep(0)
     task.cancel()
