@@ -54,12 +54,31 @@ async def until_condition(kubectl, name, wanted):
     await until(as_wanted, f"the condition of {name} is {wanted}")
 
 
+async def until_told(kubectl, reason, times=1):
+    """Wait for so many events of a reason; return them. Events are written after all else."""
+
+    async def told():
+        found = [event for event in await kubectl.events() if event["reason"] == reason]
+        return (found,) if len(found) >= times else None
+
+    return (await until(told, f"{times} events {reason}"))[0]
+
+
+async def until_only(kubectl, names):
+    """Wait until these pods are all that there are."""
+
+    async def are_only_they_there():
+        return set(await kubectl.pods()) == set(names)
+
+    await until(are_only_they_there, f"only {sorted(names)} are there")
+
+
 async def test_a_pod_of_ours_is_bound_and_one_of_another_scheduler_is_left_alone(muster):
     await muster.kubectl.pod(a_pod("other", scheduler="someone-else"))
     await muster.kubectl.pod(a_pod("mine", labels={"applicationId": "app", "queue": "root.a"}))
     await until(lambda: muster.kubelets.ran.get("mine") == "n1", "the pod runs")
     assert "other" not in muster.kubelets.ran
-    assert muster.model.application("app").summary.state == "Running"
+    await until(lambda: muster.model.application("app").summary.state == "Running", "it is told")
     await muster.kubectl.delete("mine")
     await until(lambda: muster.model.application("app").summary.state == "Completing", "its end")
 
@@ -70,7 +89,8 @@ async def test_a_gang_reserves_and_then_every_real_pod_takes_a_placeholders_plac
     await until(lambda: all(f"m{at}" in muster.kubelets.ran for at in range(3)), "the gang runs")
     await until(lambda: not [p for p in muster.world.all_pods() if p.spec.placeholder], "no more")
     assert all(len(nodes) == 1 for nodes in muster.kubelets.nodes_of.values())
-    assert muster.model.application("gang").summary.allocated["vcore"] == 3000
+    summary = lambda: muster.model.application("gang").summary  # noqa: E731
+    await until(lambda: summary().allocated["vcore"] == 3000, "it is counted")
 
 
 async def test_k_02_k_04_k_05_the_placeholder_pods_are_exactly_as_the_contract_has_them(
@@ -263,15 +283,12 @@ async def test_a_pod_larger_than_its_placeholder_is_told_and_starts_where_they_w
     driver["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
     await muster.kubectl.pod(driver)
     await until(lambda: muster.kubelets.ran.get("driver") == "n1", "it runs")
-    path = "/apis/events.k8s.io/v1/namespaces/default/events"
-
-    async def said():
-        events = (await muster.kubectl.get(path))["items"]
-        return [e["note"] for e in events if e["reason"] == "Informational"]
-
-    (note,) = await until(said, "it is told")
-    assert note.startswith("Task group 'tg' in application 'gang': allocation resources 'map[")
-    assert muster.model.application("gang").summary.placeholders[0].timedout == 3
+    (event,) = await until_told(muster.kubectl, "Informational")
+    assert event["note"].startswith(
+        "Task group 'tg' in application 'gang': allocation resources 'map["
+    )
+    group = lambda: muster.model.application("gang").summary.placeholders[0]  # noqa: E731
+    await until(lambda: group().timedout == 3, "its placeholders are told of")
 
 
 async def test_what_is_not_supported_is_said_at_the_pod(muster):
@@ -311,7 +328,7 @@ async def test_a_hard_gang_that_does_not_come_about_fails_its_pods(muster):
         return status if status["phase"] == "Failed" else None
 
     assert (await until(failed, "its pod fails"))["reason"] == "ResourceReservationTimeout"
-    assert not [name for name in await muster.kubectl.pods() if name.startswith("tg-")]
+    await until_only(muster.kubectl, {"full", "other", "m0"})
 
 
 async def test_k_05_a_placeholder_that_cannot_be_made_lets_the_gang_go_on_without(muster, double):
@@ -319,12 +336,7 @@ async def test_k_05_a_placeholder_that_cannot_be_made_lets_the_gang_go_on_withou
     await muster.kubectl.pod(member("m0", "gang", policy="gangSchedulingStyle=Hard"))
     await until(lambda: "m0" in muster.kubelets.ran, "the real pod runs alone")
     await until(lambda: not [p for p in muster.world.all_pods() if p.spec.placeholder], "no more")
-    path = "/apis/events.k8s.io/v1/namespaces/default/events"
-    for _ in range(300):
-        events = [e["reason"] for e in (await muster.kubectl.get(path))["items"]]
-        if "PlaceholderCreateFailed" in events:
-            return
-    raise AssertionError(events)
+    await until_told(muster.kubectl, "PlaceholderCreateFailed")
 
 
 async def test_a_victim_is_evicted_once_its_budget_allows_it_and_not_asked_before(muster, double):
@@ -356,8 +368,8 @@ async def test_a_victim_is_evicted_once_its_budget_allows_it_and_not_asked_befor
     assert double.requests.get("POST pods/eviction", 0) == 0
     await muster.kubectl.client.request("DELETE", f"{budgets}/b")
     await until(lambda: "daemon" in muster.kubelets.ran, "the room is free")
-    events = (await muster.kubectl.get("/apis/events.k8s.io/v1/namespaces/default/events"))["items"]
-    assert {"Preempted", "Scheduled"} <= {event["reason"] for event in events}
+    await until_told(muster.kubectl, "Preempted")
+    await until_told(muster.kubectl, "Scheduled")
 
 
 async def test_a_node_is_cordoned_and_goes(muster):

@@ -129,8 +129,9 @@ async def test_pods_of_a_pod_group_wait_for_one_another_and_start_as_a_gang(must
     await muster.kubectl.pod(member("m2"))
     await until_running(muster, "m0", "m1", "m2")
     await until(lambda: not [p for p in muster.world.all_pods() if p.spec.placeholder], "no more")
-    summary = muster.model.application("default-podgroup-g").summary
-    assert (summary.allocated["vcore"], summary.queue_name) == (3000, "root.a")
+    summary = lambda: muster.model.application("default-podgroup-g").summary  # noqa: E731
+    await until(lambda: summary().allocated["vcore"] == 3000, "it is counted")
+    assert summary().queue_name == "root.a"
 
 
 async def placeholders(kubectl):
@@ -266,7 +267,8 @@ async def test_who_is_beyond_the_minimum_joins_one_by_one(muster):
     await until_no_placeholders(muster.kubectl)
     await muster.kubectl.pod(member("m3"))
     await until_running(muster, "m3")
-    assert muster.model.application("default-podgroup-g").summary.allocated["vcore"] == 4000
+    summary = lambda: muster.model.application("default-podgroup-g").summary  # noqa: E731
+    await until(lambda: summary().allocated["vcore"] == 4000, "it is counted")
 
 
 async def test_a_gang_whose_pods_are_all_made_anew_starts_as_a_whole_again(muster):
@@ -332,8 +334,13 @@ async def test_a_gang_without_room_in_time_waits_again_as_a_whole_and_no_pod_fai
     await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="40")
     await until_running(muster, *(f"m{at}" for at in range(6)))
     await until_no_placeholders(muster.kubectl)
-    phases = {pod["status"]["phase"] for pod in (await muster.kubectl.pods()).values()}
-    assert phases == {"Running"}
+
+    async def all_are_running():
+        phases = {pod["status"]["phase"] for pod in (await muster.kubectl.pods()).values()}
+        assert phases <= {"Pending", "Running"}
+        return phases == {"Running"}
+
+    await until(all_are_running, "its kubelets have said so")
 
 
 async def test_a_gang_whose_placeholders_a_quota_refuses_does_not_go_on_pod_by_pod(

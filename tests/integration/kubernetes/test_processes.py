@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from services.shim_adapter.backends.kubernetes.client import ApiClient
-from tests.integration.kubernetes.test_backend import QUEUES, member
+from tests.integration.kubernetes.test_backend import QUEUES, member, until_only
 from tests.integration.processes import Deployment
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Access, Kubectl, Kubelets
@@ -54,7 +54,7 @@ async def test_a_service_killed_in_mid_gang_leaves_every_pod_bound_once(
                 deployment,
             )
             assert all(len(nodes) == 1 for nodes in kubelets.nodes_of.values())
-            await _until_only(kubectl, {f"m{at}" for at in range(MEMBERS)})
+            await until_only(kubectl, {f"m{at}" for at in range(MEMBERS)})
         if victim != "core":
             await _until_turn(kubectl, 2)
     finally:
@@ -70,7 +70,7 @@ async def _lease(kubectl):
 
 async def _until_turn(kubectl, turn):
     async def taken():
-        return (await _lease(kubectl))["spec"]["leaseTransitions"] == turn
+        return (await _lease(kubectl))["spec"]["leaseTransitions"] >= turn
 
     await until(taken, f"turn {turn}")
 
@@ -82,13 +82,6 @@ async def _until_holder(kubectl):
         return (await kubectl.get(path))["items"]
 
     await until(taken, "somebody takes the turn")
-
-
-async def _until_only(kubectl, names):
-    async def only_they_are_there():
-        return set(await kubectl.pods()) == names
-
-    await until(only_they_are_there, f"only {sorted(names)}")
 
 
 async def _until(holds, what, deployment=None):

@@ -8,7 +8,7 @@ import pytest
 from services.shim_adapter.backends.kubernetes import bodies, operations
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
-from tests.integration.kubernetes.test_backend import QUEUES, member, until_condition
+from tests.integration.kubernetes.test_backend import QUEUES, member, until_condition, until_told
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over
 from tests.patience import patience, until
@@ -98,7 +98,7 @@ async def test_a_quota_is_final_and_what_was_made_of_its_gang_goes(muster):
     await muster.kubectl.pod(member("m0", "gang", members=4))
     await until(runs(muster, "m0"), "it goes on without its gang")
     await no_placeholder_is_left(muster, ["m0"])
-    said = [e["note"] for e in await muster.kubectl.events() if e["reason"].startswith("Place")]
+    said = [event["note"] for event in await until_told(muster.kubectl, "PlaceholderCreateFailed")]
     assert any("exceeded quota: q" in note for note in said), said
 
 

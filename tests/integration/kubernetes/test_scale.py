@@ -37,7 +37,7 @@ async def test_a_large_cluster_is_listed_page_by_page_in_bounded_memory(monkeypa
         async with Muster(Access(double.url)) as muster:
             await until(muster.is_ready, "the first sync")
             await until(
-                lambda: sum(len(n.foreign) for n in muster.model.nodes.values()) == PODS, "all", 60
+                lambda: sum(len(n.foreign) for n in muster.model.nodes.values()) == PODS, "all"
             )
             gc.collect()
             kept, _ = tracemalloc.get_traced_memory()
