@@ -26,16 +26,18 @@ _NUMBERS = {
     "podgroups.scheduling.run.ai": ("minMember", "minSubGroup"),
     "podgroups.scheduling.volcano.sh": ("minMember",),
 }
+_DEFAULTS = {"podgroups.scheduling.volcano.sh": {"queue": "default"}}  # texts
 
 
 def definition(path: str, plural: str, kind: str) -> Object:
     """Return the CustomResourceDefinition of a kind, with as much of its schema as is checked here."""
     group, _, version = path.partition("/")
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-    numbers = {
-        name: {"type": "integer", "format": "int32"} for name in _NUMBERS[f"{plural}.{group}"]
-    }
-    spec = {"type": "object", "properties": numbers, "x-kubernetes-preserve-unknown-fields": True}
+    resource = f"{plural}.{group}"
+    known = {name: {"type": "integer", "format": "int32"} for name in _NUMBERS[resource]}
+    for name, value in _DEFAULTS.get(resource, {}).items():
+        known[name] = {"type": "string", "default": value}
+    spec = {"type": "object", "properties": known, "x-kubernetes-preserve-unknown-fields": True}
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     properties = {"spec": spec, "status": status}
     schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
@@ -46,7 +48,7 @@ def definition(path: str, plural: str, kind: str) -> Object:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        "metadata": {"name": resource},
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
     }
 
@@ -64,8 +66,8 @@ def check(resource: str, obj: Object, before: Object | None = None) -> None:
     if resource in _NUMBERS and not (obj.get("kind") and obj.get("apiVersion")):
         raise ApiFailureError(400, "BadRequest", "Object 'Kind' is missing")  # of definitions
     spec = obj.get("spec") or {}
-    if resource == "podgroups.scheduling.volcano.sh":
-        spec.setdefault("queue", "default")
+    for name, value in _DEFAULTS.get(resource, {}).items():
+        spec.setdefault(name, value)
     for name in _NUMBERS.get(resource, ()):
         if name in spec and (type(spec[name]) is not int or spec[name] not in _INT32):
             raise _invalid(obj, f"spec.{name}", "must be of type integer")

@@ -156,6 +156,11 @@ DISRUPTED = {**HEALTHY, "currentHealthy": 0}
 async def evicted(server, budgets, phase="Running", conditions=None, **deletion):
     """Evict a pod under these budgets, each a spec and a status; return the code of the answer."""
     await server.needs_no_controllers("the status of a budget is the test's own")
+    for spec, _ in budgets:
+        if "unhealthyPodEvictionPolicy" in spec:
+            await server.needs(27, "budgets that let pods go which are not ready")
+        if spec.get("selector") == {}:
+            await server.needs(21, "budgets whose empty selector is every pod's")
     await server.kubectl.pod(a_pod("p"))
     await server.client.request("POST", f"{PODS}/p/binding", binding("p"))
     status = {"status": {"phase": phase, "conditions": conditions or []}}

@@ -313,8 +313,9 @@ def test_a_pod_that_is_not_ready_goes_past_a_budget_that_has_what_it_wants(budge
     assert state_of(known, pod) is FREE  # it has not begun
 
 
-async def test_a_victim_that_is_not_ready_goes_and_its_budget_is_not_asked(muster):
+async def test_a_victim_that_is_not_ready_goes_and_its_budget_is_not_asked(muster, server):
     """Budgets let none of the ready go; one victim has its application's health to spare."""
+    await server.needs(27, "budgets that let pods go which are not ready")
     for name in VICTIMS:
         await muster.kubectl.budget(f"of-{name}", {"victim": name}, allowed=0)
     await until(lambda: held(muster) == dict.fromkeys(VICTIMS, "barred"), "it is known")
@@ -330,7 +331,7 @@ async def test_a_victim_that_is_not_ready_goes_and_its_budget_is_not_asked(muste
     await muster.kubectl.pod(wants())
     await until(lambda: "wants" in muster.kubelets.ran, "it has the room of the sick one")
     assert await left(muster) == set(VICTIMS) - {"v2"}
-    assert await told(muster, "PreemptionRefused") == []
+    assert await told(muster, "PreemptionRefused", 0) == []
 
 
 async def test_a_budget_whose_status_lags_behind_its_spec_lets_nobody_go(muster, double):

@@ -46,7 +46,9 @@ def member_of(kind):
 async def used():
     """Live through everything that asks for a right; return what was asked for."""
     double = Double()
-    for kind in (groups.COSCHEDULING, groups.KAI, groups.OF_1_35, groups.OF_1_36):
+    for kind in (
+        groups.COSCHEDULING, groups.KAI, groups.VOLCANO, groups.OF_1_35, groups.OF_1_36
+    ):  # fmt: skip
         double.serve(*kind)
     await double.start()
     client = ApiClient(Access(double.url), "tests")

@@ -48,6 +48,7 @@ async def ask(request):
             method, path, body, query=query or None, content_type=content_type
         )
 
+    asked.server = server
     yield asked
     for path in (f"{MAPS}/m", f"{DEPLOYMENTS}/d"):
         with suppress(ApiServerError):  # it was never made
@@ -77,6 +78,7 @@ def container(name, **more):
 
 
 async def test_a_field_that_is_not_known_is_refused_or_dropped_as_it_was_asked(ask):
+    await ask.server.needs(27, "fieldValidation")
     wrong = a_deployment(container("c", imagePolicy="Always"))
     with pytest.raises(ApiServerError) as refused:
         await ask("POST", DEPLOYMENTS, wrong, fieldValidation="Strict")
