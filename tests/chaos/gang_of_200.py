@@ -167,7 +167,7 @@ class Case:
             "placeholders are made": there < size and not bound,
             "reserved, none bound": there == size and not bound,
             "half bound": 0 < bound[False] < size and not bound[True],
-            "being replaced": 0 < there < size and not bound[True],
+            "being replaced": 0 < there < size and bound[True] <= size // 2,
             "the last are replaced": size // 2 < bound[True] < size,
         }
         if not holds[self.moment]:
