@@ -370,7 +370,7 @@ class ClusterMirror(Moves):
         given_up = GangGivenUp(application.application_id, news.reason)
         self._send(application.partition, gangs_given_up=(given_up,))
         self._ask_for_pods(application)
-        self._send(application.partition, notes=tuple(notes_of_gang(application)))
+        self._send(application.partition, notes=tuple(notes_of_gang(self.world, application)))
         for pod in self.world.pods_of(application.application_id):
             if pod.spec.placeholder and not pod.has_ended:
                 if not pod.node:

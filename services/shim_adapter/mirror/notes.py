@@ -35,22 +35,24 @@ def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[Applica
         )
 
 
-def notes_of_gang(application: ApplicationRecord) -> Iterator[ApplicationNote]:
+def notes_of_gang(world: World, application: ApplicationRecord) -> Iterator[ApplicationNote]:
     """Yield that an application's gang was given up, as its placeholders were refused."""
-    if application.placeholders_refused:
+    first = world.originator(application.application_id)
+    if application.placeholders_refused and first is not None:
         refused = application.placeholders_refused[:_MAX_REFUSED]
         yield ApplicationNote(
             application.application_id,
             PLACEHOLDER_CREATE_FAILED,
             "its placeholders were refused, so it goes on without its gang, and its pods are "
             f"scheduled one by one: {refused}",
+            first.uid,
         )
 
 
 def all_notes(world: World, applications: Iterable[ApplicationRecord]) -> Iterator[ApplicationNote]:
     """Yield the notes of applications and their pods, each sentence of an application once."""
     for application in applications:
-        yield from notes_of_gang(application)
+        yield from notes_of_gang(world, application)
         said: dict[tuple[str, str], None] = {}
         for pod in world.pods_of(application.application_id):
             for note in notes_of(application, pod):
