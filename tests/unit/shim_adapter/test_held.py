@@ -24,6 +24,7 @@ from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.translation.workloads.pod_groups import COSCHEDULING
 from services.shim_adapter.translation.workloads.replicas import Gang
+from shared.bus.codec import decode, encode
 from shared.messages.envelope import SHIM_ADAPTER, Envelope
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.protocol import SyncRequest, Tick
@@ -74,7 +75,8 @@ class Whole:
         for item in self.machine.handle(wrapped, self.now):
             self.told += getattr(item.message, "pods_held", ())
             if item.to.service == "core":
-                for response in self.system.send(item.message, epoch=item.epoch):
+                sent = decode(type(item.message).__name__, encode(item.message))
+                for response in self.system.send(sent, epoch=item.epoch):
                     self.send(response)
 
     def recover(self):
