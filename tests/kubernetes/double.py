@@ -32,6 +32,7 @@ import orjson
 import yaml
 from aiohttp import web
 
+from tests.broker import free_port
 from tests.kubernetes import groups, patches, pods, protobuf, schemas, storage, versions
 from tests.kubernetes.built_in import Asked, BuiltIn
 from tests.kubernetes.rights import ADMISSION, RBAC, Right, granted, granted_by_roles
@@ -112,6 +113,7 @@ class Double:
     # --- what tests do --------------------------------------------------------------------------
 
     async def start(self, port: int = 0) -> None:
+        """Listen, on a port that is had again after a stop."""
         if self._warm_at is None:
             self._warm_at = 0.0
         else:
@@ -120,9 +122,8 @@ class Double:
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self.port = port or free_port()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.url = f"http://127.0.0.1:{self.port}"
 
     def forget_rights(self) -> None:

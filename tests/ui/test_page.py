@@ -13,6 +13,7 @@ from services.api.machine import ApiMachine
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.protocol import Partitions
 from shared.messages.state import EventState, StateDelta
+from tests.broker import free_port
 from tests.patience import until
 from tests.ui.clusters import START_NS, Cluster, served
 
@@ -121,10 +122,10 @@ async def test_a_lost_connection_says_so_and_all_is_right_again_after_it(page, b
     cluster.tell_all()
     context = await browser.new_context()
     tab = await context.new_page()
-    async with served(cluster.machine) as url:
+    port = free_port()
+    async with served(cluster.machine, port) as url:
         await tab.goto(f"{url}/#/nodes")
         await expect(tab.locator(ROWS)).to_have_count(3)
-        port = int(url.rpartition(":")[2])
     await expect(tab.locator("#banner")).to_contain_text("connection is lost")
     await expect(tab.locator("#status")).to_contain_text("lost")
     anew = Cluster(nodes=7, pods=6, applications=2, epoch=2)

@@ -33,6 +33,7 @@ from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from shared.runtime.service import EXIT_CONFIGURATION
 from shared.runtime.settings import Settings
+from tests.broker import free_port
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Kubectl, muster_over
@@ -58,11 +59,6 @@ PATHS = {
 }
 SECRET = f"{PATHS['Secret']}/admission-certificates"
 MUTATING = f"{PATHS['MutatingWebhookConfiguration']}/muster-admission"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 class Person:
