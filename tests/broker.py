@@ -69,7 +69,7 @@ def image_missing(image: str) -> str:
     import docker
 
     try:
-        client = docker.from_env(timeout=3)
+        client = docker.from_env(timeout=20)
         client.ping()
     except (docker.errors.DockerException, OSError):
         return "no Docker engine answers"
@@ -251,7 +251,7 @@ class PrivateBroker:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
             try:
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None

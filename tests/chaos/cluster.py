@@ -155,7 +155,7 @@ class Cluster(Deployment):
 
     def ask(self, api: str, path: str) -> Any:
         """Return what a replica answers. Raises httpx.HTTPError."""
-        answer = httpx.get(f"{self.apis[api]}{path}", timeout=20)
+        answer = httpx.get(f"{self.apis[api]}{path}", timeout=PATIENCE_SECONDS)
         answer.raise_for_status()
         return answer.json()
 
