@@ -119,9 +119,12 @@ def rounded_up(run: int) -> int:
 # --- against it ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seed", "load"), [(0, 0.9), (1, 0.9), (2, 1.1)])
-def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(seed, load):
-    log = drawn(seed, 400, 32, load)
+@pytest.mark.parametrize(
+    ("make", "seed", "load"),
+    [(drawn, 0, 0.9), (drawn, 1, 0.9), (drawn, 2, 1.1), (repeated, 3, 0.9), (repeated, 3, 1.1)],
+)
+def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(make, seed, load):
+    log = make(seed, 400, 32, load)
     ours = starts_of(log, 32, is_stated=True)
     theirs = Easy(log, 32).run()
     same = sum(one == other for one, other in zip(ours, theirs, strict=True))

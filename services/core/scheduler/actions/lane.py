@@ -190,16 +190,22 @@ def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
     return leaf.shortest_group()
 
 
-def let_go(partition: Partition, application: Application) -> None:
-    """Hold no node where it is the lane's gang that is about to be tried."""
+def let_go(partition: Partition, application: Application) -> bool:
+    """Hold no node where it is the lane's gang that is about to be tried; return whether it is."""
     lane = partition.lane
-    if lane is not None and lane.application is application:
-        for node in lane.nodes:
-            partition.nodes.hold_for_lane(node, None)
+    if lane is None or lane.application is not application:
+        return False
+    for node in lane.nodes:
+        partition.nodes.hold_for_lane(node, None)
+    return True
 
 
-def was_tried(partition: Partition, application: Application) -> None:
-    """Hold the nodes again, for the same gang or the next one."""
+def was_tried(partition: Partition, application: Application, *, is_own: bool) -> None:
+    """Hold the nodes again, for the same gang or the next one.
+
+    Not ``is_own``: it was refused for what was held for another, from whom it has taken the lane;
+    with ``backfill`` it is tried again before anybody behind it, as the textbook's next head is.
+    """
     lane = partition.lane
     if lane is None or lane.application is not application:
         return
@@ -207,7 +213,8 @@ def was_tried(partition: Partition, application: Application) -> None:
         partition.nodes.hold_for_lane(node, {})
     if _still_waits(partition, lane):
         _look(partition, lane)
-        lane.was_tried(partition.nodes.changes)
+        if is_own or not partition.settings.backfill:
+            lane.was_tried(partition.nodes.changes)
     else:
         _choose(partition)
 
