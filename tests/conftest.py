@@ -1,5 +1,6 @@
 """Fixtures of every test: hypothesis profiles, the broker, the shared data where it is there."""
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ settings.register_profile(
 )  # fmt: skip
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-set_up_logs(level="error")
+set_up_logs(level="error")  # before pytest has handlers: what libraries say takes our form
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
@@ -61,6 +62,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"SKIPPED [{count}] {reason}")
+
+
+@pytest.fixture(autouse=True)
+def _logs() -> None:
+    """Set the logs up anew: what a test before has made of them is not in what this one prints."""
+    set_up_logs(level="error")
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

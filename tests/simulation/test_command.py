@@ -1,16 +1,7 @@
 """`muster simulate`: what it says of many seeds, run one after the other or several at a time."""
 
-import pytest
-import structlog
-
 from services.cli.exits import Exit
 from services.cli.simulate.command import Seeds, simulate_seeds
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    yield
-    structlog.reset_defaults()
 
 
 def said_of(capsys, seeds, only=None, guard=None):

@@ -31,8 +31,6 @@ FOUND_AT = {
 @pytest.fixture(autouse=True)
 def _quiet():
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.reset_defaults()
 
 
 def test_the_table_says_where_each_guard_is_found_missing():

@@ -60,8 +60,6 @@ SEED_41254 = [  # of those that came later, since it was found
 @pytest.fixture(autouse=True)
 def _quiet():
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.reset_defaults()
 
 
 def replay(outcome):

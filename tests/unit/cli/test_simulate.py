@@ -2,17 +2,8 @@
 
 import re
 
-import pytest
-import structlog
-
 from services.cli.simulate.run import run
 from services.cli.simulate.shrink import shrunk
-
-
-@pytest.fixture(autouse=True)
-def _logs():
-    yield
-    structlog.reset_defaults()
 
 
 def test_a_seed_that_holds_is_a_line_and_its_sums(muster):

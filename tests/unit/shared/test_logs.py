@@ -4,20 +4,20 @@ import json
 import logging
 
 import pytest
+import structlog
 
 from shared.runtime.logs import set_up_logs
 
 
 @pytest.fixture
 def set_up(monkeypatch):
-    """Set logs up as in a process of its own, and the tests' own again afterwards."""
+    """Set logs up as in a process of its own."""
 
     def anew(*options):
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         set_up_logs(*options)
 
-    yield anew
-    set_up_logs(level="error")
+    return anew
 
 
 def test_what_a_library_says_is_a_line_of_json_too(set_up, capsys):
@@ -47,3 +47,12 @@ def test_the_level_holds_for_libraries_too(set_up, capsys):
     out = capsys.readouterr().err
     assert "not said" not in out
     assert "said" in out
+
+
+@pytest.mark.xdist_group("logs")
+@pytest.mark.parametrize("turn", [1, 2])
+def test_what_a_test_makes_of_the_logs_is_gone_in_the_next(turn, capsys):
+    logging.getLogger("library").info("not said, in turn %d", turn)
+    assert capsys.readouterr() == ("", "")
+    structlog.reset_defaults()
+    logging.getLogger().setLevel(logging.INFO)
