@@ -581,17 +581,20 @@ class ShimMachine:
         """Say what is known of a pod: the core knows none that it was not asked for."""
         asked = envelope.message
         assert isinstance(asked, FindPod)
-        found, pod = self.cluster.find_held(asked.name), self.world.find_pod(asked.name)
-        if found is not None:
-            partition = self.world.partition_for(found.partition) or DEFAULT_PARTITION
-            found = replace(found, partition=partition)
-        elif pod is not None:
-            name = pod.spec.application_id
-            end = (pod.message or pod.reason or pod.phase) if pod.has_ended else ""
-            named = self.world.partition_of(name)
-            partition = self.world.partition_for(named) or DEFAULT_PARTITION
-            found = PodFound(name, partition, pod.spec.name, end=end)
-        return _reply(envelope.reply_to, found or PodFound())
+        found = self.cluster.find_held(asked.name) or self._in_the_world(asked.name)
+        if found is None:
+            return _reply(envelope.reply_to, PodFound())
+        partition = self.world.partition_for(found.partition) or DEFAULT_PARTITION
+        return _reply(envelope.reply_to, replace(found, partition=partition))
+
+    def _in_the_world(self, name: str) -> PodFound | None:
+        pod = self.world.find_pod(name)
+        if pod is None:
+            return None
+        application_id = pod.spec.application_id
+        end = (pod.message or pod.reason or pod.phase) if pod.has_ended else ""
+        partition = self.world.partition_of(application_id)
+        return PodFound(application_id, partition, pod.spec.name, end=end)
 
 
 def _sliced(counts: Iterable[int]) -> Iterator[None]:

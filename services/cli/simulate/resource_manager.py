@@ -30,7 +30,6 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, NodeRecord, PodPhase, PodRecord
 from shared.bus.errors import NotNowError
 from shared.messages.commands import NodeSpec, PodName, PodSpec
-from shared.messages.find_pod import PodFound
 from shared.model.gpus import GPU_SHARE, WHOLE
 from shared.model.resources import fits_room, total_of
 
@@ -167,10 +166,6 @@ class FaultyCluster(SimulatedCluster):
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
         """Create pods."""
         return super().create_pods(pods, cause, self._own_time(now_ns))
-
-    def find_held(self, name: str) -> PodFound | None:  # noqa: ARG002 - the interface's
-        """Return None: no pod is held back here."""
-        return None
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
         """Delete pods."""

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from services.core.scheduler.model import rows
-from services.core.scheduler.model.lapsing import LEAST, Lapsing
+from services.core.scheduler.model.lapsing import SMALL_HEAP, Lapsing
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -35,7 +35,7 @@ def test_the_first_is_the_least_that_has_not_lapsed_and_the_others_take_no_room(
             assert not keys
         else:
             assert first[0] == keys[first[1]] == min(keys.values())
-        assert len(heap) <= LEAST + 1
+        assert len(heap) <= SMALL_HEAP + 1
 
 
 def looks(monkeypatch, waiting: int, *, as_gangs: bool) -> int:

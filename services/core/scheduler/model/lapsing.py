@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Entry = tuple[tuple[Any, ...], int, int, Item]
-LEAST = 64  # entries that it has before lapsed ones are shed
+SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
 class Lapsing(Generic[Item]):
@@ -19,7 +19,7 @@ class Lapsing(Generic[Item]):
         self._stamp_of = stamp_of
         self._heap: list[Entry[Item]] = []
         self._pushed = 0  # tells entries of one key apart
-        self._compact_at = LEAST
+        self._compact_at = SMALL_HEAP
 
     def push(self, key: tuple[Any, ...], stamp: int, item: Item) -> None:
         """Enter an item under a key."""
@@ -28,7 +28,7 @@ class Lapsing(Generic[Item]):
         if len(self._heap) > self._compact_at:
             self._heap = [entry for entry in self._heap if entry[2] == self._stamp_of(entry[3])]
             heapify(self._heap)
-            self._compact_at = max(LEAST, 2 * len(self._heap))
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
     def first(self) -> tuple[tuple[Any, ...], Item] | None:
         """Return the first item with its key, or None."""

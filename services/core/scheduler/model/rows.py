@@ -22,7 +22,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Any, Protocol
 
-from services.core.scheduler.model.lapsing import Lapsing
+from services.core.scheduler.model.lapsing import SMALL_HEAP, Lapsing
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
@@ -61,7 +61,6 @@ EntryKey = tuple[Any, ...]
 Rank = tuple[int, int, int]
 DeviceHolder = tuple[bool, str]  # whether another scheduler placed it, and the allocation's key
 ENTRY_TAIL = 5  # of an entry's key: submission, sequence, and the three of the ask
-SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
 def in_heap_order(heap: list[Any]) -> Iterator[Any]:

@@ -4,7 +4,7 @@ Pure: no I/O. Of a pod that is known already only what may change is read. Sourc
 2.1 to 2.8, 2.11.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -341,22 +341,20 @@ def time_ns(text: str | None) -> int:
     return max(0, saturated(int(moment.timestamp()) * NANOS_PER_SECOND))
 
 
+def _conditions(status: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
+    return (one for one in status.get("conditions") or () if one.get("type") == kind)
+
+
 def _is_marked(status: Mapping[str, Any]) -> bool:
-    return any(
-        condition.get("type") == "PodScheduled" and condition.get("reason") == UNSCHEDULABLE
-        for condition in status.get("conditions") or ()
-    )
+    return any(one.get("reason") == UNSCHEDULABLE for one in _conditions(status, "PodScheduled"))
 
 
 def _is_ready(status: Mapping[str, Any]) -> bool:
-    return any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
+    return any(one.get("status") == "True" for one in _conditions(status, "Ready"))
 
 
 def _bound_ns(status: Mapping[str, Any]) -> int:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            return time_ns(condition.get("lastTransitionTime"))
+    for one in _conditions(status, "PodScheduled"):
+        if one.get("status") == "True":
+            return time_ns(one.get("lastTransitionTime"))
     return 0
