@@ -1,6 +1,10 @@
 """What can go wrong on a bus, typed by what the caller does next."""
 
 
+class UnknownBusError(ValueError):
+    """A URL names no bus that there is: stop before starting."""
+
+
 class PoisonError(ValueError):
     """A message can never be handled: dead-letter it with this reason, do not retry."""
 

@@ -1,25 +1,30 @@
-"""The bus that a URL names: ``memory`` is this process, ``amqp://…`` a broker."""
+"""The bus that a URL names: ``memory`` is this process, ``amqp://…`` a broker, or several."""
 
 from collections.abc import Callable
 
+from shared.bus.addresses import addresses_of
 from shared.bus.base import Bus
+from shared.bus.errors import UnknownBusError
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.bus.rabbitmq import RabbitBus
+from shared.bus.rabbitmq import HEARTBEAT_SECONDS, RabbitBus
 
 MEMORY = "memory"
-
-
-class UnknownBusError(ValueError):
-    """A URL names no bus that there is."""
+__all__ = ["MEMORY", "UnknownBusError", "bus_factory"]
 
 
 def bus_factory(
-    url: str, *, prefix: str = "muster", name: str = "muster", is_given: bool = False
+    url: str,
+    *,
+    prefix: str = "muster",
+    name: str = "muster",
+    is_given: bool = False,
+    heartbeat_seconds: int = HEARTBEAT_SECONDS,
 ) -> Callable[[], Bus]:
     """Return what makes connections to a bus. Raises UnknownBusError."""
     if url == MEMORY:
         broker = MemoryBroker()
         return lambda: MemoryBus(broker)
-    if url.startswith(("amqp://", "amqps://")):
-        return lambda: RabbitBus(url, prefix=prefix, name=name, is_given=is_given)
-    raise UnknownBusError(f"{url!r}: expected memory, amqp://… or amqps://…")
+    addresses_of(url)
+    return lambda: RabbitBus(
+        url, prefix=prefix, name=name, is_given=is_given, heartbeat_seconds=heartbeat_seconds
+    )

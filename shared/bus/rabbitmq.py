@@ -22,6 +22,8 @@ from aio_pika.abc import (
 )
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError, PublishError
 from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
     retry,
     retry_if_exception,
     retry_if_exception_type,
@@ -30,6 +32,7 @@ from tenacity import (
 )
 
 from shared.bus import topology
+from shared.bus.addresses import addresses_of, order_of
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
 from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
 from shared.bus.dead_letters import count_dead_letter
@@ -44,9 +47,11 @@ MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
+ATTEMPT_SECONDS = 2.0  # the first wait for one of several addresses; it doubles with each round
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CLOSE_SECONDS = 2.0
 _OFFSET = "x-stream-offset"
+_CONNECTING_ENDS = stop_after_delay(CONNECT_SECONDS)
 _Source = tuple[AbstractQueue, dict[str, Any]]  # with how it is consumed
 _LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
 log = structlog.get_logger("muster.bus")
@@ -105,13 +110,25 @@ class _Connection(aio_pika.Connection):
 class RabbitBus:
     """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart.
 
+    ``url`` may name several brokers of a cluster: one that does not answer, or is lost, is followed
+    by the next, in an order that is this name's own.
     ``is_given``: exchanges and inboxes are there, by the broker's definitions.
+    Raises UnknownBusError for a URL that names no broker.
     """
 
     def __init__(
-        self, url: str, *, prefix: str = "muster", name: str = "muster", is_given: bool = False
+        self,
+        url: str,
+        *,
+        prefix: str = "muster",
+        name: str = "muster",
+        is_given: bool = False,
+        heartbeat_seconds: int = HEARTBEAT_SECONDS,
     ) -> None:
-        self._url = url
+        self._addresses = order_of(addresses_of(url), name)
+        self._at = 0  # the address of the next attempt
+        self._failures = 0  # attempts that failed since one did not
+        self._heartbeat_seconds = heartbeat_seconds
         self._is_given = is_given
         self._prefix = prefix
         self._name = name
@@ -283,22 +300,47 @@ class RabbitBus:
             await self._drop()
             raise
 
-    @retry(
-        retry=retry_if_exception_type(OSError),
-        wait=wait_exponential(multiplier=0.1, max=1.0),
-        stop=stop_after_delay(CONNECT_SECONDS),
-        reraise=True,
-    )
     async def _open(self, purpose: str) -> AbstractConnection:
-        connection = await aio_pika.connect(
-            self._url,
-            timeout=CONNECT_SECONDS,
-            client_properties={"connection_name": f"{self._name} {purpose}"},
-            heartbeat=HEARTBEAT_SECONDS,
-            connection_class=_Connection,
+        """Open a connection to the first address that answers; a round of all takes no pause."""
+        again = AsyncRetrying(
+            retry=retry_if_exception_type(OSError),
+            wait=self._pause_after,
+            stop=_CONNECTING_ENDS,
+            reraise=True,
         )
+        return await again(self._open_once, purpose)
+
+    def _pause_after(self, attempts: RetryCallState) -> float:
+        rounds, within = divmod(attempts.attempt_number, len(self._addresses))
+        return 0.0 if within else min(0.1 * 2.0 ** (rounds - 1), 1.0)
+
+    async def _open_once(self, purpose: str) -> AbstractConnection:
+        try:
+            connection = await aio_pika.connect(
+                self._addresses[self._at],
+                timeout=self._attempt_seconds(),
+                client_properties={"connection_name": f"{self._name} {purpose}"},
+                heartbeat=self._heartbeat_seconds,
+                connection_class=_Connection,
+            )
+        except OSError:
+            self._failures += 1
+            self._go_on()
+            raise
+        self._failures = 0
         self._connections.append(connection)
         return connection
+
+    def _attempt_seconds(self) -> float:
+        """Return how long an address may take to answer: a stopped broker must not take all."""
+        if len(self._addresses) == 1:
+            return CONNECT_SECONDS
+        rounds = self._failures // len(self._addresses)
+        return min(ATTEMPT_SECONDS * 2.0**rounds, CONNECT_SECONDS)
+
+    def _go_on(self) -> None:
+        """Begin the next attempt at the next address."""
+        self._at = (self._at + 1) % len(self._addresses)
 
     async def _declare(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
         """Declare everything that outlives a reader, so that nothing published is unroutable.
@@ -382,6 +424,7 @@ class RabbitBus:
         A connection that was reset does not call itself closed: whoever sees it fail says so.
         """
         if self._connections is connections:
+            self._go_on()
             await self._drop()
 
     async def _drop(self) -> None:
@@ -459,12 +502,13 @@ def _lanes(
 async def _declare_queue(
     connection: AbstractConnection, name: str, arguments: dict[str, Any]
 ) -> AbstractQueue:
-    """Declare a durable queue; one whose home is lost is deleted and made anew.
+    """Declare a durable queue. None is ever deleted here: it may hold messages.
 
-    A broker that was killed within a second of a quorum queue's declaration leaves it unusable;
-    what it held is made good by the recovery path (contract: rabbitmq.md).
     One that another version of Muster made with other arguments is used as it is: what it holds is
     worth more than its limits, and old and new run side by side while an upgrade goes on.
+    Without an answer in CONNECT_SECONDS the broker is away; it may stand still for a while. So it
+    is where the broker says that the queue's home is away: in a cluster it comes back, and where it
+    does not, an operator decides (docs/operations.md).
     """
     channel = await connection.channel()
     try:
@@ -476,13 +520,15 @@ async def _declare_queue(
             raise
         log.warning("a queue has other arguments; using it as it is", queue=name, error=str(error))
         return await (await connection.channel()).get_queue(name)
-    except (aio_pika.exceptions.ChannelClosed, TimeoutError) as error:
-        if "home node" not in str(error) and not isinstance(error, TimeoutError):
-            raise
-        log.warning("an inbox is lost; making it anew", queue=name, error=str(error))
-        again = await connection.channel()
-        await again.queue_delete(name)
-        return await again.declare_queue(name, durable=True, arguments=arguments)
+    except aio_pika.exceptions.ChannelClosed as error:
+        if "home node" in str(error):
+            log.error(  # noqa: TRY400 - the broker's sentence says all
+                "the broker has no leader of a queue; nothing is deleted, trying again; if its "
+                "node is gone for good, delete the queue by rabbitmqctl: Muster declares it again",
+                queue=name,
+                error=str(error),
+            )
+        raise
 
 
 class RabbitSubscription:

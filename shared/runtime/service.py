@@ -113,6 +113,7 @@ def _run_process(
             prefix=settings.bus_prefix,
             name=instance,
             is_given=settings.bus_topology == "given",
+            heartbeat_seconds=settings.bus_heartbeat_seconds,
         )
         runner = make(settings, instance, make_bus)
     except (SettingsError, UnknownBusError, OSError) as error:

@@ -36,8 +36,13 @@ class Settings(BaseSettings):
     bus_url: str = Field(
         default="",
         pattern="^(amqps?://.*)?$",
-        description="the broker, and as whom: `amqp://USER@HOST:5672/`; every service needs it",
+        description="the broker, and as whom: `amqp://USER@HOST:5672/`; several of a cluster: "
+        "`amqp://USER@h1:5672,h2:5672,h3:5672/`; every service needs it",
     )
+    bus_heartbeat_seconds: int = Field(
+        default=3, ge=1, le=600, description="a connection that is silent for two to three of them "
+        "is lost; larger where the machine is starved, and a stopped broker is noticed later",
+    )  # fmt: skip
     bus_prefix: str = Field(
         default="muster", pattern=r"^[a-zA-Z0-9_-]{1,64}$",
         description="names on the broker start with it",
@@ -187,12 +192,12 @@ def bus_url(settings: Settings) -> str:
     if settings.bus_password_file is None:
         return settings.bus_url
     parts = urlsplit(settings.bus_url)
-    if not parts.username or parts.password:
+    user, _, where = parts.netloc.rpartition("@")
+    if not user or ":" in user:
         raise SettingsError(
             "MUSTER_BUS_PASSWORD_FILE: a user without a password is expected in MUSTER_BUS_URL"
         )
     password = settings.bus_password_file.read_text().strip()
-    user, _, where = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{where}").geturl()
 
 

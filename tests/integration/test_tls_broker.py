@@ -46,7 +46,7 @@ async def tls_in_front(url, issued):
 def _in_vain_for_a_moment(monkeypatch):
     from tenacity import stop_after_attempt
 
-    monkeypatch.setattr(RabbitBus._open.retry, "stop", stop_after_attempt(1))
+    monkeypatch.setattr(rabbitmq, "_CONNECTING_ENDS", stop_after_attempt(1))
     monkeypatch.setattr(rabbitmq, "CONNECT_SECONDS", 10.0)
 
 
