@@ -779,9 +779,13 @@ def test_an_ask_that_was_tried_is_not_tried_within_fifteen_seconds():
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        # whoever opted out after who did not, an originator last, whatever their priorities
-        ({"priority": 5}, {"allow_preempt_self": False}),
-        ({"allow_preempt_self": False, "priority": 5}, {"originator": True}),
+        # an originator after ordinary pods, those that opted out last, whatever their priorities
+        ({"priority": 5}, {"originator": True}),
+        ({"originator": True, "priority": 5}, {"allow_preempt_self": False}),
+        (
+            {"allow_preempt_self": False, "priority": 5},
+            {"allow_preempt_self": False, "originator": True},
+        ),
         # a lower priority before a higher one, whatever their age
         ({"create_time_ns": 1}, {"priority": 1, "create_time_ns": 2}),
         # the newest first, whatever their size

@@ -8,7 +8,7 @@ Rule 2: given back is what is over the max, in the types that the max names, and
         queue, or one above it, is guaranteed. A parent's is divided among its children, in
         proportion to what each has above its own guarantee, and so on down to the leaves.
 Rule 3: victims are those of a leaf with a type in common and no required node: ordinary ones before
-        those that opted out and originators, those with more of the types first, then lower
+        originators and those that opted out, those with more of the types first, then lower
         priorities, then those created in a later hour, then the smaller. One is taken only if all
         taken together stay within what is to be given back.
 Rule 4: parents go before their children, which then give back what is left to give.

@@ -5,9 +5,9 @@ Rule 1: such an ask is placed on its node, cordoned or not, as soon as the room 
 Rule 2: several may queue up at a node; they are served in the order in which they came, and none
         overtakes.
 Rule 3: it may preempt on its node, once: allocations that are not of such asks themselves, of no
-        higher priority, that have a type in common; those that may be preempted first, originators
-        last, then by priority, the newest and the smaller first; as few as make the room. Neither
-        guarantees nor the partition's preemption switch speak here.
+        higher priority, that have a type in common; ordinary pods before originators, those that
+        opted out last; of these as few as make the room, then by priority, the newest and the
+        smaller first. Neither guarantees nor the partition's preemption switch speak here.
 Source: contract section 6.8; cases R-08 to R-11, G-17.
 """
 

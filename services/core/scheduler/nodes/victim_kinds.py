@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 KindKey = tuple["Queue", int, tuple[tuple[str, int], ...]]
 
 
-RANKS = 3
+RANKS = 4
 Disruptions = Mapping[str, DisruptionState]  # of those that are not FREE, by key
 
 
 def rank_of(allocation: Allocation, disruptions: Disruptions) -> int:
-    """Return 0 for an ordinary one, 1 for one that opted out, 2 for an originator: 0 goes first.
+    """Return 0 for an ordinary pod, 1 for an originator, 2 for one that opted out, 3 for both.
 
-    Those under a disruption budget go after all others, in the same order.
+    The lowest rank goes first. Opting out weighs more than being the originator: every application
+    of one pod is an originator, and would have no say otherwise. Pods under a disruption budget go
+    after all others, in the same order.
     """
     budgeted = RANKS if allocation.allocation_key in disruptions else 0
-    if allocation.originator:
-        return budgeted + 2
-    return budgeted + (0 if allocation.allow_preempt_self else 1)
+    return budgeted + 2 * (not allocation.allow_preempt_self) + allocation.originator
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,9 @@ Rule 2: victims are in other leaves, below the fence: the nearest queue above th
         preemption, and those not over what they are guaranteed, are left alone; no victim may take
         its queue below that.
 Rule 3: a victim has no higher priority than the ask, offsets and fences applied, no required node,
-        and a type in common. Those that may be preempted go first, originators last, the newest
-        before older ones. They must make room on one node, and in the queues, and cover the ask.
+        and a type in common. Ordinary ones go before originators, those that opted out last, the
+        newest before older ones. Once they have gone there is room on one node and in the queues,
+        and none of them could have stayed.
 Rule 4: the room belongs to the ask until it starts or goes: the node is reserved for it, and in its
         queues nobody else may take it.
 Source: contract section 6.9; cases X-01 to X-16.
