@@ -27,7 +27,7 @@ from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.rows import Application, AskGroup, Queue
+from services.core.scheduler.model.rows import Application, AskGroup, Queue, depth_first
 from services.core.scheduler.model.settings import (
     ALLOCATE,
     CONSOLIDATION,
@@ -49,6 +49,7 @@ from services.core.scheduler.statement.trial import (
     is_evictable,
 )
 from shared.model.reasons import Reason
+from shared.model.resources import Resource, add_into
 from shared.model.units import NANOS_PER_SECOND
 
 KAI_PRIORITY = 100
@@ -182,16 +183,28 @@ class LiveTerms(Terms):
             for name in (queue.guaranteed_resource or {})
         }
         self._known = partition.nodes.total.keys()
+        self._owed: dict[Queue, Resource] = {}
+        for queue in reversed(list(depth_first(partition.root))):
+            self._owed[queue] = self._owed_to(queue)
+
+    def _owed_to(self, queue: Queue) -> Resource:
+        """Return what a queue is owed: its guarantee, for other types the sum of its children's."""
+        owed: Resource = {}
+        for child in queue.children.values():
+            add_into(owed, self._owed[child])
+        owed.update(queue.guaranteed_resource or {})
+        return owed
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
         """Return a queue's guarantee as quota and its max as limit; the nodes bound the root.
 
-        A type that nobody is promised is everybody's.
+        A parent without a guarantee is owed what its children are, type by type. A type that
+        no queue is guaranteed is unlimited for all.
         """
         quota, limit = [UNLIMITED] * len(names), [UNLIMITED] * len(names)
         if above is not None:
-            promised, most = queue.guaranteed_resource or {}, queue.max_resource or {}
-            quota = [promised.get(n, 0) if n in self._promised else UNLIMITED for n in names]
+            owed, most = self._owed[queue], queue.max_resource or {}
+            quota = [owed.get(n, 0) if n in self._promised else UNLIMITED for n in names]
             limit = [most.get(name, UNLIMITED) for name in names]
         weight: list[float] = [1] * len(names)
         return Share(queue, names, at, above, KAI_PRIORITY, quota, limit, weight)

@@ -1,0 +1,78 @@
+"""Under kai: what queues are owed where not every one of them states a guarantee."""
+
+import pytest
+
+from shared.messages.interface import AllocationRelease, TerminationType
+from tests.builders import Core, config_of, section
+
+KAI = (("policy", "kai"),)
+OWED_4 = "resources: {guaranteed: {vcore: 4m}}"
+NESTED = "{name: p, parent: true, queues: [{name: %s}]}"
+
+
+def run_out(core: Core, looks: int = 12) -> None:
+    """Let actions run; what they evict ends at once, and is asked for again by its application."""
+    again = 0
+    for _ in range(looks):
+        if "preemption" not in core.partition.timers:
+            return
+        for item in section(core.fire_own("preemption"), "released_allocations"):
+            why = TerminationType.PREEMPTED_BY_SCHEDULER
+            name = item.application_id
+            core.update(releases=(AllocationRelease(name, item.allocation_key, why),))
+            again += 1
+            core.asks(name, [f"{name}-again{again}"], {"vcore": 1})
+        core.check()
+
+
+def used(core: Core) -> dict[str, int]:
+    return {
+        queue.path: queue.allocated.get("vcore", 0)
+        for queue in core.partition.queues.values()
+        if queue.is_leaf
+    }
+
+
+@pytest.mark.parametrize(
+    ("parent", "owed"),
+    [
+        (f"{{name: p, parent: true, queues: [{{name: x, {OWED_4}}}]}}", 4),
+        (f"{{name: p, parent: true, queues: [{{name: q, parent: true, queues: [{{name: x, {OWED_4}}}]}}]}}", 4),
+        (f"{{name: p, parent: true, {OWED_4}, queues: [{{name: x, {OWED_4}}}]}}", 4),
+        (f"{{name: p, parent: true, {OWED_4}, queues: [{{name: x}}]}}", 4),
+        ("{name: p, parent: true, queues: [{name: x}]}", 2),  # 4 of 8 are left for x and c
+    ],
+    ids=["none above", "none above it twice", "one above too", "one above alone", "none at all"],
+)  # fmt: skip
+def test_a_parent_without_a_guarantee_is_owed_what_its_children_are(parent, owed):
+    core = Core(config_of(parent, f"{{name: b, {OWED_4}}}", "{name: c}"), settings=KAI)
+    core.node("n0", vcore=8)
+    leaf = "root.p.q.x" if "name: q" in parent else "root.p.x"
+    core.application("x", leaf)
+    core.asks("x", [f"x{at}" for at in range(4)], {"vcore": 1})
+    core.application("c", "root.c")
+    core.asks("c", [f"c{at}" for at in range(4)], {"vcore": 1})
+    core.application("b", "root.b")
+    core.asks("b", [f"b{at}" for at in range(4)], {"vcore": 1})
+    run_out(core)
+    assert used(core) == {leaf: owed, "root.b": 4, "root.c": 4 - owed}
+
+
+def test_a_parent_is_owed_the_sum_of_its_children_type_by_type():
+    inner = "{name: x, resources: {guaranteed: {vcore: 2m}}}, {name: y, resources: {guaranteed: {memory: 3}}}"
+    core = Core(
+        config_of("{name: p, parent: true, resources: {guaranteed: {vcore: 3m}}, queues: [%s]}" % inner,
+                  "{name: c}"),
+        settings=KAI,
+    )  # fmt: skip
+    core.node("n0", vcore=8, memory=8)
+    core.application("c", "root.c")
+    core.asks("c", [f"c{at}" for at in range(8)], {"vcore": 1, "memory": 1})
+    for name, leaf in (("x", "root.p.x"), ("y", "root.p.y")):
+        core.application(name, leaf)
+        core.asks(
+            name, [f"{name}{at}" for at in range(4)], {"memory": 1} if name == "y" else {"vcore": 1}
+        )
+    run_out(core)
+    assert used(core)["root.p.x"] >= 3
+    assert core.partition.queues["root.p.y"].allocated.get("memory", 0) >= 3
