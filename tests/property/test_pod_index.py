@@ -385,9 +385,8 @@ class Judge:
                 is_selected = selects(self.wants, other.node_id, other.labels)
                 if item.honor_affinity and not is_selected:
                     continue
-                is_eligible = is_selected and is_tolerated(self.wants, other.taints)
-                if item.honor_taints and not is_eligible:
-                    continue
+                if item.honor_taints and not is_tolerated(self.wants, other.taints):
+                    continue  # each policy for itself, as Kubernetes has it
                 domain = other.labels[item.topology_key]
                 counts[domain] = counts.get(domain, 0) + sum(
                     pod.node_id == other.node_id and matches(item, self.wants, pod)
@@ -436,4 +435,65 @@ def test_a_spread_that_honors_taints_alone_is_counted_where_no_node_is():
     spread = SpreadConstraint("zone", 1, True, (), 1, False, True)
     state.ask(constraints=Constraints(spread=(spread,)), labels={"app": "x"}, namespace="d")
     state.judged_as_by_a_count()
+    state.teardown()
+
+
+TAINTS_ALONE = SpreadConstraint("zone", 1, True, (), 1, False, True)
+
+
+class Drawn:
+    """What a rule draws, in its order: a found example's."""
+
+    def __init__(self, *values):
+        self.values = list(values)
+
+    def draw(self, _strategy):
+        return self.values.pop(0)
+
+
+def place_x(state, node_id):
+    """Place a pod that the spreads below count."""
+    state.place(
+        constraints=Constraints(namespace="d"),
+        data=Drawn(node_id),
+        is_foreign=False,
+        labels={"app": "x"},
+        namespace="d",
+    )
+
+
+def ask_in_zone_a(state, *spread):
+    """Ask, with some spreads, for nodes of zone a alone."""
+    wants = Constraints(node_selector=(("zone", "a"),), spread=spread, namespace="d")
+    state.ask(constraints=wants, labels={"app": "x"}, namespace="d")
+
+
+def test_found_a_spread_that_honors_taints_counts_zones_that_the_selector_leaves_out():
+    state = PodIndexAgainstACount()
+    state.begin(terms=3, labels=[{}, {}, {"zone": "a"}, {"zone": "b"}], always=[])
+    for gone in ("n1", "n2"):
+        state.remove_node(data=Drawn(gone))
+    place_x(state, "n3")
+    ask_in_zone_a(state, TAINTS_ALONE)
+    state.judged_as_by_a_count()
+    assert list(state.answer(state.shape_of(*state.asks[-1]))) == [True, False]  # n4, n3
+    state.teardown()
+
+
+def test_found_a_hard_and_a_soft_spread_over_one_zone_after_an_end_was_supposed():
+    state = PodIndexAgainstACount()
+    state.begin(terms=3, labels=[{"zone": "b"}], always=[])
+    plain = (Constraints(namespace="d"), {"app": "x"}, "d")
+    state.ask(*plain)
+    state.judged_as_by_a_count()
+    state.add_node(labels={"zone": "a"}, limits={}, taints=())
+    state.judged_as_by_a_count()
+    state.ask(*plain)
+    place_x(state, "n1")
+    state.judged_as_by_a_count()
+    state.think_of_an_end(data=Drawn("p3", plain))
+    state.judged_as_by_a_count()
+    ask_in_zone_a(state, SpreadConstraint("zone", 1, False, (), 1, False, False), TAINTS_ALONE)
+    state.judged_as_by_a_count()
+    assert list(state.answer(state.shape_of(*state.asks[-1]))) == [False, True]
     state.teardown()
