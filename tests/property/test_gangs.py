@@ -158,6 +158,51 @@ class GangMachine(FiresTimers, TwoLeaves, RuleBasedStateMachine):
 TestGangs = GangMachine.TestCase
 
 
+class Drawn:
+    """What a rule draws, in its order: a found example's."""
+
+    def __init__(self, *values):
+        self.values = list(values)
+
+    def draw(self, _strategy, _name=None):
+        return self.values.pop(0)
+
+
+def test_found_two_gangs_hold_parts_of_a_max_that_a_reload_set():
+    """Limits of users let two gangs start beside a third pod; then a max is too small for both."""
+    state = GangMachine()
+    patience = ("partial", "0", "fifo", "enabled")
+    state.start(data=Drawn(*patience), config=CONFIGS[0], vcore=50)
+    state.reload(config=CONFIGS[3])
+    state.time_passes(for_seconds=5)
+    for leaf, members, cores, user in (
+        ("b", 3, 2, ("nobody", ())),
+        ("a", 3, 2, ("bob", ("dev",))),
+        ("a", 1, 1, ("nobody", ())),
+    ):
+        state.submit_gang(leaf, members, {"vcore": cores}, 0, False, request_of(*user))
+        state.nobody_is_forgotten_or_passed()
+    state.a_pod_ends(data=Drawn(("app2-0", "app2")))
+    state.nobody_is_forgotten_or_passed()
+    state.submit_gang("a", 4, {"vcore": 2}, 0, False, request_of("alice"))
+    state.nobody_is_forgotten_or_passed()
+    state.reload(config=CONFIGS[0])
+    state.nobody_is_forgotten_or_passed()
+    state.a_pod_ends(data=Drawn(("app2-1", "app2")))
+    state.nobody_is_forgotten_or_passed()
+    assert list(state.apps["app4"].allocations) == ["app4-0"]  # what is free is promised to app2
+
+
+def request_of(user, groups=()):
+    """Return what is more to a Soft gang of a user, without timeouts."""
+    return {
+        "ugi": UserGroupInformation(user, groups),
+        "gang_scheduling_style": "Soft",
+        "placeholder_timeout_milli_seconds": 0,
+        "execution_timeout_milli_seconds": 0,
+    }
+
+
 SHAPES = [
     *leaves.SHAPES,
     Constraints(spread=(SpreadConstraint("disk", selector=OF_THE_JOB),), namespace="ns"),

@@ -431,6 +431,7 @@ class Scheduler:
         if error_text:
             return self._refuse_configuration(error_text)
         configure(self.partition, config)
+        gang.withdraw_over_maxima(self.partition)
         for queue in self.partition.queues.values():
             quota_preemption.max_changed(self.partition, queue)
         if self.partition.hooks is not None:

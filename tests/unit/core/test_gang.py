@@ -7,6 +7,7 @@ import pytest
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.ordering import queueing
 from shared.messages.constraints import Constraints
+from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -18,6 +19,7 @@ from shared.messages.interface import (
     NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
+    UpdateConfiguration,
     UserGroupInformation,
 )
 from shared.messages.protocol import (
@@ -29,6 +31,7 @@ from shared.messages.protocol import (
     TimerOrders,
     TimerSet,
 )
+from shared.messages.what_if import Forecast, WhatIf
 from shared.model.resources import multiply
 from shared.model.states import ApplicationState
 from shared.model.units import seconds
@@ -771,3 +774,56 @@ def test_in_a_fair_leaf_no_two_gangs_of_like_members_hold_a_part_each(seed):
         assert len(parts) <= 1
         for application in core.partition.applications.values():
             assert application.order == application.order_at(application.in_use())
+
+
+BELOW_P = "{name: p, resources: {max: {vcore: %s}}, queues: [{name: a}, {name: b}]}"
+OF_ANN = (
+    "{name: p, limits: [{limit: l, users: [ann], maxresources: {vcore: '%s'}}], "
+    "queues: [{name: a}, {name: b}]}"
+)
+
+
+@pytest.mark.parametrize("way", ["queue", "partial"])
+@pytest.mark.parametrize("leaves", [BELOW_P, OF_ANN])
+def test_of_gangs_that_a_reload_leaves_room_for_one_the_first_becomes_whole(way, leaves):
+    """Of two that hold a part each, the other keeps its part and takes no more of the room."""
+    core = Core(config_of(leaves % "12"), settings=(("gangAdmission", way),))
+    for name, leaf in (("one", "a"), ("two", "b"), ("none", "b")):
+        ann = UserGroupInformation("ann", ())
+        core.gang(name, 4, ONE, queue=f"root.p.{leaf}", ugi=ann)
+    core.node("n1", vcore=4000, pods=9)
+    gangs = core.partition.applications
+    assert [len(gangs[name].allocations) for name in ("one", "two", "none")] == [2, 2, 0]
+    smaller = config_of(leaves % "6")
+    before = {name: set(gang.allocations) for name, gang in gangs.items()}
+    (answer,) = what_if_of(core, WhatIf(queues=smaller))
+    core.send(UpdateConfiguration(smaller))
+    assert before == {name: set(gang.allocations) for name, gang in gangs.items()}
+    assert not any(told.placed for told in answer.applications)
+    core.node("n2", vcore=4000, pods=9)
+    assert [len(gangs[name].allocations) for name in ("one", "two", "none")] == [4, 2, 0]
+    assert gangs["two"].refusal.reason == "GANG_HEADROOM"
+    core.check()
+    core.send(UpdateConfiguration(config_of(leaves % "12")))
+    assert [len(gangs[name].allocations) for name in ("one", "two", "none")] == [4, 4, 0]
+    core.check()
+
+
+def what_if_of(core, question):
+    """Ask what would be; return the forecasts."""
+    asked = Envelope("q", "WhatIf", question, CORE, "api", reply_to="api.one#1")
+    out = core.scheduler.handle(asked, core.now_ns) + core.scheduler.flush(core.now_ns)
+    return [item.message for item in out if isinstance(item.message, Forecast)]
+
+
+def test_a_reload_withdraws_no_admission_that_still_fits():
+    core = Core(config_of(BELOW_P % "12"))
+    core.node("n1", vcore=4000, pods=9)
+    core.gang("one", 3, ONE, queue="root.p.a")
+    core.gang("two", 3, ONE, queue="root.p.b")
+    core.send(UpdateConfiguration(config_of(BELOW_P % "6")))
+    two = core.partition.applications["two"]
+    assert two.is_admitted
+    assert two.promise == {"vcore": 2000, "pods": 2}
+    core.node("n2", vcore=4000, pods=9)
+    assert len(two.allocations) == 3

@@ -10,9 +10,14 @@ Rule 1: a gang's placeholders start only when the whole gang fits what the maxim
 Rule 2: real asks wait while placeholder asks of their application are pending; before the first
         of these as well if a gang was announced, for the placeholder timeout at most. A gang that
         is given up holds nobody.
+Rule 3: a reload may leave less than the gangs were let start on. Then those that would be over a
+        max or a limit, beside the gangs before them, wait for their admission again: those that
+        hold something come first, then the older. What they hold they keep.
 How they take their placeholders' places is in ``replacement.py``.
 Source: contract section 3.3; cases G-01 to G-28.
 """
+
+from collections.abc import Hashable, Iterator
 
 from services.core.scheduler.actions import gang_places, lane, patience, unschedulable
 from services.core.scheduler.actions.gang_places import NoPlaces
@@ -27,7 +32,16 @@ from services.core.scheduler.statement.partition import Partition, timer_name
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal, Shortage
-from shared.model.resources import Resource, fits_room, go_map, is_zero
+from shared.model.resources import (
+    Resource,
+    add,
+    add_into,
+    fits_limit,
+    fits_room,
+    go_map,
+    is_zero,
+    shared_types,
+)
 from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
@@ -157,6 +171,62 @@ def _another_starting(
         return None
     sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
     return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
+
+
+def withdraw_over_maxima(partition: Partition) -> None:
+    """Have the gangs wait again that were let start on more than the configuration now leaves.
+
+    To be called after a reload (rule 3).
+    """
+    for application in over_maxima(partition):
+        for held in [held for held in application.reservations.values() if held.is_ordinary]:
+            partition.unreserve(held)
+        partition.withdraw_admission(application)
+
+
+def over_maxima(partition: Partition) -> list[Application]:
+    """Return the admitted gangs that do not fit a max or a limit beside those before them.
+
+    Only what gangs hold, and have yet to get, is counted: other pods end by themselves. A gang that
+    has preempted keeps its admission with the room that was freed for it.
+    """
+    gangs = [app for app in partition.applications.values() if app.is_gang and app.is_reserving]
+    spoken_for: dict[Hashable, Resource] = {}
+    for application in gangs:
+        for place, _ in _maxima(application):
+            add_into(spoken_for.setdefault(place, {}), application.allocated_placeholder)
+    over: list[Application] = []
+    admitted = [application for application in gangs if application.promise]
+    for application in sorted(admitted, key=_started_first):
+        outstanding = application.outstanding()
+        fits = all(
+            fits_limit(limit, shared_types(add(spoken_for[place], outstanding), outstanding))
+            for place, limit in _maxima(application)
+        )
+        if fits or any(ask.has_kept_room or ask.has_preempted for ask in application.asks()):
+            for place, _ in _maxima(application):
+                add_into(spoken_for[place], outstanding)
+        else:
+            over.append(application)
+    return over
+
+
+def _started_first(application: Application) -> tuple[object, ...]:
+    return not application.allocations, application.submission_time_ns, application.sequence
+
+
+def _maxima(application: Application) -> Iterator[tuple[Hashable, Resource]]:
+    """Yield the maxima of an application's queues, and the limits of its user, each by its place.
+
+    The root has no quota.
+    """
+    for level in application.queue.lineage():
+        if level.parent is not None and level.max_resource is not None:
+            yield level, level.max_resource
+    for tracker in application.trackers:
+        for limited, limit in tracker.limits(application.queue):
+            if limit.max_resource is not None:
+                yield (tracker, limited.path), limit.max_resource
 
 
 # --- places on the nodes ------------------------------------------------------------------------

@@ -380,7 +380,7 @@ def admit(application: Application) -> None:
 
 
 def withdraw_admission(application: Application) -> None:
-    """Have a gang that holds nothing wait for its admission again; its promise is void."""
+    """Have a gang wait for its admission again; its promise is void."""
     application.gang_admitted = False
     keep_promise(application)
     enter(application)

@@ -242,7 +242,7 @@ class _Forecaster:
             if application.state in _MAY_START
         ]
         for waiter in waiters:
-            if waiter.application.reservations:
+            if waiter.application.reservations and waiter.is_admitted:
                 self._try_reserved(waiter)
         return waiters
 

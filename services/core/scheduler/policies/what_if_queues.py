@@ -5,7 +5,7 @@ Rule 2: a gang that others wait behind is still the one, unless its leaf's new o
         nobody wait for it.
 """
 
-from services.core.scheduler.actions import patience
+from services.core.scheduler.actions import gang, patience
 from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.queues import tree
@@ -43,9 +43,11 @@ def suppose(hypothesis: Hypothesis, config: PartitionConfig) -> list[ForecastQue
     own = _own(partition)
     tree.suppose(hypothesis, config)
     for queue in partition.queues.values():
-        gang = queue.overdue_gang
-        if gang is not None and not patience.may_be_waited_for(gang):
+        overdue = queue.overdue_gang
+        if overdue is not None and not patience.may_be_waited_for(overdue):
             hypothesis.set(queue, overdue_gang=None)
+    for application in gang.over_maxima(partition):
+        hypothesis.withdraw_admission(application)
     changed = tuple(name for name, value in _own(partition).items() if value != own[name])
     told = [ForecastQueue("", QueueChange.CHANGED, len(partition.applications), changed)] * bool(
         changed

@@ -160,6 +160,15 @@ class Hypothesis:
             self._undo.append(lambda: self._set_promise(application, application.promise))
         self._set_promise(application, application.outstanding())
 
+    def withdraw_admission(self, application: Application) -> None:
+        """Suppose that a gang waits for its admission again: nothing is promised to it."""
+        for held in [held for held in application.reservations.values() if held.is_ordinary]:
+            self.end_reservation(held)
+        if application not in self._promised:
+            self._undo.append(lambda: self._set_promise(application, application.promise))
+        self._set_promise(application, {})
+        self.set(application, gang_admitted=False)
+
     def _set_promise(self, application: Application, after: Resource) -> None:
         before = self._promised.get(application, application.promise)
         application.queue.change_promise(before, after)

@@ -983,7 +983,7 @@ class Partition:
         self._record_promise(application, before)
 
     def withdraw_admission(self, application: Application) -> None:
-        """Have a gang that holds nothing wait for its admission again; its promise is void."""
+        """Have a gang wait for its admission again; its promise is void."""
         before = application.promise
         queueing.withdraw_admission(application)
         self._record_promise(application, before)
