@@ -6,7 +6,8 @@ rights of deploy/kubernetes and no others, and for WARMING_SECONDS after a resta
 plugin OwnerReferencesPermissionEnforcement is on, and quotas hold. It serves what a ``version`` of
 Kubernetes does, and anything else is 404. PodGroups and Workloads are served
 where a test has it so (``serve``), and fields of pods that hang on them are dropped otherwise. Names,
-events, volumes, claims and PodGroups are validated, and nothing else; there are no controllers. With
+events, volumes, claims and PodGroups are validated, and nothing else; the controllers that make pods are
+those of ``controller_manager.py``, where a test enters them. With
 ``by_schemas`` what is written besides pods is as helm and kubectl see it (``BuiltIn``). Who has a token of
 a service account has the rights of the roles that are stored.
 ``python -m tests.kubernetes.double PORT [JOURNAL]`` runs it alone; POST /double/NAME then does what the
@@ -59,6 +60,7 @@ HELD_SECONDS = 34  # that an API server waits for an etcd that is away (ADR 78)
 _OF_A_LIST = ("apiVersion", "kind")
 ETCD_AWAY = "rpc error: code = Unavailable desc = error reading from server: EOF"
 CHECKS = {**pods.ADMISSION, **storage.CHECKS}
+Where = tuple[str, str, str]  # namespace, name, subresource
 SUBRESOURCES = {"binding": pods.bind, "eviction": pods.evict}
 
 
@@ -251,17 +253,34 @@ class Double:
         body = _body(request, await request.read())
         if request.method == "POST" and resource == pods.PODS and not sub:
             self._check_owners(request, body)
+        method, where = request.method, (namespace, name, sub)
         if self.webhooks is not None and not sub:
-            body = await self.webhooks.admit(request, resource, (namespace, name), body)
-        return self._stored(request, resource, (namespace, name, sub), body)
+            method, body = await self._admitted(self.webhooks, request, resource, where, body)
+        return self._stored(request, method, resource, where, body)
+
+    async def _admitted(
+        self, webhooks: Webhooks, request: web.Request, resource: str, where: Where, body: Any
+    ) -> tuple[str, Any]:
+        """Return what is asked as the webhooks leave it: a patch is what it makes of the object."""
+        kind = versions.kind_of(self.served, resource)["kind"]
+        if request.method != "PATCH":
+            return request.method, await webhooks.admit(request, (resource, kind), where, body)
+        while True:
+            live = self.store.get(resource, *where[:2])
+            self._check_meant(live, request.content_type, body)
+            after = deepcopy(live)
+            self._change(resource, "", after, body, request.content_type)
+            admitted = await webhooks.admit(request, (resource, kind), where, after)
+            if self.store.get(resource, *where[:2]) is live:
+                return "PUT", admitted  # else it has changed meanwhile: the patch is made anew
 
     def _stored(
-        self, request: web.Request, resource: str, where: tuple[str, str, str], body: Any
+        self, request: web.Request, method: str, resource: str, where: Where, body: Any
     ) -> web.StreamResponse:
         """Do what is asked of one object, and answer as etcd lets us."""
         is_confirmed = self._is_confirmed(request, resource, *where[1:])
         asked = _asked(request)
-        answer = self._one(request.method, resource, where, body, asked)
+        answer = self._one(method, resource, where, body, asked)
         if not is_confirmed:
             raise _storage_failure(resource, *where[1:])
         for warning in asked.warnings:
@@ -351,7 +370,7 @@ class Double:
             raise ApiFailureError(403, "Forbidden", text)
 
     def _one(
-        self, method: str, resource: str, where: tuple[str, str, str], body: Any, asked: Asked
+        self, method: str, resource: str, where: Where, body: Any, asked: Asked
     ) -> web.StreamResponse:
         namespace, name, sub = where
         store = self.store
@@ -369,7 +388,7 @@ class Double:
             return _json(self._subresource(where, body), 201)
         return _json(self._created(resource, namespace, body, asked), 201)
 
-    def _subresource(self, where: tuple[str, str, str], body: Any) -> Object:
+    def _subresource(self, where: Where, body: Any) -> Object:
         namespace, name, sub = where
         if sub == "token":
             return self._token(namespace, name)
@@ -377,7 +396,7 @@ class Double:
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _patched(
-        self, resource: str, where: tuple[str, str, str], body: Any, asked: Asked
+        self, resource: str, where: Where, body: Any, asked: Asked
     ) -> web.StreamResponse:
         if asked.content_type == patches.APPLY and not self.store.has(resource, where[:2]):
             return _json(self._created(resource, where[0], body, asked), 201)
@@ -424,32 +443,40 @@ class Double:
         return self.store.update(resource, obj, change)
 
     def _patch(
-        self, resource: str, where: tuple[str, str, str], body: Object, asked: Asked
+        self, resource: str, where: Where, body: Object, asked: Asked
     ) -> Object:
         namespace, name, sub = where
         groups.check_patch(resource, asked.content_type)
         obj = self.store.get(resource, namespace, name)
-        said = {} if asked.content_type == patches.JSON else body.get("metadata") or {}
+        self._check_meant(obj, asked.content_type, body)
+        if self.built_in is not None and resource != pods.PODS and not sub:
+            return self.built_in.patch(resource, obj, body, asked)
+        change = partial(self._change, resource, sub, patch=body, content_type=asked.content_type)
+        return self.store.update(resource, obj, change)
+
+    @staticmethod
+    def _check_meant(obj: Object, content_type: str, patch: Any) -> None:
+        """Refuse a patch that is meant for another object of the name, or an earlier version."""
+        said = {} if content_type == patches.JSON else patch.get("metadata") or {}
         wanted = said.get("uid")
         if wanted and wanted != obj["metadata"]["uid"]:
             raise ApiFailureError(409, "Conflict", f"uid mismatch: {wanted}")
         version = said.get("resourceVersion")
         if version and version != obj["metadata"]["resourceVersion"]:
             raise ApiFailureError(409, "Conflict", "the object has been modified")
-        if self.built_in is not None and resource != pods.PODS and not sub:
-            return self.built_in.patch(resource, obj, body, asked)
 
-        def change(copy: Object) -> None:
-            before = deepcopy(copy)
-            if sub == "status" and asked.content_type == patches.STRATEGIC:
-                pods.patch_status(copy, body.get("status") or {})
-            else:
-                patches.merge(copy, {k: v for k, v in body.items() if (k == "status") is bool(sub)})
-            if sub == "status" and resource == pods.PODS:
-                versions.prune_status(self.version, copy["status"])
-            groups.check(resource, copy, before)
-
-        return self.store.update(resource, obj, change)
+    def _change(
+        self, resource: str, sub: str, copy: Object, patch: Object, content_type: str
+    ) -> None:
+        """Carry a patch out on a copy of an object, or of its status."""
+        before = deepcopy(copy)
+        if sub == "status" and content_type == patches.STRATEGIC:
+            pods.patch_status(copy, patch.get("status") or {})
+        else:
+            patches.merge(copy, {k: v for k, v in patch.items() if (k == "status") is bool(sub)})
+        if sub == "status" and resource == pods.PODS:
+            versions.prune_status(self.version, copy["status"])
+        groups.check(resource, copy, before)
 
     def _list(self, request: web.Request, resource: str, namespace: str) -> web.StreamResponse:
         self._is_confirmed(request, resource, "", "")

@@ -4,7 +4,8 @@ As a real one: rules and namespace selectors choose; the certificate must be for
 and of an authority in caBundle; patches are carried out in order; what is not answered does as
 failurePolicy says. Of selectors it knows the operators In and NotIn on the namespace's name.
 Who asks stands in Impersonate-User and Impersonate-Group, for everybody here may impersonate; else
-the shim adapter is its service account, and everybody else an administrator.
+the shim adapter is its service account, an agent that has the name of a service account is that one, and
+everybody else an administrator.
 """
 
 import base64
@@ -24,7 +25,7 @@ _CONFIGURATIONS = tuple(
     for kind in ("mutating", "validating")
 )
 SERVICE_ACCOUNTS = {"muster": "system:serviceaccount:muster:shim-adapter"}  # by user agent
-OPERATIONS = {"POST": "CREATE", "PUT": "UPDATE"}
+OPERATIONS = {"POST": "CREATE", "PUT": "UPDATE", "PATCH": "UPDATE"}
 
 
 class Webhooks:
@@ -36,17 +37,24 @@ class Webhooks:
         self.asked: list[str] = []
 
     async def admit(
-        self, request: web.Request, resource: str, where: tuple[str, str], body: Object
+        self,
+        request: web.Request,
+        what: tuple[str, str],
+        where: tuple[str, str, str],
+        body: Object,
     ) -> Object:
-        """Return the object as it is to be stored. Raises ApiFailureError where it is refused."""
-        namespace, name = where
+        """Return the object as it is to be stored. Raises ApiFailureError where it is refused.
+
+        ``what`` is its resource and its kind.
+        """
+        (resource, kind), (namespace, name, _) = what, where
         operation = OPERATIONS.get(request.method)
         if operation is None or not namespace:
             return body
         old = self._store.get(resource, namespace, name) if name else None
         review = {
             "uid": str(uuid.uuid4()),
-            "kind": {"kind": body.get("kind")},
+            "kind": {"kind": kind},
             "name": name or body.get("metadata", {}).get("name", ""),
             "namespace": namespace,
             "operation": operation,
@@ -114,7 +122,8 @@ class Webhooks:
 
 def _user_of(request: web.Request) -> str:
     agent = request.headers.get("User-Agent", "")
-    return SERVICE_ACCOUNTS.get(agent, "admin")
+    is_account = agent.startswith("system:serviceaccount:")
+    return agent if is_account else SERVICE_ACCOUNTS.get(agent, "admin")
 
 
 def _matches(webhook: Object, resource: str, namespace: str, operation: str) -> bool:

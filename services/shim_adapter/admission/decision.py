@@ -5,7 +5,8 @@ Rule 1: a pod of another scheduler, or that has a node already, is not touched, 
 Rule 2: in the namespaces that are Muster's, a pod of the default scheduler becomes Muster's. It is
         given an application where it names none, its priority class's word on preemption, and
         who asked for it; a workload's template is given the last, for its pods are made by
-        controllers.
+        controllers. A workload that a controller owns, or that a system account writes, is left as
+        it is: a controller compares what it made with what it was made of, and would make another.
 Rule 3: who a pod is of is said by whoever may say it, or by nobody else than themselves, and never
         changed. This holds wherever a pod is Muster's, also where it is not touched otherwise.
 Rule 4: what is said twice is the same: a patch of what was patched is empty.
@@ -193,13 +194,25 @@ def _workload(request: Mapping[str, Any], path: tuple[str, ...], context: Contex
         wanted = person.info
     if said is not None:
         return _refused(annotations, person, filters) or _ALLOWED
-    if not is_processed:
+    if not is_processed or _is_made_by_a_controller(request, person, filters):
         return _ALLOWED
     where = pointer(*path, "metadata")
     if template.get("metadata") is None:
         return Verdict(patch=({"op": "add", "path": where,
                                "value": {"annotations": {USER_INFO: wanted}}},))  # fmt: skip
     return Verdict(patch=tuple(put_into(f"{where}/annotations", annotations, {USER_INFO: wanted})))
+
+
+def _is_made_by_a_controller(
+    request: Mapping[str, Any], person: _Person, filters: Filters
+) -> bool:
+    """Return whether a workload is a controller's work, by its owner or by who writes it."""
+    if filters.is_system(person.name):
+        return True
+    owners = _metadata(mapping(request.get("object"), "request.object")).get("ownerReferences")
+    return isinstance(owners, list) and any(
+        isinstance(owner, dict) and owner.get("controller") is True for owner in owners
+    )
 
 
 def _refused(

@@ -68,9 +68,13 @@ class Filters:
             return said
         return _within(namespace, self.label_namespaces, self.no_label_namespaces)
 
+    def is_system(self, user: str) -> bool:
+        """Return whether a user is a system account, such as that of a controller."""
+        return _matches(user, self.system_users)
+
     def may_name_others(self, user: str, groups: Sequence[str]) -> bool:
         """Return whether somebody may say of whom a pod is."""
-        if self.trust_controllers and _matches(user, self.system_users):
+        if self.trust_controllers and self.is_system(user):
             return True
         if _matches(user, self.external_users):
             return True

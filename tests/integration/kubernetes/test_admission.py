@@ -30,11 +30,16 @@ from services.shim_adapter.admission.decision import CHANGED
 from services.shim_adapter.admission.keeper import Keeper, _kept
 from services.shim_adapter.admission.server import MAX_REVIEW
 from services.shim_adapter.backends.kubernetes.access import Access
-from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
+from services.shim_adapter.backends.kubernetes.client import (
+    STRATEGIC_PATCH,
+    ApiClient,
+    ApiServerError,
+)
 from shared.runtime.service import EXIT_CONFIGURATION
 from shared.runtime.settings import Settings
 from tests.broker import free_port
 from tests.integration.kubernetes.test_backend import QUEUES, member
+from tests.kubernetes.controller_manager import ControllerManager, path_of
 from tests.kubernetes.double import Double, a_pod
 from tests.kubernetes.harness import Kubectl, muster_over
 from tests.kubernetes.rights import ADMISSION, granted
@@ -285,6 +290,157 @@ async def test_its_rights_are_those_that_it_uses_no_more_and_no_fewer(deployed):
         for verb, group, resource, name in deployed.double.uses[AGENT]
     }
     assert used == granted(ADMISSION)
+
+
+# --- what controllers make --------------------------------------------------------------------------
+
+OF_NAMESPACES = """
+partitions:
+  - name: default
+    placementrules: [{name: tag, value: namespace, create: true}]
+    queues: [{name: root, submitacl: '*'}]
+"""
+WORKLOADS = {
+    "Deployment": ("replicas", 2), "StatefulSet": ("replicas", 2), "DaemonSet": (None, 1),
+    "Job": ("parallelism", 2), "CronJob": ("parallelism", 2),
+}  # fmt: skip
+
+
+def workload(kind):
+    """Return a workload as somebody writes it, which knows of no scheduler."""
+    size, count = WORKLOADS[kind]
+    labels = {"app": "w"}
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"template": template} | ({size: count} if size else {})
+    if kind in ("Deployment", "StatefulSet", "DaemonSet"):
+        spec["selector"] = {"matchLabels": labels}
+    if kind == "Job":
+        spec["completions"] = count
+    if kind == "CronJob":
+        spec = {"schedule": "* * * * *", "jobTemplate": {"spec": spec}}
+    version = "batch/v1" if kind.endswith("Job") else "apps/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+
+
+def template_of(obj, kind):
+    spec = obj["spec"]["jobTemplate"]["spec"] if kind == "CronJob" else obj["spec"]
+    return spec["template"]
+
+
+async def made_of(deployed, kind):
+    """Return what there is of a kind of `team`, without what is going."""
+    items = (await deployed.get(path_of(kind, "team")))["items"]
+    return [item for item in items if not item["metadata"].get("deletionTimestamp")]
+
+
+async def bind_what_is_not_ours(deployed):
+    """Be kube-scheduler: put every pod that is its own on the one node."""
+    while True:
+        for pod in await made_of(deployed, "Pod"):
+            if pod["spec"]["schedulerName"] != "yunikorn" and not pod["spec"].get("nodeName"):
+                path = path_of("Pod", "team", pod["metadata"]["name"])
+                body = {"metadata": {"name": pod["metadata"]["name"]}, "target": {"name": "n1"}}
+                with suppress(ApiServerError):  # it is gone meanwhile
+                    await deployed.client.request("POST", f"{path}/binding", body)
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def controlled(deployed):
+    """Give a cluster in which controllers, kubelets and kube-scheduler are at work."""
+    kubectl = Kubectl(deployed.client)
+    await kubectl.config(OF_NAMESPACES, OURS)
+    await kubectl.node("n1", cpu="8", memory="8Gi", pods="50")
+    async with ControllerManager(deployed.access) as manager:
+        async with muster_over(deployed.access, kubectl) as muster:
+            muster.manager = manager
+            task = asyncio.create_task(bind_what_is_not_ours(deployed))
+            yield muster
+            task.cancel()
+
+
+async def until_pods(deployed, count, is_new=lambda _: True):
+    async def are_there():
+        assert len(await made_of(deployed, "ReplicaSet")) <= 2, "a storm"
+        pods = await made_of(deployed, "Pod")
+        return len(pods) == count and all(
+            is_new(pod) and pod["status"]["phase"] == "Running" for pod in pods
+        )
+
+    await until(are_there, f"{count} pods run")
+    return await made_of(deployed, "Pod")
+
+
+async def restarted(deployed, kind):
+    """Restart the pods of a workload as `kubectl rollout restart` does."""
+    noted = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
+    headers = {"content_type": STRATEGIC_PATCH}
+    await deployed.client.request(
+        "PATCH", path_of(kind, "team", "w"), {"spec": {"template": noted}}, **headers
+    )
+
+
+def is_restarted(pod):
+    return "kubectl.kubernetes.io/restartedAt" in pod["metadata"].get("annotations", {})
+
+
+async def test_a_deployment_from_before_the_webhook_is_restarted_without_a_storm(deployed):
+    """The ReplicaSet that its controller makes keeps the template that it was made with."""
+    async with controlled(deployed) as muster:
+        await deployed.ada.ask("POST", path_of("Deployment", "team"), workload("Deployment"))
+        await until_pods(deployed, 2)
+        async with deployed.running():
+            await restarted(deployed, "Deployment")
+            await until_pods(deployed, 2, is_restarted)
+            sets = await made_of(deployed, "ReplicaSet")
+            assert len(sets) == 2
+            for made in sets:
+                assert USER_INFO not in made["spec"]["template"]["metadata"].get("annotations", {})
+            owner = await deployed.get(path_of("Deployment", "team", "w"))
+            assert "collisionCount" not in owner["status"]
+            for pod in await made_of(deployed, "Pod"):
+                assert pod["spec"]["schedulerName"] == "yunikorn"
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+async def test_what_somebody_submits_is_noted_and_what_controllers_make_of_it_says_the_same(
+    deployed, kind
+):
+    async with controlled(deployed) as muster, deployed.running():
+        await deployed.ada.ask("POST", path_of(kind, "team"), workload(kind))
+        if kind == "CronJob":
+            await muster.manager.fire("team", "w")
+        pods = await until_pods(deployed, WORKLOADS[kind][1])
+        made = [await deployed.get(path_of(kind, "team", "w")), *pods]
+        templates = [template_of(made[0], kind), *pods]
+        for middle in {"Deployment": ["ReplicaSet"], "CronJob": ["Job"]}.get(kind, ()):
+            (between,) = await made_of(deployed, middle)
+            templates.append(template_of(between, middle))
+        for each in templates:
+            assert json.loads(each["metadata"]["annotations"][USER_INFO])["user"] == "ada"
+        assert not muster.manager.failures
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WORKLOADS if kind != "Job"])  # it never changes
+async def test_a_workload_from_before_the_webhook_is_changed_and_made_of_no_more_than_before(
+    deployed, kind
+):
+    """Nothing that a controller makes is written into, and its pods are Muster's all the same."""
+    count = WORKLOADS[kind][1]
+    async with controlled(deployed) as muster:
+        await deployed.ada.ask("POST", path_of(kind, "team"), workload(kind))
+        if kind != "CronJob":
+            await until_pods(deployed, count)
+        async with deployed.running():
+            if kind == "CronJob":
+                made = await muster.manager.fire("team", "w")
+                assert "annotations" not in made["spec"]["template"]["metadata"]
+            else:
+                await restarted(deployed, kind)
+            are_new = (lambda _: True) if kind == "CronJob" else is_restarted
+            for pod in await until_pods(deployed, count, are_new):
+                assert pod["spec"]["schedulerName"] == "yunikorn"
 
 
 async def test_without_an_answer_pods_pass_or_wait_as_failure_policy_says(deployed):

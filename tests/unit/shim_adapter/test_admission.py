@@ -384,6 +384,52 @@ def test_a_workload_that_is_changed_stays_whose_it_was(was, now, after):
         assert decided(body(now), **request) == body(after)
 
 
+OWNER = {"kind": "Rollout", "name": "r", "uid": "u", "controller": True}
+DEPLOYMENT_CONTROLLER = {"username": "system:serviceaccount:kube-system:deployment-controller"}
+
+
+@pytest.mark.parametrize("kind", PATHS)
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_what_a_controller_owns_or_a_system_account_writes_is_left_as_it_is(kind, operation):
+    body = workload(kind, pod())
+    owned = {**body, "metadata": {"name": "w", "ownerReferences": [OWNER]}}
+    for was in (pod(), pod(annotations={USER_INFO: ADAS})):
+        request = {"kind": kind, "operation": operation, "old": workload(kind, was)}
+        assert decided(owned, **request) == owned
+        assert decided(body, user=DEPLOYMENT_CONTROLLER, **request) == body
+        untrusted = given(trustControllers="false")
+        assert decided(body, untrusted, user=DEPLOYMENT_CONTROLLER, **request) == body
+    others = given(systemUsers="^robot$")
+    assert decided(body, others, kind=kind, user={"username": "robot"}) == body
+    assert decided(body, others, kind=kind, user=DEPLOYMENT_CONTROLLER) != body
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [None, [], [{**OWNER, "controller": False}], [{"kind": "Node", "name": "n", "uid": "u"}],
+     "x", ["x"], [{**OWNER, "controller": "true"}]],
+)  # fmt: skip
+def test_an_owner_that_is_no_controller_changes_nothing(owners):
+    body = workload("Job", pod())
+    body["metadata"]["ownerReferences"] = owners
+    after = decided(body, kind="Job")
+    assert after["spec"]["template"]["metadata"]["annotations"][USER_INFO] == ADAS
+
+
+def test_an_owner_lets_nobody_say_that_they_are_somebody_else():
+    body = workload("ReplicaSet", pod(annotations={USER_INFO: BOBS}))
+    body["metadata"]["ownerReferences"] = [OWNER]
+    assert "not allowed" in refused(body, kind="ReplicaSet")
+
+
+def test_a_pod_that_a_controller_makes_becomes_musters():
+    body = pod(annotations={USER_INFO: ADAS})
+    body["metadata"]["ownerReferences"] = [OWNER]
+    after = decided(body, user=DEPLOYMENT_CONTROLLER)
+    assert after["spec"]["schedulerName"] == "yunikorn"
+    assert after["metadata"]["annotations"][USER_INFO] == ADAS
+
+
 @pytest.mark.parametrize("kind", ["ConfigMap", "SparkApplication", "PodTemplate"])
 def test_other_kinds_and_operations_are_none_of_its_business(kind):
     assert decided({"spec": {}}, kind=kind) == {"spec": {}}
