@@ -473,7 +473,8 @@ class Double:
         if sub == "status" and content_type == patches.STRATEGIC:
             pods.patch_status(copy, patch.get("status") or {})
         else:
-            patches.merge(copy, {k: v for k, v in patch.items() if (k == "status") is bool(sub)})
+            is_status = sub == "status"
+            patches.merge(copy, {k: v for k, v in patch.items() if (k == "status") is is_status})
         if sub == "status" and resource == pods.PODS:
             versions.prune_status(self.version, copy["status"])
         groups.check(resource, copy, before)

@@ -26,7 +26,9 @@ from shared.model.names import DEFAULT_PARTITION, PARTITION, RUN_SECONDS
 from shared.model.numbers import INT32, parse_int64
 from shared.model.quantity import QuantityError, check_whole, pod_resources
 from shared.model.resources import (
+    MEMORY,
     PODS,
+    VCORE,
     Resource,
     add_into,
     is_negative,
@@ -50,6 +52,8 @@ MAX_ANNOTATIONS = 256 * 1024
 MAX_APPLICATION_ID = 63
 UNIQUE_SUFFIX = "-uniqueautogen"  # of an application that will be named after its pod's UID
 _NAMESPACE_PART = 26
+_PENDING, _INFEASIBLE = "PodResizePending", "Infeasible"  # how a kubelet refuses a resize
+_RESIZABLE = (VCORE, MEMORY)  # in place; nothing else of a pod that runs changes
 _APP_ID_SOURCES = (
     ("labels", APP_ID),
     ("annotations", APP_ID),
@@ -313,8 +317,10 @@ def pod_request(
     """Return what a pod asks for (contract section 2.7): containers, init containers, overhead.
 
     A container, a sidecar, or a pod as a whole that is being resized in its place counts with the
-    larger of what its spec asks for and what its status says that it has.
+    larger of what its spec asks for and what its status says that it has; where the kubelet found
+    the resize infeasible, with what it has alone: it will never have more.
     """
+    joined = _has if _is_infeasible(status or {}) else _larger_of
     held = _held(status or {}, "containerStatuses")
     held_by_sidecars = _held(status or {}, "initContainerStatuses")
     total: Resource = {}
@@ -323,21 +329,19 @@ def pod_request(
     for place, container in _containers(spec, "initContainers", where):
         request = _request(container, place)
         if container.get("restartPolicy") == "Always":
-            given = held_by_sidecars.get(str(container.get("name")), {})
-            add_into(sidecars, _larger_of(request, given))
+            add_into(sidecars, joined(request, held_by_sidecars.get(str(container.get("name")), {})))
             continue
         at_start = dict(request)
         add_into(at_start, sidecars)
         largest_start = _larger_of(largest_start, at_start)
     for place, container in _containers(spec, "containers", where):
         wanted = _request(container, place)
-        name = str(container.get("name"))
-        add_into(total, _larger_of(wanted, held[name]) if name in held else wanted)
+        add_into(total, joined(wanted, held.get(str(container.get("name")), {})))
     add_into(total, sidecars)
     total = _larger_of(total, largest_start)
     level = _pod_level(spec, where, total)
-    given = _given(status or {}, "status") if level else {}
-    total |= {name: max(amount, given.get(name, 0)) for name, amount in level.items()}
+    given = joined(level, _given(status or {}, "status"))
+    total |= {name: given.get(name, 0) for name in level}
     place = f"{where}.overhead"
     add_into(total, _amounts(mapping(spec.get("overhead") or {}, place), place))
     total[PODS] = 1
@@ -393,6 +397,33 @@ def _pod_level(spec: Mapping[str, Any], where: str, total: Resource) -> Resource
 
 def _larger_of(left: Resource, right: Resource) -> Resource:
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+def _has(wanted: Resource, given: Resource) -> Resource:
+    """Return what a resize that is infeasible leaves: only what may be resized is as it is given.
+
+    Without a status there is nothing to go by but what is asked.
+    """
+    if not given:
+        return wanted
+    fixed = {name: value for name, value in wanted.items() if name not in _RESIZABLE}
+    return _larger_of(fixed, given)
+
+
+def _is_infeasible(status: Mapping[str, Any]) -> bool:
+    """Return whether the kubelet refused a resize: by a condition, before Kubernetes 1.33 a field.
+
+    Of any other (proposed, deferred, in progress) the wish counts as well: it is to be had yet.
+    """
+    if status.get("resize") == _INFEASIBLE:
+        return True
+    conditions = status.get("conditions") or []
+    return isinstance(conditions, list) and any(
+        isinstance(one, dict)
+        and (one.get("type"), one.get("reason")) == (_PENDING, _INFEASIBLE)
+        and one.get("status") == "True"
+        for one in conditions
+    )
 
 
 def _run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str, default_ns: int) -> int:

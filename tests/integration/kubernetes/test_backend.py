@@ -263,6 +263,30 @@ async def test_a_pod_that_is_resized_in_its_place_is_counted_anew(server, muster
     )
 
 
+@pytest.mark.parametrize("scheduler", ["yunikorn", "default-scheduler"])
+async def test_a_resize_that_is_infeasible_counts_with_what_is_allocated(server, muster, scheduler):
+    """A kubelet refuses a wish for more than its node has: what the pod does not get is there."""
+    await server.needs(IN_PLACE_RESIZE, "resizing in place")
+    path = "/api/v1/namespaces/default/pods/p"
+    ask = muster.kubectl.client.request
+    body = a_pod("p", scheduler=scheduler, labels={"applicationId": "app", "queue": "root.a"})
+    if scheduler != "yunikorn":
+        body["spec"]["nodeName"] = "n1"
+    await muster.kubectl.pod(body)
+    await until(lambda: "p" in muster.kubelets.ran, "it runs")
+    container = {**body["spec"]["containers"][0], "resources": {"requests": {"cpu": "4"}}}
+    held = {"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
+    extra = {"image": "pause", "imageID": "", "ready": True, "restartCount": 0}
+    refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    status = {"containerStatuses": [{**held, **extra}], "conditions": [refused]}
+    patches = {"resize": {"spec": {"containers": [container]}}, "status": {"status": status}}
+    for sub, patch in patches.items():
+        await ask("PATCH", f"{path}/{sub}", patch, content_type=STRATEGIC_PATCH)
+    labels = {"applicationId": "other", "queue": "root.a"}
+    await muster.kubectl.pod(a_pod("fits", cpu="3", labels=labels))
+    await until(lambda: muster.kubelets.ran.get("fits") == "n1", "the room is had")
+
+
 async def test_only_what_more_nodes_would_help_is_called_unschedulable(muster):
     await muster.kubectl.pod(
         a_pod("big", cpu="64", labels={"applicationId": "b", "queue": "root.a"})

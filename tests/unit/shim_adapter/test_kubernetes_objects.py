@@ -80,6 +80,73 @@ def test_a_resize_counts_the_larger_of_what_is_asked_and_what_is_held():
     assert view(body, known=True).resource == {"vcore": 1000, "pods": 1}
 
 
+INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]}
+IN_PROGRESS = {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]}
+NO_LONGER = {"conditions": [{"type": "PodResizePending", "status": "False", "reason": "Infeasible"}]}
+
+
+@pytest.mark.parametrize("scheduler", ["yunikorn", "default-scheduler"])
+@pytest.mark.parametrize("place", ["container", "sidecar", "pod"])
+@pytest.mark.parametrize(
+    ("resize", "wanted", "allocated", "actual", "counted"),
+    [
+        ({}, 8, 2, 2, 8),  # proposed: the kubelet has not seen it
+        ({"resize": "Proposed"}, 8, 2, 2, 8),
+        ({"resize": "Deferred"}, 8, 2, 2, 8),
+        (DEFERRED, 8, 2, 2, 8),
+        ({"resize": "Infeasible"}, 8, 2, 2, 2),
+        (INFEASIBLE, 8, 2, 2, 2),
+        (INFEASIBLE, 8, 2, 3, 3),  # an earlier one is still being carried out
+        (INFEASIBLE, 1, 4, 4, 4),
+        (NO_LONGER, 8, 2, 2, 8),
+        ({"resize": "InProgress"}, 8, 8, 2, 8),
+        (IN_PROGRESS, 8, 8, 2, 8),
+        (IN_PROGRESS, 1, 1, 4, 4),  # it shrinks, and holds what it had
+        ({"resize": ""}, 8, 8, 8, 8),  # done
+    ],
+)
+def test_a_resize_that_is_infeasible_counts_with_what_is_allocated_and_any_other_with_its_wish(
+    scheduler, place, resize, wanted, allocated, actual, counted
+):
+    asks = {"resources": {"requests": {"cpu": wanted, "memory": 64, "nvidia.com/gpu": 1}}}
+    has = {
+        "allocatedResources": {"cpu": allocated, "memory": 64, "nvidia.com/gpu": 1},
+        "resources": {"requests": {"cpu": actual, "memory": 64}},
+    }
+    nothing = {"containers": [{"name": "c"}]}
+    if place == "container":
+        body = raw(scheduler=scheduler, node="n", containers=[{"name": "c", **asks}])
+        body["status"]["containerStatuses"] = [{"name": "c", **has}]
+    elif place == "sidecar":
+        sidecar = {"name": "s", "restartPolicy": "Always", **asks}
+        body = raw(scheduler=scheduler, node="n", initContainers=[sidecar], **nothing)
+        body["status"]["initContainerStatuses"] = [{"name": "s", **has}]
+    else:
+        body = raw(scheduler=scheduler, node="n", **nothing, **asks)
+        body["status"] |= has
+    body["status"] |= {"phase": "Running", **resize}
+    amounts = {"vcore": counted * 1000, "memory": 64, "nvidia.com/gpu": 1, "pods": 1}
+    assert view(body, known=True).resource == amounts
+    assert view(body).spec.resource == amounts
+
+
+def test_an_infeasible_resize_of_a_container_without_a_status_counts_with_what_is_asked():
+    body = raw(node="n")
+    body["status"] = {"phase": "Running", **INFEASIBLE, "containerStatuses": [{"name": "c"}]}
+    assert view(body, known=True).resource == {"vcore": 1000, "pods": 1}
+
+
+def test_an_infeasible_resize_takes_nothing_away_that_cannot_be_resized():
+    body = raw(node="n")
+    requests = {"cpu": "8", "memory": "1Gi", "nvidia.com/gpu": 2}
+    body["spec"]["containers"][0]["resources"]["requests"] = requests
+    held = {"name": "c", "allocatedResources": {"cpu": "2"}}  # it had no memory
+    body["status"] = {"phase": "Running", **INFEASIBLE, "containerStatuses": [held]}
+    found = view(body, known=True).resource
+    assert found == {"vcore": 2000, "nvidia.com/gpu": 2, "pods": 1}
+
+
 @pytest.mark.parametrize(
     ("owners", "kind"),
     [([{"kind": "Node"}], "static"), ([{"kind": "ReplicaSet"}], "default"), ([], "default")],
