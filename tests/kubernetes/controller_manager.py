@@ -150,7 +150,9 @@ class ControllerManager:
     async def _sync_deployment(self, owner: Object) -> None:
         spec, sets = owner["spec"], self._of(owner, "ReplicaSet")
         sets.sort(key=lambda item: item["metadata"]["creationTimestamp"])
-        ours = [item for item in sets if _without_hash(item["spec"]["template"]) == spec["template"]]
+        ours = [
+            item for item in sets if _without_hash(item["spec"]["template"]) == spec["template"]
+        ]
         if not ours:
             await self._new_set(owner)
             return
@@ -260,7 +262,13 @@ class ControllerManager:
         await self._say("Job", owner, {"active": active, "succeeded": done, "failed": failed})
 
     async def _pod(
-        self, kind: str, owner: Object, *, name: str = "", node: str = "", label: Object | None = None
+        self,
+        kind: str,
+        owner: Object,
+        *,
+        name: str = "",
+        node: str = "",
+        label: Object | None = None,
     ) -> None:
         template = deepcopy(owner["spec"]["template"])
         metadata = template.setdefault("metadata", {})

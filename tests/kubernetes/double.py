@@ -395,9 +395,7 @@ class Double:
         SUBRESOURCES[sub](self.store, namespace, name, body)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
-    def _patched(
-        self, resource: str, where: Where, body: Any, asked: Asked
-    ) -> web.StreamResponse:
+    def _patched(self, resource: str, where: Where, body: Any, asked: Asked) -> web.StreamResponse:
         if asked.content_type == patches.APPLY and not self.store.has(resource, where[:2]):
             return _json(self._created(resource, where[0], body, asked), 201)
         return _json(self._patch(resource, where, body, asked))
@@ -442,9 +440,7 @@ class Double:
 
         return self.store.update(resource, obj, change)
 
-    def _patch(
-        self, resource: str, where: Where, body: Object, asked: Asked
-    ) -> Object:
+    def _patch(self, resource: str, where: Where, body: Object, asked: Asked) -> Object:
         namespace, name, sub = where
         groups.check_patch(resource, asked.content_type)
         obj = self.store.get(resource, namespace, name)

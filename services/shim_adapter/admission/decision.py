@@ -203,9 +203,7 @@ def _workload(request: Mapping[str, Any], path: tuple[str, ...], context: Contex
     return Verdict(patch=tuple(put_into(f"{where}/annotations", annotations, {USER_INFO: wanted})))
 
 
-def _is_made_by_a_controller(
-    request: Mapping[str, Any], person: _Person, filters: Filters
-) -> bool:
+def _is_made_by_a_controller(request: Mapping[str, Any], person: _Person, filters: Filters) -> bool:
     """Return whether a workload is a controller's work, by its owner or by who writes it."""
     if filters.is_system(person.name):
         return True

@@ -329,7 +329,8 @@ def pod_request(
     for place, container in _containers(spec, "initContainers", where):
         request = _request(container, place)
         if container.get("restartPolicy") == "Always":
-            add_into(sidecars, joined(request, held_by_sidecars.get(str(container.get("name")), {})))
+            given = held_by_sidecars.get(str(container.get("name")), {})
+            add_into(sidecars, joined(request, given))
             continue
         at_start = dict(request)
         add_into(at_start, sidecars)

@@ -352,12 +352,14 @@ async def controlled(deployed):
     kubectl = Kubectl(deployed.client)
     await kubectl.config(OF_NAMESPACES, OURS)
     await kubectl.node("n1", cpu="8", memory="8Gi", pods="50")
-    async with ControllerManager(deployed.access) as manager:
-        async with muster_over(deployed.access, kubectl) as muster:
-            muster.manager = manager
-            task = asyncio.create_task(bind_what_is_not_ours(deployed))
-            yield muster
-            task.cancel()
+    async with (
+        ControllerManager(deployed.access) as manager,
+        muster_over(deployed.access, kubectl) as muster,
+    ):
+        muster.manager = manager
+        task = asyncio.create_task(bind_what_is_not_ours(deployed))
+        yield muster
+        task.cancel()
 
 
 async def until_pods(deployed, count, is_new=lambda _: True):
@@ -387,7 +389,7 @@ def is_restarted(pod):
 
 async def test_a_deployment_from_before_the_webhook_is_restarted_without_a_storm(deployed):
     """The ReplicaSet that its controller makes keeps the template that it was made with."""
-    async with controlled(deployed) as muster:
+    async with controlled(deployed):
         await deployed.ada.ask("POST", path_of("Deployment", "team"), workload("Deployment"))
         await until_pods(deployed, 2)
         async with deployed.running():

@@ -275,7 +275,11 @@ async def test_a_resize_that_is_infeasible_counts_with_what_is_allocated(server,
     await muster.kubectl.pod(body)
     await until(lambda: "p" in muster.kubelets.ran, "it runs")
     container = {**body["spec"]["containers"][0], "resources": {"requests": {"cpu": "4"}}}
-    held = {"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
+    held = {
+        "name": "c",
+        "allocatedResources": {"cpu": "1"},
+        "resources": {"requests": {"cpu": "1"}},
+    }
     extra = {"image": "pause", "imageID": "", "ready": True, "restartCount": 0}
     refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     status = {"containerStatuses": [{**held, **extra}], "conditions": [refused]}

@@ -80,10 +80,14 @@ def test_a_resize_counts_the_larger_of_what_is_asked_and_what_is_held():
     assert view(body, known=True).resource == {"vcore": 1000, "pods": 1}
 
 
-INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+INFEASIBLE = {
+    "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+}
 DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]}
 IN_PROGRESS = {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]}
-NO_LONGER = {"conditions": [{"type": "PodResizePending", "status": "False", "reason": "Infeasible"}]}
+NO_LONGER = {
+    "conditions": [{"type": "PodResizePending", "status": "False", "reason": "Infeasible"}]
+}
 
 
 @pytest.mark.parametrize("scheduler", ["yunikorn", "default-scheduler"])
