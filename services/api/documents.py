@@ -11,7 +11,17 @@ from typing import Any
 import yaml
 
 from shared.messages.commands import ManifestDocument
-from shared.model.bounded_yaml import YamlLimitError, compose_bounded
+from shared.model.bounded_yaml import (
+    LIST,
+    MAP,
+    MERGE,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    YamlLimitError,
+    compose_bounded,
+)
+from shared.queueconfig import scalars
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_DOCUMENTS = 2_000
@@ -20,6 +30,8 @@ MAX_WRITTEN_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 _CHARACTERS_A_VALUE = 32  # a long text counts as several values
 _SHOWN = 60  # characters of a key
+_TAG = "tag:yaml.org,2002:"
+_TIMESTAMP = yaml.SafeLoader.timestamp_regexp
 
 
 class DocumentsError(ValueError):
@@ -86,8 +98,8 @@ def value_of(node: yaml.Node, index: int = 1) -> Any:
     """
     _check_size(node, index)
     try:
-        return _Value().construct(node)
-    except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
+        return _built(node, {})
+    except ValueError as error:
         raise DocumentsError(f"a value cannot be read: {error}", index) from error
 
 
@@ -111,15 +123,57 @@ def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument
         raise DocumentsError(f"cannot be written as JSON: {error}", index) from error
 
 
-class _Value:
-    """Builds a value from a composed node, without resolving anything but the safe types."""
+def _built(node: yaml.Node, made: dict[int, Any]) -> Any:
+    """Return what a node holds, plain scalars as Go's yaml.v3 reads them. Raises ValueError.
 
-    def construct(self, node: yaml.Node) -> Any:
-        loader = yaml.SafeLoader("")
-        try:
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
+    ``made`` has what was built before: aliases stand for the same value.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node)
+    if id(node) not in made:
+        if node.tag == LIST and isinstance(node, yaml.SequenceNode):
+            made[id(node)] = [_built(item, made) for item in node.value]
+        elif node.tag == MAP and isinstance(node, yaml.MappingNode):
+            made[id(node)] = _map(node, made)
+        else:
+            raise ValueError(f"nothing is known of the tag {node.tag[:_SHOWN]}")
+    return made[id(node)]
+
+
+def _map(node: yaml.MappingNode, made: dict[int, Any]) -> dict[Any, Any]:
+    """Return a map; its own keys come before merged ones, and of several merged the first."""
+    value: dict[Any, Any] = {}
+    for key, item in node.value:
+        if key.tag == MERGE:
+            for source in item.value if isinstance(item, yaml.SequenceNode) else [item]:
+                merged = _built(source, made)
+                if not isinstance(merged, dict):
+                    raise ValueError(  # noqa: TRY004 - the text is wrong
+                        "map merge requires map or sequence of maps as the value"
+                    )
+                value = {**merged, **value}
+    for key, item in node.value:
+        if key.tag != MERGE:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ValueError("a key that is a map or a list")
+            value[_scalar(key)] = _built(item, made)
+    return value
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    if node.tag == NULL and not node.style:
+        return None
+    if node.tag == TIMESTAMP:
+        if not _TIMESTAMP.match(node.value):
+            raise ValueError(f"{node.value[:_SHOWN]!r} is no timestamp")
+        return node.value
+    kind, value = scalars.resolved(node)
+    if node.tag not in (STRING, f"{_TAG}{kind.removeprefix('!!')}"):
+        if node.tag != f"{_TAG}float" or kind != "!!int":
+            shown = node.tag[:_SHOWN].removeprefix(_TAG)
+            raise ValueError(f"{node.value[:_SHOWN]!r} is no value of the tag {shown}")
+        return float(value)
+    return value
 
 
 def _check_size(root: yaml.Node, index: int) -> None:

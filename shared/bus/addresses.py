@@ -21,7 +21,8 @@ def addresses_of(url: str) -> tuple[str, ...]:
     """
     scheme, found, rest = url.partition("://")
     if not found or f"{scheme}://" not in SCHEMES:
-        raise UnknownBusError("expected memory, amqp://… or amqps://…")
+        shown = scheme + found + rest.rpartition("@")[2]
+        raise UnknownBusError(f"{shown!r}: expected memory, amqp://… or amqps://…")
     netloc, slash, path = rest.partition("/")
     if any(other in path for other in SCHEMES):
         raise UnknownBusError(

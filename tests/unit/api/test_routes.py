@@ -400,8 +400,9 @@ spec: {schedulerName: yunikorn, containers: [{}]%s}
     ("body", "status", "message"),
     [
         (POD % ("", ", priority: 2147483648"), 422, "a 32-bit whole number, found 2147483648"),
-        (POD % ("", ", priority: " + "9" * 5000), 400, "cannot be read"),
-        (POD % ("", ", date: 2001-99-99"), 400, "a value cannot be read: month must be in 1..12"),
+        (POD % ("", ", priority: " + "9" * 5000), 422, "a 32-bit whole number"),
+        (POD % ("", ", priority: 1:30"), 422, "a 32-bit whole number, found '1:30'"),
+        (POD % ("", ", priority: !!int x"), 400, "a value cannot be read: 'x' is no value of the tag"),
         (POD % (', note: "\\ud800"', ""), 400, "invalid Unicode character"),
         (POD % (', annotations: {muster.io/run-seconds: "%s"}' % ("9" * 30), ""), 422, "up to"),
         (POD % (', annotations: {muster.io/run-seconds: "10000000000"}', ""), 422, "up to"),

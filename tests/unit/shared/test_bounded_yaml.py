@@ -20,33 +20,44 @@ DEEP = {
 
 
 @pytest.fixture
-def composed(monkeypatch):
-    """What was built: nothing may be, of a text that is too large."""
+def made(monkeypatch):
+    """The nodes that were made: of a text that is too large, as many as the limits allow."""
     seen = []
-    monkeypatch.setattr(
-        bounded_yaml.yaml, "compose_all", lambda *_, **__: seen.append(1) or iter(())
-    )
-    yield seen
-    assert seen == []
+    add = bounded_yaml._Composer._add
+
+    def counted(*args):
+        add(*args)
+        seen.append(1)
+
+    monkeypatch.setattr(bounded_yaml._Composer, "_add", counted)
+    return seen
 
 
-@pytest.mark.usefixtures("composed")
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
-def test_what_nests_too_deeply_is_refused_before_anything_is_built(text):
+def test_what_nests_too_deeply_is_refused_where_it_does(made, text):
+    is_second = text.startswith("a: b")
     with pytest.raises(DocumentsError, match=f"nested deeper than {MAX_DEPTH}") as refused:
-        read_documents(text.encode(), "x")
-    assert refused.value.index == 1 + text.startswith("a: b")
-    with pytest.raises(QueueConfigError, match=f"nested deeper than {queue_reader.MAX_DEPTH}"):
-        load_configuration(text)
+        read_documents(
+            ("kind: Pod\n---\n" * is_second + text.removeprefix("a: b\n---\n")).encode(), "x"
+        )
+    assert refused.value.index == 1 + is_second
+    assert len(made) <= 2 * MAX_DEPTH + 4
+    made.clear()
+    if not is_second:  # of a queues.yaml the first document is read
+        with pytest.raises(QueueConfigError, match=f"nested deeper than {queue_reader.MAX_DEPTH}"):
+            load_configuration(text)
+        assert len(made) <= 2 * queue_reader.MAX_DEPTH + 1
 
 
-@pytest.mark.usefixtures("composed")
-def test_a_flat_list_of_too_many_is_refused_before_anything_is_built():
+def test_a_flat_list_of_too_many_is_refused_where_there_are_too_many(made):
     with pytest.raises(DocumentsError, match=f"more than {MAX_NODES} values"):
         read_documents(b"a: [" + b"a," * MAX_NODES + b"]", "x")
+    assert len(made) == MAX_NODES
     many = "partitions: [" + "a," * queue_reader.MAX_VALUES + "]"
+    made.clear()
     with pytest.raises(QueueConfigError, match=f"more than {queue_reader.MAX_VALUES} values"):
         load_configuration(many)
+    assert len(made) == queue_reader.MAX_VALUES
 
 
 def test_the_limits_are_inclusive_and_count_keys_values_maps_and_lists_of_all_documents():
