@@ -20,12 +20,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from tests.patience import longer
+
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 IMAGE = "rabbitmq:4-management"
 START_SECONDS = 240.0
 SERVING_PORTS = (20_000, 32_000)
 PULL_SECONDS = 600
+CONTROL_SECONDS = 30
+STATE = (
+    ("list_queues", "name", "type", "state", "messages_ready", "messages_unacknowledged", "consumers"),
+    ("list_consumers", "queue_name", "channel_pid", "prefetch_count", "active", "activity_status"),
+    ("list_connections", "pid", "state", "recv_oct", "send_oct", "timeout"),
+)  # fmt: skip
 _told: set[int] = set()  # ports
+running: "dict[ContainerBroker | PrivateBroker, None]" = {}  # those of this process
 
 
 class BrokerUnavailableError(RuntimeError):
@@ -60,6 +69,18 @@ def own_broker(definitions: str = "") -> "ContainerBroker | PrivateBroker":
     return PrivateBroker(definitions)
 
 
+def state_of(one: "ContainerBroker | PrivateBroker") -> list[str]:
+    """Return what a broker says of its queues, consumers and connections, or why it says nothing."""
+    lines = []
+    for command in STATE:
+        lines.append(" ".join(command))
+        try:
+            lines += one.control(*command).splitlines()
+        except (OSError, subprocess.SubprocessError, AssertionError) as error:
+            lines.append(f"no answer: {error!r}")
+    return lines
+
+
 @functools.cache
 def image_missing(image: str) -> str:
     """Return why an image cannot be had here, "" when it can; it is pulled if it must be."""
@@ -79,7 +100,8 @@ def image_missing(image: str) -> str:
             return ""
         client.api.timeout = PULL_SECONDS
         try:
-            client.images.pull(image)
+            with longer(PULL_SECONDS):
+                client.images.pull(image)
         except (docker.errors.DockerException, OSError) as error:
             return f"a Docker engine answers, and {image} cannot be pulled: {error}"
     return ""
@@ -124,6 +146,7 @@ class ContainerBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        running.pop(self, None)
         self._container.stop()
 
     def start(self) -> None:
@@ -145,19 +168,24 @@ class ContainerBroker:
         else:
             self._container.get_wrapped_container().start()
         _wait_for_handshake(self._host, self._port)
+        running[self] = None
 
     def kill(self) -> None:
         """Kill the broker as a power cut would; its data stays."""
+        running.pop(self, None)
         self._container.get_wrapped_container().kill()
 
     def stop(self) -> None:
         """Let the broker end; its data stays."""
+        running.pop(self, None)
         self._container.get_wrapped_container().stop()
 
-    def control(self, *arguments: str) -> None:
-        """Tell it something, in the words of rabbitmqctl."""
-        status, said = self._container.get_wrapped_container().exec_run(["rabbitmqctl", *arguments])
+    def control(self, *arguments: str) -> str:
+        """Run rabbitmqctl; return what it prints."""
+        command = ["timeout", str(CONTROL_SECONDS), "rabbitmqctl", "-q", *arguments]
+        status, said = self._container.get_wrapped_container().exec_run(command)
         assert status == 0, said
+        return bytes(said).decode(errors="replace")
 
 
 class PrivateBroker:
@@ -203,6 +231,7 @@ class PrivateBroker:
         )
         try:
             _wait_for_handshake("127.0.0.1", self.port, self._process)
+            running[self] = None
         except BrokerUnavailableError as error:
             log = (self._folder / "stdout").read_text(errors="replace")[-2000:]
             self.stop()
@@ -230,23 +259,26 @@ class PrivateBroker:
 
     def kill(self) -> None:
         """Kill the broker as a power cut would; its data stays."""
+        running.pop(self, None)
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
-    def control(self, *arguments: str) -> None:
-        """Tell it something, in the words of rabbitmqctl."""
-        subprocess.run(
+    def control(self, *arguments: str) -> str:
+        """Run rabbitmqctl; return what it prints."""
+        return subprocess.run(
             [str(SERVER.with_name("rabbitmqctl")), "-q", *arguments],
             env=self._environment(),
             capture_output=True,
             check=True,
-        )
+            timeout=CONTROL_SECONDS,
+        ).stdout.decode(errors="replace")
 
     def stop(self) -> None:
         """Stop the broker and its port mapper."""
+        running.pop(self, None)
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
@@ -269,6 +301,13 @@ def _wait_for_handshake(
     host: str, port: int, process: subprocess.Popen[bytes] | None = None
 ) -> None:
     """Wait until the broker speaks AMQP; an open port alone does not mean that."""
+    with longer(START_SECONDS):
+        _wait_until_it_speaks(host, port, process)
+
+
+def _wait_until_it_speaks(
+    host: str, port: int, process: subprocess.Popen[bytes] | None = None
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process is not None and process.poll() is not None:

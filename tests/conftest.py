@@ -13,6 +13,8 @@ from shared.runtime.logs import set_up_logs
 from tests.broker import broker
 from tests.kubernetes.real import OPTION
 
+pytest_plugins = ["tests.limits"]
+
 settings.register_profile(
     "default", max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],

@@ -75,7 +75,7 @@ def try_all(changes: Iterable[Change], tests: Sequence[str], told: Callable[[Fou
     """
     if not tests:
         return
-    os.environ["HYPOTHESIS_PROFILE"] = "trial"
+    os.environ |= {"HYPOTHESIS_PROFILE": "trial", "TEST_SECONDS": "0"}  # a trial has its own limit
     loop = _Loop(changes, told)
     code = pytest.main([*OPTIONS, *tests], plugins=[loop])
     if loop.error is not None:

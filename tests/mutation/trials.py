@@ -185,7 +185,7 @@ def _run_tests(trial: Trial, tree: Path) -> int:
     os.chdir(tree)
     sys.path[:0] = [str(tree)]
     sys.dont_write_bytecode = True
-    os.environ |= {"HYPOTHESIS_PROFILE": "trial", "PYTHONPATH": str(tree)}
+    os.environ |= {"HYPOTHESIS_PROFILE": "trial", "TEST_SECONDS": "0", "PYTHONPATH": str(tree)}
     for name in [name for name in sys.modules if name.partition(".")[0] in PROJECT]:
         del sys.modules[name]
     options = ["-q", "-x", "--tb=short", "--assert=plain", "-p", "no:cacheprovider"]
