@@ -1,15 +1,21 @@
-"""What a page in somebody's browser may not do here: change anything, unless the page is ours.
+"""What a page in somebody's browser may not do here: read or change anything, unless it is ours.
 
 A browser sends a request to any address that a page names, with the rights of the network that it
-stands in. So what changes something is taken only if
+stands in. So a request is taken only if
 
 Rule 1: its ``Host`` is an address, a name without a dot, a cluster's (``.svc``), or one that the
-        operator names (MUSTER_HTTP_NAMES): any other may be a name of a stranger's that leads here.
-Rule 2: it comes from no page, or from one of the same origin: ``Origin``, ``Sec-Fetch-Site``.
-Rule 3: its body is of no type that a form sends without asking first.
-Rule 4: the answer lets no page of another origin read it.
+        operator names (MUSTER_HTTP_NAMES): any other may be a name of another site that leads here.
+Rule 2: it comes from no page, or from one of the same origin; what only reads may come from a page
+        of a host that the operator names, too: YuniKorn's web client at its own address.
 
-Reading, and YuniKorn's validation, which changes nothing, keep the headers of contract section 5.1.
+and what changes something only if, besides,
+
+Rule 3: it comes from no page or one of the same origin by ``Sec-Fetch-Site``, too.
+Rule 4: its body is of no type that a form sends without asking first.
+Rule 5: the answer lets no page of another origin read it.
+
+Health checks answer under any name: they say nothing of anybody. YuniKorn's validation changes
+nothing; it and what reads keep the headers of YuniKorn's answers.
 """
 
 import re
@@ -25,6 +31,7 @@ from services.api.answers import READ, error_answer
 
 _READS = {*READ, "HEAD"}
 _CHANGES_NOTHING = ("/ws/v1/",)
+_HEALTH = "/health/"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _OF_A_CLUSTER = (".svc", ".svc.cluster.local", ".localhost")
 _FORMS = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
@@ -33,7 +40,7 @@ _FORBIDDEN, _MISDIRECTED, _UNSUPPORTED = 403, 421, 415
 
 
 class OnlyOurPages:
-    """Refuses what changes something and comes from another's page. ``names``: further hosts."""
+    """Refuses what another site's page sends. ``names``: further hosts, with a port or without."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
         self._app = app
@@ -41,28 +48,37 @@ class OnlyOurPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] != "http" or not _may_change(scope):
+        if scope["type"] != "http" or scope["path"].startswith(_HEALTH):
             await self._app(scope, receive, send)
             return
-        status, why = self._refusal(Headers(scope=scope))
+        headers, changes = Headers(scope=scope), _may_change(scope)
+        status, why = self._refusal_of_any(headers, changes=changes)
+        if changes and not status:
+            status, why = _refusal_of_a_change(headers)
         answers = error_answer(Request(scope), status, why) if status else self._app
-        await answers(scope, receive, _without_cors(send))
+        await answers(scope, receive, _without_cors(send) if changes or status else send)
 
-    def _refusal(self, headers: Headers) -> tuple[int, str]:
+    def _refusal_of_any(self, headers: Headers, *, changes: bool) -> tuple[int, str]:
         host = headers.get("host", "")
         if not self._is_ours(host):
             said = f"the Host {host[:100]!a} is no name of this API"
             return _MISDIRECTED, f"{said}: use its address, or name it in MUSTER_HTTP_NAMES"
         origin = headers.get("origin")
-        if origin is not None and _host_of(origin) != host.lower():
+        if origin is None or _host_of(origin) == host.lower():
+            return 0, ""
+        if changes:
             return _FORBIDDEN, f"a page of {origin[:100]!a} may not change anything here"
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return _FORBIDDEN, "a page of another origin may not change anything here"
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in _FORMS:
-            said = f"a body of type {kind} is what forms send"
-            return _UNSUPPORTED, f"{said}: send it as application/yaml or application/json"
+        if not self._is_named(_host_of(origin)):
+            said = f"a page of {origin[:100]!a} may not read anything here"
+            return _FORBIDDEN, f"{said}: name its host in MUSTER_HTTP_NAMES if it may"
         return 0, ""
+
+    def _is_named(self, host: str) -> bool:
+        """Return whether the operator names a host, with its port or without any."""
+        try:
+            return host in self._names or (urlsplit(f"//{host}").hostname or "") in self._names
+        except ValueError:
+            return False
 
     def _is_ours(self, host: str) -> bool:
         """Return whether a Host header leads nowhere else, whoever wrote the name."""
@@ -70,7 +86,7 @@ class OnlyOurPages:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        if name.rstrip(".") in self._names:
+        if self._is_named(host.lower()) or name.rstrip(".") in self._names:
             return True
         try:
             ip_address(name.partition("%")[0])
@@ -78,6 +94,16 @@ class OnlyOurPages:
             name = name.rstrip(".")
             return bool(_NAME.fullmatch(name)) and ("." not in name or name.endswith(_OF_A_CLUSTER))
         return True
+
+
+def _refusal_of_a_change(headers: Headers) -> tuple[int, str]:
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return _FORBIDDEN, "a page of another origin may not change anything here"
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in _FORMS:
+        said = f"a body of type {kind} is what forms send"
+        return _UNSUPPORTED, f"{said}: send it as application/yaml or application/json"
+    return 0, ""
 
 
 def _host_of(origin: str) -> str:

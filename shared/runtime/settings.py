@@ -77,7 +77,9 @@ class Settings(BaseSettings):
     http_host: str = Field(default="127.0.0.1", description="where the API listens")
     http_port: int = Field(default=9080, ge=0, le=65535, description="its port; 0: a free one")
     http_names: str = Field(
-        default="", description="hosts, with commas between, under which browsers reach the API"
+        default="",
+        description="hosts, with commas between, under which browsers reach the API, or "
+        "whose pages may read from it: YuniKorn's web client at an address of its own",
     )
     http_certificate: Path | None = Field(
         default=None, description="for HTTPS: the API's certificate, with those between it and its "

@@ -1,4 +1,4 @@
-"""A page of another origin changes nothing; what only reads is as YuniKorn has it."""
+"""A page of another origin reads and changes nothing, but where the operator says so."""
 
 import pytest
 from fastapi import FastAPI, Request
@@ -17,7 +17,7 @@ async def page():
     app, done = FastAPI(), []
     app.add_middleware(OnlyOurPages, names=("Muster.Example.org",))
 
-    @app.api_route("/{path:path}", methods=["GET", "POST", "DELETE", "PUT"])
+    @app.api_route("/{path:path}", methods=["GET", "HEAD", "OPTIONS", "POST", "DELETE", "PUT"])
     async def anything(request: Request):
         done.append(request.method)
         return answer(request, {"done": request.method})
@@ -79,10 +79,51 @@ async def test_our_own_page_and_programs_may_change_things_and_no_other_may_read
     assert "access-control-allow-origin" not in answered.headers
 
 
-async def test_reading_is_as_the_contract_has_it(page):
-    stranger = {"origin": "https://evil.example", "host": "evil.example"}
+@pytest.mark.parametrize("path", ["/ws/v1/queues", "/v1/applications", "/v1/live", "/metrics"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
+        ({"origin": "http://localhost:9889"}, 403),  # a page of another program of this machine
+        ({"origin": "http://127.0.0.1"}, 403),
+        ({"host": "evil.example", "origin": "http://evil.example"}, 421),
+        ({"host": "evil.example:9080"}, 421),
+        ({"host": ""}, 421),
+    ],
+)
+async def test_nor_is_it_answered_what_it_only_reads(page, path, headers, status):
+    for method in ("GET", "OPTIONS", "HEAD"):
+        answered = await page.request(method, path, headers=headers)
+        assert (answered.status_code, page.done) == (status, [])
+        assert not [name for name in answered.headers if name.startswith("access-control")]
+    assert (await page.get("/health/ready", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": f"http://{HOST}"},
+        {"origin": "https://muster.example.org:8443"},  # YuniKorn's web client, at its own port
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},  # a link to the page
+        {"host": "muster.example.org"},
+    ],
+)
+async def test_reading_from_where_the_operator_says_keeps_yunikorn_s_headers(page, headers):
     for path in ("/ws/v1/queues", "/v1/applications"):
-        answered = await page.get(path, headers=stranger)
+        answered = await page.get(path, headers=headers)
         assert answered.headers["access-control-allow-origin"] == "*"
-    judged = await page.post("/ws/v1/validate-conf", headers=stranger)
+    judged = await page.post("/ws/v1/validate-conf", headers=headers)
     assert judged.headers["access-control-allow-origin"] == "*"
+
+
+async def test_a_name_with_a_port_is_that_port_s_alone():
+    app = FastAPI()
+    app.add_middleware(OnlyOurPages, names=("web.example:9889",))
+    app.get("/x")(lambda: "")
+    async with AsyncClient(transport=ASGITransport(app), base_url=f"http://{HOST}") as client:
+        for port, status in ((9889, 200), (9890, 403)):
+            headers = {"origin": f"http://web.example:{port}"}
+            assert (await client.get("/x", headers=headers)).status_code == status
