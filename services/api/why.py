@@ -376,6 +376,11 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
         gang=_gang(model, view) if pod.task_group_name else None,
         evictions=[e for e in _evictions_of(model, pod.application_id) if key in (e.victim, e.ask)],
     )
+    held = next((row for row in held_of(model, pod.application_id) if key in row.keys), None)
+    if held is not None:
+        item = _Asks(waiting_for(held), [key], None, held)
+        answer.waits = [_wait(item)]
+        return _explain(model, view, answer, item)
     if isinstance(pod, AllocationState):
         what = "holds its gang's place" if pod.placeholder else "runs"
         answer.since = pod.allocation_time_ns

@@ -154,6 +154,7 @@ SENTENCES: dict[str, Sentence] = {
     Reason.POD_GROUP: _said("waits for its PodGroup"),
     Reason.SCHEDULING_GATED: _said("waits for its scheduling gates"),
     Reason.POD_REFUSED: _said("cannot be scheduled"),
+    Reason.MISSING_RIGHTS: _said("is held up by the API server"),
 }
 
 

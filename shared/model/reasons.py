@@ -37,6 +37,7 @@ class Reason(StrEnum):
     POD_GROUP = "POD_GROUP"  # its PodGroup is not there, or not as many pods as that says
     SCHEDULING_GATED = "SCHEDULING_GATED"  # its scheduling gates are not removed yet
     POD_REFUSED = "POD_REFUSED"  # it asks for what is not supported, or cannot be read
+    MISSING_RIGHTS = "MISSING_RIGHTS"  # the API server refuses for want of a right; which is named
 
 
 NODES_WOULD_HELP = (

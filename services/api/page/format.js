@@ -117,5 +117,6 @@ const WORDS = {
   POD_GROUP: "waits for its PodGroup",
   SCHEDULING_GATED: "has scheduling gates",
   POD_REFUSED: "cannot be scheduled",
+  MISSING_RIGHTS: "Muster lacks a right",
 };
 export const reason = (name) => WORDS[name] ?? name.toLowerCase().replaceAll("_", " ");

@@ -27,6 +27,7 @@ HELD_BACK = {  # by a cluster that is not simulated, with their golden sentences
     Reason.POD_GROUP: "waits for its PodGroup: m",
     Reason.SCHEDULING_GATED: "waits for its scheduling gates: m",
     Reason.POD_REFUSED: "cannot be scheduled: m",
+    Reason.MISSING_RIGHTS: "is held up by the API server: m",
     Reason.VOLUMES: "waits for its volumes: m",
 }
 HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN, *HELD_BACK}

@@ -30,7 +30,10 @@ LONGEST_HOLD_SECONDS = 30.0
 AWAY_SECONDS = 1.0  # without an answer, and what is asked fails: the server is away
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 # As the authorizer says it; quotas and admission, whose 403 is final, say it otherwise.
-_NOT_AUTHORIZED = re.compile(r'\S+( "[^"]*")? is forbidden: User ".*?" cannot [a-z]+ resource ')
+_NOT_AUTHORIZED = re.compile(
+    r'\S+( "[^"]*")? is forbidden: User ".*?" cannot (?P<verb>[a-z]+) resource '
+    r'("(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)")?'
+)
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
@@ -58,6 +61,19 @@ class ApiServerError(Exception):
         if self.code == HTTPStatus.UNAUTHORIZED:
             return True
         return self.code == HTTPStatus.FORBIDDEN and bool(_NOT_AUTHORIZED.match(self.message))
+
+    @property
+    def missing_right(self) -> str:
+        """Return which right is missing, as a role names it ("": it is about something else)."""
+        if not self.is_about_rights:
+            return ""
+        found = _NOT_AUTHORIZED.match(self.message)
+        if found is None or not found["resource"]:
+            return f"the API server does not accept our credentials: {self.message or self.reason}"
+        return (
+            f'the role of Muster\'s service account lacks the verb "{found["verb"]}" on resource '
+            f'"{found["resource"]}" in API group "{found["group"]}" (deploy/kubernetes/rbac.yaml)'
+        )
 
     @property
     def is_about_budgets(self) -> bool:

@@ -32,6 +32,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     EvictionRefused,
     NamespaceSeen,
     NodeSeen,
+    NotAllowed,
     NotBound,
     NotCreated,
     Observed,
@@ -77,6 +78,7 @@ from shared.model.reasons import Reason
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
 EPOCHS_A_TURN = 1_000_000
+MISSING_RIGHTS = "MissingRights"  # the reason of an event
 LOST_PAUSE_SECONDS = 1.0  # 0, 1, 3, 7 ...: a placeholder is made again at once, then ever later
 MAX_LOST_PAUSE_SECONDS = 60.0
 
@@ -135,6 +137,7 @@ class KubernetesCluster:
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
             NotCreated: self._on_not_created,
+            NotAllowed: self._on_not_allowed,
         }
 
     # --- what is seen ---------------------------------------------------------------------------
@@ -438,6 +441,7 @@ class KubernetesCluster:
         if self._binding.pop(pod.uid, True) is not None:
             return []
         self._notes.forget(pod.uid)
+        self.held.free(pod.uid)
         self.volumes.bound(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._notes.tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
@@ -458,6 +462,28 @@ class KubernetesCluster:
         """Give a gang up: one of a PodGroup waits again as a whole, any other goes on without."""
         news = self.groups.give_up(seen.application_id, seen.reason, now_ns)
         return [PlaceholderFailed(seen.application_id, seen.reason)] if news is None else news
+
+    def _on_not_allowed(self, seen: NotAllowed, now_ns: int) -> list[News]:
+        """Say which right is missing, at the pod and to whoever asks why; or that it is no more.
+
+        A placeholder that could not be made has no place for an event but its application's pod.
+        """
+        pod, known = seen.pod, self.held.reason_of(seen.pod.uid)
+        if known not in (None, Reason.MISSING_RIGHTS):
+            return []
+        if not seen.why:
+            self.held.free(pod.uid)
+            return []
+        application = pod.spec.application_id
+        is_there = pod.uid in self.world.pods or known is not None
+        about = pod if is_there else self.world.originator(application)
+        if about is not None:
+            self._notes.tell(about, MISSING_RIGHTS, seen.why, is_warning=True)
+        if application:
+            named = self.world.partition_of(application), application
+            why = Reason.MISSING_RIGHTS, seen.why
+            self.held.hold(pod.uid, named, pod.spec.name, why, now_ns)
+        return []
 
     # --- disruption budgets ---------------------------------------------------------------------
 

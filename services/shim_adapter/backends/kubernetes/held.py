@@ -1,7 +1,8 @@
 """Which pods are held back, and were never asked for: what ``why`` says of their applications.
 
 Rule 1: a pod is held for one reason at a time, the last that was said; who is let go, or has gone,
-        is held for none.
+        is held for none. One that was asked for is held where a right is missing, and for nothing
+        else.
 Rule 2: of an application is told how many are held for each reason, and the MOST_NAMED that have
         been for longest; all anew when something of it changes, at most once in TELL_SECONDS.
 Rule 3: of several messages of one reason the one of its first pod is told, and how many have
@@ -87,6 +88,11 @@ class HeldPods:
         if not held.pods:
             del self._held[pod.application]
         self._change(pod.application)
+
+    def reason_of(self, uid: str) -> Reason | None:
+        """Return what a pod is held back for."""
+        pod = self._pods.get(uid)
+        return None if pod is None else pod.reason
 
     def find(self, name: str) -> PodFound | None:
         """Return a pod by its uid, else one of this name, with what it says itself; None: none."""

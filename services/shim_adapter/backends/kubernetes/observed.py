@@ -7,7 +7,7 @@ from typing import Any
 from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, StorageClass, Volume
-from services.shim_adapter.records import NodeRecord
+from services.shim_adapter.records import NodeRecord, PodRecord
 from services.shim_adapter.translation.workloads.replicas import Gang
 
 
@@ -123,6 +123,17 @@ class NotBound:
 
 
 @dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """What is to be done about a pod is refused for want of a right, for longer than a restart.
+
+    ``why`` says which right it is; "": it is done now.
+    """
+
+    pod: PodRecord
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotCreated:
     """A placeholder could not be created."""
 
@@ -144,5 +155,6 @@ Observed = (
     | EvictionRefused
     | Bound
     | NotBound
+    | NotAllowed
     | NotCreated
 )

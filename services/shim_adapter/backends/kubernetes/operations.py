@@ -15,6 +15,8 @@ Rule 5: events and conditions are for people and autoscalers. They let everythin
         be done now, for PATIENCE_SECONDS at most, and conditions go before events: autoscalers act
         on them. Beyond MAX_NOTES of them the oldest events are left out, and counted; where there
         are none, the oldest conditions.
+Rule 6: a right that is missing for longer than a server needs to start is told once at every pod
+        that something is to be done about, and that it is there again (``NotAllowed``).
 Limits: WORKERS requests at a time for what must be done, one for notes.
 """
 
@@ -41,6 +43,7 @@ from services.shim_adapter.backends.kubernetes.client import (
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
     EvictionRefused,
+    NotAllowed,
     NotBound,
     NotCreated,
     Observed,
@@ -57,6 +60,7 @@ _PAUSE_SECONDS = (0.1, 10.0)
 _REFUSED_PAUSE_SECONDS = (0.5, 60.0)
 _BUDGET_PAUSE_SECONDS = 10.0  # unless the budget changes before
 _PATIENT_ATTEMPTS = 6  # so long a restarted API server may not know our rights
+STARTED_SECONDS = 3.0  # a server that starts knows our rights by then
 _ALREADY_EXISTS, _CONFLICT = "AlreadyExists", "Conflict"
 _DONE = Counter(
     "muster_kubernetes_operations", "Operations by what became of them", ["what", "result"]
@@ -82,6 +86,11 @@ class Operation:
     pause: float = 0.0  # before it is begun, in seconds
     path: str = ""  # of a note that is a status: where it is written ("": at the pod)
     how: str = STRATEGIC_PATCH  # and as what kind of patch
+
+    @property
+    def kind(self) -> str:
+        """Return what it is, events and conditions told apart."""
+        return "event" if self.is_event else self.what
 
     @property
     def is_event(self) -> bool:
@@ -131,6 +140,9 @@ class Operations:
         self._pausing: dict[str, asyncio.TimerHandle] = {}  # by pod: its first is tried again
         self._notes = _Notes()
         self._refusals: dict[str, int] = {}  # of binds and evictions, by pod
+        self._not_allowed: dict[tuple[str, str], str] = {}  # rights, by pod and what it is about
+        self._evictions_not_allowed: dict[str, float] = {}  # by pod, and since when
+        self._late_notes = 0  # that wait for a right
         self._creates: dict[str, dict[str, Operation]] = {}  # not done, by application and name
         self._does: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "bind": self._bind,
@@ -210,6 +222,8 @@ class Operations:
             self._again(operation, error)
             return
         line.popleft()
+        if not operation.why_not:
+            self._is_allowed(operation)
         if operation.what == "create":
             self._is_made(operation)
         if line:
@@ -230,6 +244,8 @@ class Operations:
         operation.attempts = min(operation.attempts + 1, 10)
         _DONE.labels(operation.what, "tried again").inc()
         is_lasting = error.is_about_rights and operation.attempts > _PATIENT_ATTEMPTS
+        if is_lasting:
+            self._is_not_allowed(operation, error)
         if is_lasting or not (error.is_transient or error.code == HTTPStatus.CONFLICT):
             log.error(
                 "the API server refuses what must be done; trying again",
@@ -240,6 +256,19 @@ class Operations:
         uid = operation.pod.uid
         later = asyncio.get_running_loop().call_later(jittered(pause), self._end_pause, uid)
         self._pausing[uid] = later
+
+    def _is_not_allowed(self, operation: Operation, error: ApiServerError) -> None:
+        """Say which right is missing for what is to be done about a pod, once."""
+        about, right = (operation.pod.uid, operation.kind), error.missing_right
+        if self._not_allowed.get(about) != right:
+            self._not_allowed[about] = right
+            _keep_newest(self._not_allowed)
+            self._report(NotAllowed(operation.pod, right))
+
+    def _is_allowed(self, operation: Operation) -> None:
+        """Take in that something could be done: what was said of a missing right is over."""
+        if self._not_allowed and self._not_allowed.pop((operation.pod.uid, operation.kind), ""):
+            self._report(NotAllowed(operation.pod, ""))
 
     def _end_pause(self, uid: str) -> None:
         self._pausing.pop(uid).cancel()
@@ -361,8 +390,7 @@ class Operations:
     def _count_refusal(self, uid: str) -> int:
         """Return how often a pod was refused before, since something was last done with it."""
         count = self._refusals[uid] = self._refusals.get(uid, -1) + 1
-        if len(self._refusals) > MAX_NOTES:
-            del self._refusals[next(iter(self._refusals))]
+        _keep_newest(self._refusals)
         return count
 
     # --- creating and deleting ------------------------------------------------------------------
@@ -395,16 +423,23 @@ class Operations:
             else:
                 self._spare(operation, operation.why_not, is_barred=False)
             return
+        uid = operation.pod.uid
         try:
             await self._unless_gone("POST", pod_path(operation.pod, "eviction"), operation)
         except ApiServerError as error:
+            if error.is_about_rights:
+                now = asyncio.get_running_loop().time()
+                if now - self._evictions_not_allowed.setdefault(uid, now) > STARTED_SECONDS:
+                    self._is_not_allowed(operation, error)
+                _keep_newest(self._evictions_not_allowed)
             if error.is_transient and not error.is_about_budgets:
                 operation.why_not = str(error)
                 operation.attempts = self._count_refusal(operation.pod.uid)
                 raise
             self._spare(operation, error.message, is_barred=True)
             return
-        self._refusals.pop(operation.pod.uid, None)
+        self._refusals.pop(uid, None)
+        self._evictions_not_allowed.pop(uid, None)
 
     def _spare(self, operation: Operation, reason: str, *, is_barred: bool) -> None:
         """Say that a pod was not evicted; one that was refused is barred for a while."""
@@ -471,10 +506,35 @@ class Operations:
             except ApiServerError as error:
                 _DONE.labels("note", "refused").inc()
                 log.debug("a note was not written", name=note.pod.spec.name, error=str(error))
-                if error.is_transient and note.attempts == 0:
+                if error.is_about_rights:
+                    self._note_later(note, error)
+                elif error.is_transient and note.attempts == 0:
                     note.attempts = 1
                     self.add(note)
                     await asyncio.sleep(_PAUSE_SECONDS[0])
+            else:
+                self._is_allowed(note)
+
+    def _note_later(self, note: Operation, error: ApiServerError) -> None:
+        """Write a note once a server that starts knows our rights; else say that one is missing."""
+        if note.attempts > _PATIENT_ATTEMPTS:
+            if note.pod.uid:
+                self._is_not_allowed(note, error)
+        elif self._late_notes < MAX_NOTES:
+            pause = jittered(_PAUSE_SECONDS[0] * 2**note.attempts)
+            note.attempts += 1
+            self._late_notes += 1
+            asyncio.get_running_loop().call_later(pause, self._add_late, note)
+
+    def _add_late(self, note: Operation) -> None:
+        self._late_notes -= 1
+        self.add(note)
+
+
+def _keep_newest(found: dict[Any, Any]) -> None:
+    """Leave the oldest out where there are more than MAX_NOTES."""
+    if len(found) > MAX_NOTES:
+        del found[next(iter(found))]
 
 
 def _may_be_bound(pod: dict[str, Any]) -> bool:
