@@ -31,6 +31,7 @@ from services.api.routes_cluster import cluster_routes
 from services.api.routes_page import page_routes
 from services.api.routes_why import why_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
+from services.api.segments import NamedRoute, Segments
 from services.api.trace import trace_entries
 from services.api.unrouted import Paths, Unrouted
 from shared.messages.commands import (
@@ -72,6 +73,7 @@ def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None 
     app.add_middleware(OnlyOurPages, names=names)
     if is_audited:
         app.add_middleware(Audit)
+    app.add_middleware(Segments)
     app.openapi = lambda: _document(app, access)  # type: ignore[method-assign]
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))
@@ -108,7 +110,7 @@ def _paths(app: FastAPI) -> Paths:
 
 
 def _health(replica: Replica) -> APIRouter:
-    router = APIRouter(tags=["health"])
+    router = APIRouter(route_class=NamedRoute, tags=["health"])
 
     @router.get("/health/live", summary="The process runs")
     async def live() -> dict[str, str]:
@@ -131,7 +133,7 @@ def _health(replica: Replica) -> APIRouter:
 
 
 def _muster(replica: Replica) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["Muster"])
+    router = APIRouter(route_class=NamedRoute, prefix="/v1", tags=["Muster"])
 
     @router.get("/applications", summary="Progress of every application")
     async def applications(request: Request, partition: PartitionQuery = "") -> Response:

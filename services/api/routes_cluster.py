@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from services.api.answers import AnswerError, answer
 from services.api.pods import pods
 from services.api.replica import PartitionQuery, Replica
+from services.api.segments import NamedRoute
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
 
@@ -15,7 +16,7 @@ MAX_LETTERS = 100
 
 def cluster_routes(replica: Replica) -> APIRouter:
     """Return the routes of a replica."""
-    router = APIRouter(prefix="/v1", tags=["Muster"])
+    router = APIRouter(route_class=NamedRoute, prefix="/v1", tags=["Muster"])
 
     @router.get("/pods", summary="The pods that wait or have a place")
     async def all_pods(

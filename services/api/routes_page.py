@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 from services.api.answers import AnswerError, accepts_gzip
 from services.api.live import LivePages
 from services.api.replica import OnePartition, Replica
+from services.api.segments import NamedRoute
 from shared.model.names import DEFAULT_PARTITION
 
 _TYPES = {
@@ -61,7 +62,7 @@ def page_files() -> dict[str, PageFile]:
 
 def page_routes(replica: Replica) -> APIRouter:
     """Return the routes of the page."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(route_class=NamedRoute, include_in_schema=False)
     known = page_files()
     pages = LivePages(replica)
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from services.api import what_if
 from services.api.answers import AnswerError, answer
 from services.api.replica import PartitionQuery, Replica, read_body
+from services.api.segments import NamedRoute
 from services.api.why import evictions, standing, why, why_of_found
 from services.api.why_answer import Eviction, Why
 from services.api.why_held import is_one_of_many
@@ -49,7 +50,7 @@ class _Turns:
 
 def why_routes(replica: Replica) -> APIRouter:
     """Return the routes of a replica."""
-    router = APIRouter(tags=["Muster"])
+    router = APIRouter(route_class=NamedRoute, tags=["Muster"])
 
     @router.get(
         "/why/{name}",

@@ -19,6 +19,7 @@ from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import YAML_BODY, Replica, read_body
 from services.api.rows import application_row, listed, node_row
+from services.api.segments import NamedRoute
 from services.api.stacks import stacks
 from services.api.state_dump import cluster_info, state_dump
 from services.api.unrouted import moved_permanently
@@ -33,7 +34,7 @@ _STATUSES = ("new", "accepted", "running", "completing", "failing", "resuming")
 
 def yunikorn_routes(replica: Replica) -> APIRouter:
     """Return the routes of a replica."""
-    router = APIRouter(prefix="/ws/v1", tags=["YuniKorn"])
+    router = APIRouter(route_class=NamedRoute, prefix="/ws/v1", tags=["YuniKorn"])
 
     @router.get("/clusters", summary="ClusterDAOInfo")
     async def clusters(request: Request) -> Response:
@@ -70,7 +71,7 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
 
 def debug_routes(replica: Replica) -> APIRouter:
     """Return the routes under /debug, and the redirects that stand where they once were."""
-    router = APIRouter(tags=["YuniKorn"])
+    router = APIRouter(route_class=NamedRoute, tags=["YuniKorn"])
 
     @router.get("/debug/fullstatedump", summary="AggregatedStateInfo: everything")
     async def dump(request: Request) -> Response:

@@ -23,7 +23,7 @@ from services.api.answers import READ, cors_headers
 
 NOT_FOUND = "404 page not found\n"
 _PARAMETER = re.compile(r"\{[^/{}]+\}")
-_SAFE = "/:@!$&'()*+,;=~-._"  # what Go leaves as it is in a path
+_SAFE = "/:@!$&'()*+,;=~-._%"  # what Go leaves as it is in a path; % and / of names have escapes
 Paths = dict[str, list[str]]  # the methods of every path, with its parameters in braces
 
 
