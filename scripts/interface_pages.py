@@ -17,7 +17,8 @@ client and its dashboards work; under `/v1` are Muster's, which `muster COMMAND 
 
 An error is `{"status_code": 404, "message": …, "description": …}`; 503 says that there is no state
 yet, or that too much is asked at once, 504 that nobody answered in time. Names in a path are
-percent-encoded; below `/ws/v1` queues, users and groups twice, as YuniKorn has it. Where the API
+percent-encoded; a `/` in one is `%2F`, or, of queues,
+users and groups below `/ws/v1`, escaped twice as YuniKorn has it (`%252F`). Where the API
 asks who somebody is ([security](security.md)), a request needs `Authorization: Bearer TOKEN`, and
 the token the role that stands beside the route; without: 401, with too small a role: 403.
 

@@ -1,6 +1,6 @@
 """The names in a request's path: the path is split at ``/`` before its parts are decoded.
 
-A queue, or a user, may have a ``/`` in its name. ``root.a%2Fb`` is one part of a path, and one name.
+A queue, or a user, may have a ``/`` in its name: ``root.a%2Fb`` is one part of a path, one name.
 
 Rule 1: what stands before every route sees the path part by part: each decoded once, with only
         ``%`` and ``/`` inside of a part written as ``%25`` and ``%2F``. Routes, roles and the audit

@@ -9,7 +9,7 @@ from services.shim_adapter.translation.bounds import check_application, check_po
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.task_groups import check_gang
 from shared.messages.commands import PlaceForeignPods, PodSpec, SubmitApplication, SubmitPods
-from shared.model.names import MAX_APPLICATION_ID_BYTES
+from shared.model.names import MAX_APPLICATION_ID_BYTES, NOT_ASKABLE, is_askable
 from shared.model.numbers import INT32
 from shared.model.resources import is_negative
 
@@ -57,3 +57,5 @@ def _check_id(application_id: str) -> None:
             f"an application's ID has at most {MAX_APPLICATION_ID_BYTES} bytes, found {size}: "
             f"{application_id[:MAX_APPLICATION_ID_BYTES]}…"
         )
+    if application_id and not is_askable(application_id):
+        raise CommandRefusedError(f"an application's ID {NOT_ASKABLE}, found {application_id!r}")

@@ -17,6 +17,27 @@ QUEUE_ERROR = (
     "invalid queue name, max 64 characters consisting of alphanumeric characters and '-', '_', "
     "'#', '@', '/', ':' allowed"
 )
+# An application's ID is judged as Kubernetes judges a label's value, the name of a pod (and of what
+# pods are made of) as a DNS-1123 subdomain, a namespace as a DNS-1123 label.
+LABEL_VALUE = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
+LABEL_VALUE_ERROR = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character"
+)
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+DNS_LABEL = re.compile(rf"^{_DNS_LABEL}\Z")
+MAX_DNS_LABEL = 63  # characters of a namespace; refused where it is submitted
+DNS_LABEL_ERROR = (
+    "must consist of at most 63 lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character"
+)
+NOT_ASKABLE = "must be printable, and neither '.' nor '..'"
+DNS_SUBDOMAIN = re.compile(rf"^{_DNS_LABEL}(\.{_DNS_LABEL})*\Z")
+MAX_DNS_SUBDOMAIN = 253  # characters of a pod's or document's name; refused where it is submitted
+DNS_SUBDOMAIN_ERROR = (
+    "must consist of at most 253 lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character"
+)
 EVENT_SETTING = "event."  # how the API's own settings begin: the core hands them on
 POD_NAME_TAG = "kubernetes.io/meta/podName"
 PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its application is
@@ -25,3 +46,23 @@ FAIR, BINPACKING = "fair", "binpacking"  # what a nodesortpolicy names: YuniKorn
 NODE_SCORES = (FAIR, BINPACKING)
 GPU_BINPACKING, FGD = "gpu-binpacking", "fgd"  # and ours, where the setting nodeScores lets it
 GPU_NODE_SCORES = (GPU_BINPACKING, FGD)
+
+
+def is_dns_label(name: str) -> bool:
+    """Return whether a namespace may be called so."""
+    return len(name) <= MAX_DNS_LABEL and DNS_LABEL.match(name) is not None
+
+
+def is_dns_subdomain(name: str) -> bool:
+    """Return whether a pod may be called so."""
+    return len(name) <= MAX_DNS_SUBDOMAIN and DNS_SUBDOMAIN.match(name) is not None
+
+
+def is_askable(name: str) -> bool:
+    """Return whether a thing of this name can be asked for: by a path, and on a command line.
+
+    ``.`` and ``..`` are steps in a path and not its parts; what cannot be printed (line breaks,
+    escape characters) is no argument and no line of an answer. What else a name may have in it has
+    an escape.
+    """
+    return bool(name) and name not in {".", ".."} and name.isprintable()

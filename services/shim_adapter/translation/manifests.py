@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.shim_adapter.records import NodeRecord
-from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.errors import MAX_TEXT, ManifestError
 from services.shim_adapter.translation.namespaces import namespace_tags
 from services.shim_adapter.translation.pods import (
     ALLOW_PREEMPTION,
-    MAX_NAME,
     SCHEDULER_NAMES,
     PriorityClass,
     Reading,
     mapping,
+    namespace_of,
 )
 from services.shim_adapter.translation.workloads import EXPANDERS
 from services.shim_adapter.translation.workloads.members import groups_named, pods_of
@@ -35,6 +35,7 @@ from services.shim_adapter.translation.workloads.replicas import (
 )
 from services.shim_adapter.translation.workloads.trainer import RUNTIME_KINDS
 from shared.messages.commands import ManifestDocument, PodSpec
+from shared.model.names import DNS_SUBDOMAIN_ERROR, is_dns_subdomain
 from shared.model.numbers import INT32
 from shared.model.texts import JsonError, load_json
 
@@ -136,6 +137,7 @@ def _document(
                 "value", f"a PriorityClass needs a 32-bit whole number, found {body.get('value')!r}"
             )
     elif kind == "Namespace":
+        namespace_of({"namespace": name}, "")
         return TranslatedDocument(document, kind, name, namespace_tags=namespace_tags(annotations))
     elif kind == "PodGroup":
         _gang(body, name)
@@ -184,11 +186,15 @@ def _expander(body: dict[str, Any], kind: str) -> Any:
 
 
 def _name(metadata: dict[str, Any]) -> str:
-    name = metadata.get("name") or metadata.get("generateName")
+    """Return a document's name; of a generateName what it begins with, for it is made once here."""
+    key = "name" if metadata.get("name") else "generateName"
+    name = metadata.get(key)
     if not isinstance(name, str) or not name:
         raise ManifestError("metadata.name", "a name or generateName is needed")
-    if len(name) > MAX_NAME:
-        raise ManifestError("metadata.name", f"{len(name)} characters, at most {MAX_NAME}")
+    name = name if key == "name" else name.rstrip("-.")
+    if not is_dns_subdomain(name):
+        found = name[:MAX_TEXT]
+        raise ManifestError(f"metadata.{key}", f"{DNS_SUBDOMAIN_ERROR}, found {found!r}")
     return name
 
 

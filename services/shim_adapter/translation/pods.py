@@ -22,7 +22,16 @@ from services.shim_adapter.translation.task_groups import (
     task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
-from shared.model.names import DEFAULT_PARTITION, PARTITION, RUN_SECONDS
+from shared.model.names import (
+    DEFAULT_PARTITION,
+    DNS_LABEL_ERROR,
+    LABEL_VALUE,
+    LABEL_VALUE_ERROR,
+    MAX_DNS_SUBDOMAIN,
+    PARTITION,
+    RUN_SECONDS,
+    is_dns_label,
+)
 from shared.model.numbers import INT32, parse_int64
 from shared.model.quantity import QuantityError, check_whole, pod_resources
 from shared.model.resources import (
@@ -45,7 +54,6 @@ QUEUE = "yunikorn.apache.org/queue"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 TRUE_OR_FALSE = ("true", "false")  # what that may say; else it is as if it said nothing
 NOBODY = "nobody"
-MAX_NAME = 253
 MAX_LABEL = 63
 MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
 MAX_ANNOTATIONS = 256 * 1024
@@ -112,7 +120,8 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     labels = texts(metadata.get("labels"), f"{where}metadata.labels")
     annotations = texts(metadata.get("annotations"), f"{where}metadata.annotations")
     _check_sizes(labels, annotations, where)
-    namespace = str(metadata.get("namespace") or "default")
+    namespace = namespace_of(metadata, where)
+    _check_application_id(labels, annotations, where)
     groups, gang_error = _task_groups(annotations)
     timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
     user, user_groups = _user(annotations)
@@ -180,7 +189,7 @@ def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str
     for key, value in labels.items():
         if len(value) > MAX_LABEL:
             raise ManifestError(
-                f"{where}metadata.labels[{key[:MAX_NAME]}]",
+                f"{where}metadata.labels[{key[:MAX_DNS_SUBDOMAIN]}]",
                 f"{len(value)} characters, at most {MAX_LABEL}",
             )
     for name, texts_of, most in (
@@ -201,6 +210,30 @@ def _task_groups(annotations: dict[str, str]) -> tuple[tuple[TaskGroupSpec, ...]
         return task_groups_of(annotations.get(TASK_GROUPS, "")), bounded
     except TaskGroupsError as error:
         return (), "; ".join(filter(None, (str(error)[:MAX_TEXT], bounded)))
+
+
+def namespace_of(metadata: Mapping[str, Any], where: str) -> str:
+    """Return the namespace that metadata names, or the default one. Raises ManifestError."""
+    namespace = str(metadata.get("namespace") or "default")
+    if not is_dns_label(namespace):
+        found = namespace[:MAX_TEXT]
+        raise ManifestError(f"{where}metadata.namespace", f"{DNS_LABEL_ERROR}, found {found!r}")
+    return namespace
+
+
+def _check_application_id(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:
+    """Refuse an application's ID that Kubernetes would not have as a label's value.
+
+    One that is longer is cut.
+    """
+    maps = {"labels": labels, "annotations": annotations}
+    said = ((kind, key, maps[kind].get(key)) for kind, key in _APP_ID_SOURCES)
+    kind, key, name = next((source for source in said if source[2]), ("", "", ""))
+    if name and not LABEL_VALUE.match(name):
+        raise ManifestError(
+            f"{where}metadata.{kind}[{key}]",
+            f"an application's ID {LABEL_VALUE_ERROR}, found {name[:MAX_TEXT]!r}",
+        )
 
 
 def _first(

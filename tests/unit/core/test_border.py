@@ -397,3 +397,16 @@ def test_a_pod_that_is_recovered_with_a_priority_that_is_no_number_is_refused_an
     assert [item.allocation_key for item in refused] == ["none"]
     assert sorted(core.partition.applications["app"].allocations) == ["high", "low"]
     core.check()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a\nb", "a\x1b[2J", "a\u2028b"])
+def test_an_application_whose_id_cannot_be_asked_for_is_rejected(name):
+    (response,) = Core().application(name)
+    (rejected,) = response.rejected_applications
+    assert "must be printable, and neither '.' nor '..'" in rejected.reason
+
+
+@pytest.mark.parametrize("name", ["a/b", "-", "a b", "é"])
+def test_an_application_whose_id_has_an_escape_is_taken(name):
+    (response,) = Core().application(name)
+    assert response.accepted_applications

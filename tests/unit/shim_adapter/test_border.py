@@ -476,3 +476,76 @@ def test_an_annotation_that_once_stopped_the_shim_is_read_on_kubernetes_too():
     assert (view.error, view.spec.user, view.spec.task_groups) == ("", "nobody", ())
     assert "half a character" in view.spec.task_groups_error
     assert codec.encode(SubmitPods((view.spec,)))
+
+
+# --- names --------------------------------------------------------------------------------------
+
+ODD = ["a/b", "..", ".", "-", "a-", "a\nb", "a\x1b[2J", "a%2Fb", "a b", "ä", "a?", "a\u2028b"]
+APP_ID = "yunikorn.apache.org/app-id"
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize(("kind", "key"), [("labels", APP_ID), ("annotations", APP_ID), ("labels", "applicationId"), ("labels", "spark-app-selector")])  # fmt: skip
+def test_an_application_s_id_is_judged_as_a_label_s_value(name, kind, key):
+    body = pod_body()
+    body["metadata"][kind] = {key: name}
+    with pytest.raises(ManifestError, match="must consist of alphanumeric characters") as caught:
+        read(body)
+    assert caught.value.field_path == f"metadata.{kind}[{key}]"
+
+
+@pytest.mark.parametrize("name", ["a", "A_b.c-1", "app_2", "a" * 63, "a" * 70, "x-uniqueautogen"])
+def test_what_a_label_s_value_may_be_is_an_application_s_id_cut_where_it_is_longer(name):
+    assert read(pod_body({APP_ID: name})).application_id == name[:63]
+
+
+def submitted(name="p", namespace="default", key="name"):
+    body = {**pod_body(), "kind": "Pod"}
+    body["metadata"] = {key: name, "namespace": namespace}
+    return translate([ManifestDocument("f", 1, json.dumps(body))], 0)
+
+
+@pytest.mark.parametrize("name", [*ODD, "A", "a_b", "a..b", ".a", "a" * 254])
+def test_a_document_s_name_is_a_dns_subdomain(name):
+    (refused,) = submitted(name).refused
+    assert "must consist of at most 253 lower case alphanumeric characters" in str(refused[1])
+    assert refused[1].field_path == "metadata.name"
+
+
+def test_a_generated_name_is_what_it_begins_with():
+    (taken,) = submitted("a-b-", key="generateName").taken
+    assert taken.pods[0].name == "a-b"
+
+
+@pytest.mark.parametrize("name", [*ODD, "A", "a_b", "a.b", "a" * 64])
+def test_a_namespace_is_a_dns_label(name):
+    (refused,) = submitted(namespace=name).refused
+    assert "must consist of at most 63 lower case alphanumeric characters" in str(refused[1])
+    assert refused[1].field_path == "metadata.namespace"
+    body = {"kind": "Namespace", "metadata": {"name": name}}
+    assert translate([ManifestDocument("f", 1, json.dumps(body))], 0).refused
+
+
+def test_the_names_of_a_workload_s_pods_are_judged_as_they_will_be():
+    task = {"name": "A_b", "replicas": 2, "template": pod_body()}
+    body = {"kind": "Job", "apiVersion": "batch.volcano.sh/v1alpha1", "metadata": {"name": "j"}}
+    body["spec"] = {"schedulerName": "volcano", "tasks": [task]}
+    (refused,) = translate([ManifestDocument("f", 1, json.dumps(body))], 0).refused
+    assert "it would be 'j-A_b-0'" in str(refused[1])
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a\nb", "a\x1b[2J", "a\u2028b"])
+def test_a_command_s_application_can_be_asked_for(name):
+    shim = Shim()
+    for command in (SubmitApplication(name), SubmitPods((PodSpec("p", name, {"vcore": 1}),))):
+        assert "must be printable, and neither '.' nor '..'" in shim.answer(command).message
+    assert not shim.machine.world.applications
+
+
+@pytest.mark.parametrize(
+    "spec", [PodSpec("a_b", "app", {}), PodSpec("a", "app", {}, namespace="A")]
+)
+def test_a_simulated_cluster_has_no_pods_that_an_api_server_would_not_have(spec):
+    shim = Shim()
+    assert "must consist of at most" in shim.answer(SubmitPods((spec,))).message
+    assert not shim.machine.world.pods

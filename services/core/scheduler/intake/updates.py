@@ -46,7 +46,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import TimerKind
-from shared.model.names import MAX_APPLICATION_ID_BYTES, USER
+from shared.model.names import MAX_APPLICATION_ID_BYTES, NOT_ASKABLE, USER, is_askable
 from shared.model.numbers import INT32
 from shared.model.reasons import Reason
 from shared.model.resources import fits_limit, go_map, is_negative, is_zero
@@ -175,13 +175,21 @@ def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
     )
 
 
-def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
-    name = request.application_id
+def _unnameable(name: str) -> str:
+    """Return why no application may have an ID; "": it may."""
+    size = len(name.encode())
     if not name:
         return "an application needs an ID"
-    size = len(name.encode())
     if size > MAX_APPLICATION_ID_BYTES:
         return f"an application's ID has at most {MAX_APPLICATION_ID_BYTES} bytes, found {size}"
+    return "" if is_askable(name) else f"an application's ID {NOT_ASKABLE}, found {name!r}"
+
+
+def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
+    name = request.application_id
+    wrong = _unnameable(name)
+    if wrong:
+        return wrong
     if request.partition_name != partition.name:
         return (
             f"Failed to add application {name} to partition {request.partition_name}, "

@@ -37,6 +37,12 @@ from shared.messages.commands import NodeSpec, PodName, PodSpec
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
+from shared.model.names import (
+    DNS_LABEL_ERROR,
+    DNS_SUBDOMAIN_ERROR,
+    is_dns_label,
+    is_dns_subdomain,
+)
 
 MAX_ENDED_PODS = 20_000
 MAX_REMEMBERED = 10_000
@@ -88,6 +94,7 @@ class SimulatedCluster:
         if len(names) != len(pods):
             raise CommandRefusedError("two pods of one submission have the same name")
         for spec in pods:
+            _check_name(spec)
             existing = self.world.pod_named(spec.namespace, spec.name)
             if existing is not None and not existing.has_ended:
                 raise CommandRefusedError(
@@ -347,3 +354,11 @@ class SimulatedCluster:
     def _schedule(self, due_ns: int, what: str, uid: str) -> None:
         self._entered += 1
         heappush(self._due, (due_ns, self._entered, what, uid))
+
+
+def _check_name(spec: PodSpec) -> None:
+    """Refuse what an API server would not call a pod so. Raises CommandRefusedError."""
+    if not is_dns_subdomain(spec.name):
+        raise CommandRefusedError(f"a pod's name {DNS_SUBDOMAIN_ERROR}, found {spec.name!r}")
+    if not is_dns_label(spec.namespace):
+        raise CommandRefusedError(f"a namespace {DNS_LABEL_ERROR}, found {spec.namespace!r}")

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from services.shim_adapter.translation.constraints import texts
-from services.shim_adapter.translation.errors import ManifestError
+from services.shim_adapter.translation.errors import MAX_TEXT, ManifestError
 from services.shim_adapter.translation.pods import (
     ALLOW_PREEMPTION,
-    MAX_NAME,
     USER_INFO,
     Reading,
     mapping,
@@ -40,6 +39,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     with_minimum,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.model.names import DNS_SUBDOMAIN_ERROR, is_dns_subdomain
 from shared.model.resources import PODS
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -133,9 +133,10 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
         "metadata": {**metadata, "annotations": annotations, "namespace": namespace},
     }
     queue = _label_queue(metadata) or reading.queue
-    longest = max(item.names, key=len)
-    if len(longest) > MAX_NAME:
-        raise ManifestError("metadata.name", f"a pod's name would have {len(longest)} characters")
+    wrong = next((name for name in item.names if not is_dns_subdomain(name)), None)
+    if wrong is not None:
+        said = f"a pod's name {DNS_SUBDOMAIN_ERROR}, it would be {wrong[:MAX_TEXT]!r}"
+        raise ManifestError(f"{where}metadata.name", said)
     pod = translate_pod(
         template, where=where, name=item.names[0], reading=replace(reading, queue=queue)
     )
