@@ -7,7 +7,6 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from services.cli.exits import Exit
-from shared.model.names import NOT_ASKABLE, is_askable
 
 if TYPE_CHECKING:
     import httpx
@@ -47,8 +46,8 @@ def path_of(*names: str) -> str:
 
 def checked_name(name: str) -> str:
     """Return a name that may be asked for. Raises ValueError with what is wrong."""
-    if not is_askable(name):
-        raise ValueError(f"{name!r} is no name: it {NOT_ASKABLE}")
+    if not name or name in {".", ".."} or "/" in name or not name.isprintable():
+        raise ValueError(f"{name!r} is no name: one without / and control characters is needed")
     if len(name) > MAX_NAME:
         raise ValueError(f"a name has at most {MAX_NAME} characters, found {len(name)}")
     return name

@@ -37,12 +37,7 @@ from shared.messages.commands import NodeSpec, PodName, PodSpec
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
-from shared.model.names import (
-    DNS_LABEL_ERROR,
-    DNS_SUBDOMAIN_ERROR,
-    is_dns_label,
-    is_dns_subdomain,
-)
+from shared.model.names import DNS_SUBDOMAIN_ERROR, is_dns_subdomain
 
 MAX_ENDED_PODS = 20_000
 MAX_REMEMBERED = 10_000
@@ -360,5 +355,3 @@ def _check_name(spec: PodSpec) -> None:
     """Refuse what an API server would not call a pod so. Raises CommandRefusedError."""
     if not is_dns_subdomain(spec.name):
         raise CommandRefusedError(f"a pod's name {DNS_SUBDOMAIN_ERROR}, found {spec.name!r}")
-    if not is_dns_label(spec.namespace):
-        raise CommandRefusedError(f"a namespace {DNS_LABEL_ERROR}, found {spec.namespace!r}")
