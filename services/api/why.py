@@ -25,6 +25,7 @@ from services.api.why_evidence import (
     MOST_SHOWN,
     limit_rows,
     nodes,
+    overtaken,
     queue_rows,
     waits_for,
 )
@@ -43,10 +44,11 @@ from shared.messages.state import AllocationState, AskState, EvictionState, Wait
 from shared.model.amounts import readable
 from shared.model.gpus import text_of
 from shared.model.names import POD_NAME_TAG
-from shared.model.reasons import MISMATCHES, Reason
+from shared.model.reasons import ANNOTATION_IGNORED, MISMATCHES, TASK_GROUPS_ERROR, Reason
 from shared.model.resources import Resource, add_into
 from shared.model.states import ApplicationState
 
+_OF_ANNOTATIONS = (TASK_GROUPS_ERROR, ANNOTATION_IGNORED)
 _ENDS_SOON = Waiting("", Reason.REPLACING, "the release of its placeholder is not confirmed yet", 0)
 
 
@@ -145,10 +147,20 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     )
     is_over = view.has_ended or bool(summary.rejected_message)
     if is_over and summary.application_id not in model.pods_held:
-        return _ended(answer, view)
-    if refused:
-        return _explain(model, view, answer, refused[0])
-    answer.verdict, answer.sentence = _unrefused(view, who)
+        answer = _ended(answer, view)
+    elif refused:
+        answer = _explain(model, view, answer, refused[0])
+        answer.sentence += overtaken(model, view)
+    else:
+        answer.verdict, answer.sentence = _unrefused(view, who)
+    return _with_annotations(answer)
+
+
+def _with_annotations(answer: Why) -> Why:
+    """Add to the sentence which annotations do not hold: they may be why a gang is none."""
+    for item in answer.mismatches:
+        if item.reason in _OF_ANNOTATIONS:
+            answer.sentence += f" What its annotations say does not hold: {item.message}."
     return answer
 
 
@@ -390,16 +402,16 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
             answer.verdict = "evicted" if answer.evictions else "ended"
             text = f": {answer.evictions[-1].message}" if answer.evictions else ""
             answer.sentence = f"{who} on {pod.node_id} is being released{text}."
-        return answer
+        return _with_annotations(answer)
     answer.log = _log([pod])
     waiting = model.why(view, pod)
     if waiting is None:
         answer.verdict = "starting"
         answer.sentence = f"{who} has its turn next: nobody has refused it."
-        return answer
+        return _with_annotations(answer)
     item = _Asks(waiting, [key], pod)
     answer.waits = [_wait(item)]
-    return _explain(model, view, answer, item)
+    return _with_annotations(_explain(model, view, answer, item))
 
 
 def _of_evicted(model: Model, name: str) -> Why | None:

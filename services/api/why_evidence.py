@@ -5,6 +5,7 @@ from services.api.why_answer import Failure, LimitRow, Nearest, NodeClass, Nodes
 from services.api.why_sentences import cure, left_text
 from shared.messages.state import AskState, Waiting
 from shared.model.amounts import amounts_text, readable
+from shared.model.duration import go_duration
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
 
@@ -148,6 +149,32 @@ def _gang_ahead(model: Model, view: ApplicationView) -> list[WaitsFor]:
     since, name, waiting = min(found, key=lambda item: item[:2])
     text = readable(waiting.message)
     return [WaitsFor(kind="application", name=name, since=since, text=text)]
+
+
+def overtaken(model: Model, view: ApplicationView) -> str:
+    """Say which application that came later has started before a gang, and what lets it.
+
+    "" where none has, or the gang is not passed any more.
+    """
+    own = view.summary
+    patience_ns = own.may_be_passed_until_ns - own.submission_time_ns
+    if own.may_be_passed_until_ns <= 0 or view.allocations:
+        return ""
+    later = [
+        (other.summary.submission_time_ns, other.summary.application_id)
+        for other in model.applications.values()
+        if other.summary.queue_name == own.queue_name
+        and other.summary.submission_time_ns > own.submission_time_ns
+        and any(held.priority <= own.max_request_priority for held in other.allocations.values())
+    ]
+    if not later:
+        return ""
+    patience = f"gangPatience {go_duration(patience_ns)}"
+    return (
+        f" Application {min(later)[1]}, which came later, has started before it: those behind it "
+        f"in queue {own.queue_name} may until it has waited for {patience}; with gangPatience 0s "
+        "none would."
+    )
 
 
 def _holders(model: Model) -> list[WaitsFor]:

@@ -134,6 +134,7 @@ class PodSpec:
     annotations: Mapping[str, str] = field(default_factory=dict)
     task_groups: tuple[TaskGroupSpec, ...] = ()
     task_groups_error: str = ""
+    annotations_ignored: str = ""  # annotations that do not hold, and what holds in their place
     style: str = "Soft"
     placeholder_timeout_seconds: int = 0
     execution_timeout_seconds: int = 0

@@ -207,6 +207,7 @@ class ApplicationSummary:
     history: tuple[UsedResource, ...] = ()
     notes: tuple[str, ...] = ()  # what the resource manager has found out about its pods
     group: str = ""
+    may_be_passed_until_ns: int = 0  # by those behind it in its queue; 0: it does not wait so
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,4 +141,10 @@ class Refusal:
 TASK_GROUPS_ERROR = "TaskGroupsError"  # contract section 2.5: the reason of the event at the pod
 LARGER_THAN_PLACEHOLDER = "LargerThanPlaceholder"
 PLACEHOLDER_CREATE_FAILED = "PlaceholderCreateFailed"  # contract section 2.6, as above
-MISMATCHES = (TASK_GROUPS_ERROR, LARGER_THAN_PLACEHOLDER, PLACEHOLDER_CREATE_FAILED)
+ANNOTATION_IGNORED = "AnnotationIgnored"  # one that was read, and says nothing that can be done
+MISMATCHES = (
+    TASK_GROUPS_ERROR,
+    LARGER_THAN_PLACEHOLDER,
+    PLACEHOLDER_CREATE_FAILED,
+    ANNOTATION_IGNORED,
+)

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from shared.messages.interface import ApplicationNote
-from shared.model.reasons import PLACEHOLDER_CREATE_FAILED, TASK_GROUPS_ERROR, Reason
+from shared.model.reasons import (
+    ANNOTATION_IGNORED,
+    PLACEHOLDER_CREATE_FAILED,
+    TASK_GROUPS_ERROR,
+    Reason,
+)
 
 _MOST_NAMED = 10
 _MAX_REFUSED = 1_000  # characters of why a placeholder was refused; what is longer is cut
@@ -21,13 +26,15 @@ _ON_ITS_WAY_OUT = {
 
 
 def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[ApplicationNote]:
-    """Yield what is to be known of a pod: its task groups or its group's name, and its wait."""
+    """Yield what is to be known of a pod: its gang, annotations that do not hold, its wait."""
     if pod.spec.placeholder or pod.has_ended:
         return
     name = application.application_id
     wrong = pod.spec.task_groups_error or _unknown_group(application, pod)
     if wrong:
         yield ApplicationNote(name, TASK_GROUPS_ERROR, wrong, pod.uid)
+    if pod.spec.annotations_ignored:
+        yield ApplicationNote(name, ANNOTATION_IGNORED, pod.spec.annotations_ignored, pod.uid)
     waits = _ON_ITS_WAY_OUT.get(application.phase)
     if waits is not None and not pod.node:
         yield ApplicationNote(

@@ -19,6 +19,7 @@ from services.shim_adapter.translation.task_groups import (
     TaskGroupsError,
     parse_policy_parameters,
     policy_error,
+    policy_ignored,
     task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
@@ -58,6 +59,7 @@ MAX_LABEL = 63
 MAX_LABELS = 6 * 1024  # they travel with every ask and allocation
 MAX_ANNOTATIONS = 256 * 1024
 MAX_APPLICATION_ID = 63
+MAX_IGNORED = 1_000  # characters on annotations of a pod that do not hold; the rest is cut
 UNIQUE_SUFFIX = "-uniqueautogen"  # of an application that will be named after its pod's UID
 _NAMESPACE_PART = 26
 _PENDING, _INFEASIBLE = "PodResizePending", "Infeasible"  # how a kubelet refuses a resize
@@ -147,6 +149,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         annotations=annotations,
         task_groups=groups,
         task_groups_error=gang_error,
+        annotations_ignored=_ignored(annotations),
         style=style,
         placeholder_timeout_seconds=timeout_seconds,
         allow_preempt_self=known.lets_be_preempted(annotations),
@@ -236,6 +239,18 @@ def _check_application_id(labels: dict[str, str], annotations: dict[str, str], w
         )
 
 
+def _ignored(annotations: dict[str, str]) -> str:
+    """Return which annotations do not hold, and what holds in their place ("": all do)."""
+    found = policy_ignored(annotations.get(POLICY_PARAMETERS, ""))
+    allowed = annotations.get(ALLOW_PREEMPTION, "true")
+    if allowed not in TRUE_OR_FALSE:
+        shown = allowed[:MAX_TEXT]
+        found.append(f"{ALLOW_PREEMPTION}: {shown!r} is neither true nor false, and says nothing")
+    if annotations.get(USER_INFO) and _user_stated(annotations) is None:
+        found.append(f"{USER_INFO}: no user and groups are read of it: the pod is {NOBODY}'s")
+    return "; ".join(found)[:MAX_IGNORED]
+
+
 def _first(
     sources: tuple[tuple[str, str], ...], labels: dict[str, str], annotations: dict[str, str]
 ) -> str:
@@ -286,14 +301,19 @@ def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
 
     The keys are read as Go reads JSON, whatever their case (contract sections 2.4, 2.5).
     """
+    return _user_stated(annotations) or (NOBODY, ())
+
+
+def _user_stated(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return who a pod says that it is of; None: it does not, or what it says does not hold."""
     try:
         info = {key.lower(): value for key, value in load_json(annotations[USER_INFO]).items()}
     except (ValueError, AttributeError, KeyError):
-        return NOBODY, ()
+        return None
     user, groups = info.get("user"), info.get("groups") or []
     is_list = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
     if not (isinstance(user, str) and user and is_list):
-        return NOBODY, ()
+        return None
     return user, tuple(groups)
 
 

@@ -53,6 +53,8 @@ _DEEPEST = 12  # maps and lists in one another that have keys of ours
 MAX_MEMBERS = 2**31 - 1
 MAX_TASK_GROUPS = 1_000
 _TIMEOUT = "placeholderTimeoutInSeconds"
+_STYLE, _STYLES = "gangSchedulingStyle", ("Soft", "Hard")
+_SHOWN = 40  # characters of what is not read
 
 
 class TaskGroupsError(ValueError):
@@ -226,13 +228,32 @@ def parse_policy_parameters(annotation: str) -> tuple[int, str]:
     """
     parameters = _parameters(annotation)
     timeout_seconds, _ = bounded_seconds(_TIMEOUT, _timeout(parameters))
-    style = parameters.get("gangSchedulingStyle", "Soft")
-    return timeout_seconds, style if style in ("Soft", "Hard") else "Soft"
+    style = parameters.get(_STYLE, "Soft")
+    return timeout_seconds, style if style in _STYLES else "Soft"
 
 
 def policy_error(annotation: str) -> str:
     """Return what is not done as the policy parameters say, in a sentence ("": nothing)."""
     return bounded_seconds(_TIMEOUT, _timeout(_parameters(annotation)))[1]
+
+
+def policy_ignored(annotation: str) -> list[str]:
+    """Return what of the policy parameters is not read, a sentence each."""
+    items = [item.split("=") for item in annotation.split(" ") if item]
+    found = [
+        f"{'='.join(parts)[:_SHOWN]!r} is not one key=value, and is left out"
+        for parts in items
+        if len(parts) != 2  # noqa: PLR2004 - key, value
+    ]
+    for key, text in _parameters(annotation).items():
+        shown = f"{key[:_SHOWN]} {text[:_SHOWN]!r}"
+        if key not in (_TIMEOUT, _STYLE):
+            found.append(f"there is no {key[:_SHOWN]!r}: {_TIMEOUT} and {_STYLE} are read")
+        elif key == _STYLE and text not in _STYLES:
+            found.append(f"{shown} is neither Soft nor Hard: the gang is Soft")
+        elif key == _TIMEOUT and (parse_int64(text) is None or text.startswith("-")):
+            found.append(f"{shown} is no number of seconds: the default of 15 minutes holds")
+    return [f"{POLICY_PARAMETERS}: {sentence}" for sentence in found]
 
 
 def _timeout(parameters: dict[str, str]) -> int:

@@ -542,10 +542,46 @@ def test_a_command_s_application_can_be_asked_for(name):
     assert not shim.machine.world.applications
 
 
-@pytest.mark.parametrize(
-    "spec", [PodSpec("a_b", "app", {}), PodSpec("a", "app", {}, namespace="A")]
-)
-def test_a_simulated_cluster_has_no_pods_that_an_api_server_would_not_have(spec):
+@pytest.mark.parametrize("name", [*ODD, "A", "a_b", "a..b", "a" * 254])
+def test_a_simulated_cluster_has_no_pods_that_an_api_server_would_not_have(name):
     shim = Shim()
-    assert "must consist of at most" in shim.answer(SubmitPods((spec,))).message
+    assert "must consist of at most" in shim.answer(SubmitPods((PodSpec(name, "app", {}),))).message
     assert not shim.machine.world.pods
+
+
+# --- annotations that are read and refused ------------------------------------------------------
+
+POLICY = "yunikorn.apache.org/schedulingPolicyParameters"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "part"),
+    [
+        ({POLICY: "Hard"}, "'Hard' is not one key=value"),
+        ({POLICY: "a=b=c"}, "'a=b=c' is not one key=value"),
+        ({POLICY: "gangSchedulingStyle=hard"}, "gangSchedulingStyle 'hard' is neither Soft nor Hard"),
+        ({POLICY: f"{TIMEOUT}=1m"}, f"{TIMEOUT} '1m' is no number of seconds"),
+        ({POLICY: f"{TIMEOUT}=-1"}, f"{TIMEOUT} '-1' is no number of seconds"),
+        ({POLICY: "placeholderTimeout=1"}, "there is no 'placeholderTimeout'"),
+        ({"yunikorn.apache.org/allow-preemption": "False"}, "'False' is neither true nor false"),
+        ({"yunikorn.apache.org/user.info": "{"}, "the pod is nobody's"),
+        ({"yunikorn.apache.org/user.info": '{"user": 5}'}, "the pod is nobody's"),
+    ],
+)  # fmt: skip
+def test_an_annotation_that_does_not_hold_is_said_to(annotations, part):
+    assert part in read(pod_body(annotations)).annotations_ignored
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {},
+        {POLICY: ""},
+        {POLICY: f"gangSchedulingStyle=Hard  {TIMEOUT}=0"},
+        {"yunikorn.apache.org/allow-preemption": "false"},
+        {"yunikorn.apache.org/user.info": '{"user": "nobody"}'},
+        {"yunikorn.apache.org/user.info": ""},
+    ],
+)
+def test_of_annotations_that_hold_nothing_is_said(annotations):
+    assert read(pod_body(annotations)).annotations_ignored == ""

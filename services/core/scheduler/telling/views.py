@@ -242,6 +242,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
             UsedResource(*key, dict(amount)) for key, amount in application.history.items()
         ),
         group=next((tracker.name for tracker in application.trackers if tracker.is_group), ""),
+        may_be_passed_until_ns=application.patience_due_ns,
     )
 
 
