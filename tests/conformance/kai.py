@@ -65,7 +65,8 @@ class World:
 
     def trial(self, policy: Policy | None = None) -> Trial:
         """Return a trial on a partition in the present state."""
-        return Trial(self.partition(policy), TableTerms(self.row))
+        partition = self.partition(policy)
+        return Trial(partition, TableTerms(self.row, partition))
 
     def partition(self, policy: Policy | None = None) -> Partition:
         """Return a partition in the present state, where a plugin may have its say."""
@@ -207,8 +208,9 @@ def add_running(
 class TableTerms(Terms):
     """What a row says of its queues and jobs."""
 
-    def __init__(self, row: dict) -> None:
+    def __init__(self, row: dict, partition: Partition) -> None:
         self._row = row
+        self.partition = partition
         self._jobs = {job["name"]: job for job in row["jobs"]}
         self._queues = {
             spec["name"]: spec for spec in [*row.get("departments", []), *row["queues"]]
@@ -276,8 +278,9 @@ class TableTerms(Terms):
         spec = self._jobs[application.id]
         return spec.get("preemption_delay_s", 0) - 60 * spec.get("age_minutes", 0)
 
-    def stale_for_s(self, application):
-        return self._jobs[application.id].get("stale_for_s", 0)
+    def stale(self):
+        found = self.partition.applications.values()
+        return [(each, self._jobs[each.id].get("stale_for_s", 0)) for each in found]
 
     def staleness_grace_s(self, application):
         grace_s = self._jobs[application.id].get("staleness_grace_period_s")

@@ -80,6 +80,10 @@ def _gang(application: Application) -> Iterator[str]:
         if counts.replaced + counts.timedout > counts.count:
             yield f"{name} group {group}: more placeholders ended than there were: {counts}"
         free = application.allocations.keys() - application.released.keys()
+        own = (application.allocations[key] for key in free)
+        real = sum(each.task_group_name == group and not each.placeholder for each in own)
+        if counts.real != real:
+            yield f"{name} group {group}: counts {counts.real} real pods, has {real}"
         for key in counts.held.keys() - free:
             yield f"{name} group {group}: {key} is held but gone or released"
     for key, swap in application.replacing.items():

@@ -110,9 +110,9 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         leaf.deactivate()
         return 0
     application = group.application
-    waiting = application.pending_placeholders
+    held = len(application.allocations)
     if not _may_start(partition, application):
-        return waiting - application.pending_placeholders  # of a gang that was placed as a whole
+        return len(application.allocations) - held  # of a gang that was placed as a whole
     ask = group.head()
     if ask is None:
         group.bucket.withdraw(group)

@@ -72,7 +72,8 @@ def _kept_as_a_whole(
 ) -> tuple[Refusal, Gate | None] | None:
     """Admit a gang that waits, or return what has no room for the whole of it."""
     in_part = application.starts_in_part
-    if (application.starts_placed or in_part) and not application.is_reserving:
+    is_reserving = application.is_reserving or application.is_restarting
+    if (application.starts_placed or in_part) and not is_reserving:
         # It has run, or is over: its placeholders are asks like any other.
         partition.admit(application)
         return None
@@ -236,11 +237,10 @@ def _place_whole(
     partition: Partition, application: Application
 ) -> tuple[Refusal, Gate | None] | None:
     """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
-    wanted, announced = gang_places.amount(application), application.outstanding()
-    if not fits_room(wanted, announced):
-        sentence = f"placeholders for {go_map(wanted)} of {go_map(announced)} have been asked for"
+    wanted, pending = gang_places.amount(application), _members_to_come(application)
+    if pending:
         _await_places(partition, application, {})
-        return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, sentence), None
+        return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, pending), None
     gate: Gate | None = None
     backfill = partition.settings.backfill
     found: list[tuple[Ask, Node]] | NoPlaces | None
@@ -282,6 +282,25 @@ def over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, 
     return Refusal(Reason.GANG_PLACES, text, limit=limit), queue.gate
 
 
+def _members_to_come(application: Application) -> str:
+    """Return a sentence where fewer members are asked for than a gang needs, else ""."""
+    if not application.is_restarting:
+        wanted, announced = gang_places.amount(application), application.outstanding()
+        return (
+            ""
+            if fits_room(wanted, announced)
+            else f"placeholders for {go_map(wanted)} of {go_map(announced)} have been asked for"
+        )
+    missing = sum(application.missing.values())
+    there = sum(application.placeholder_needs().values())
+    if there >= missing:
+        return ""
+    return (
+        f"the gang starts again only as a whole: {there} of the {missing} members that it lacks "
+        "have been asked for"
+    )
+
+
 def _await_places(
     partition: Partition, application: Application, lacking: dict[Shape, int]
 ) -> None:
@@ -291,6 +310,8 @@ def _await_places(
     """
     partition.waiting_gangs.add(application, lacking)
     lane.offer(partition, application, lacking)
+    if application.is_restarting:
+        return
     if application.reservation_start_ns and (
         timer_name(application, TimerKind.PLACEHOLDER) in application.timers
     ):
@@ -305,6 +326,9 @@ def _allocate_whole(
 
     The time that the gang waited without a place is over: the placeholders are held from now on.
     """
+    if application.is_restarting:
+        _start_again(partition, application, places)
+        return
     if is_zero(application.allocated_placeholder):
         partition.set(application, reservation_start_ns=0)
     partition.admit(application)
@@ -314,6 +338,19 @@ def _allocate_whole(
     placeholder_allocated(partition, application)
     if application.state is ApplicationState.ACCEPTED and not application.outstanding():
         partition.fire(application, ApplicationEvent.RUN)
+    partition.requeue_for_pods()
+
+
+def _start_again(
+    partition: Partition, application: Application, places: list[tuple[Ask, Node]]
+) -> None:
+    """Count every real pod in that a gang lacked of its minimum."""
+    for ask, node in places:
+        allocation = partition.allocate(application, ask, node)
+        partition.arm_execution(application, allocation)
+    if application.state is not ApplicationState.RUNNING:
+        partition.fire(application, ApplicationEvent.RUN)
+    queueing.enter(application)
     partition.requeue_for_pods()
 
 

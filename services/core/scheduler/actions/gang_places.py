@@ -18,6 +18,7 @@ Cost: a trial is one search of the nodes a member; the bound one comparison of t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,12 +49,12 @@ class NoPlaces:
 
 
 def members(application: "Application") -> list[AskGroup]:
-    """Return the groups of the placeholders that wait."""
-    return [group for group in application.groups.values() if group.placeholder and group.asks]
+    """Return the groups of the members that wait to start together."""
+    return [group for group, _ in application.to_start()]
 
 
 def amount(application: "Application") -> Resource:
-    """Return what the placeholders that wait ask for together."""
+    """Return what the members that wait ask for together."""
     total: Resource = {}
     for shape, count in application.placeholder_needs().items():
         add_into(total, multiply(shape.resource, count))
@@ -213,7 +214,8 @@ def _try(
     Members that affinity binds to others have their next try when others have been placed.
     """
     groups = _by_room(nodes, application, backfill=backfill)
-    waiting = [iter(list(group.in_order())) for group in groups]
+    counts = dict(application.to_start())
+    waiting = [iter(list(islice(group.in_order(), counts[group]))) for group in groups]
     heads: list[tuple[Ask, Iterator[Ask]]] = [(next(asks), asks) for asks in waiting]
     while heads:
         before, stuck = len(placed), []

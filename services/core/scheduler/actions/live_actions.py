@@ -16,7 +16,7 @@ Accelerators and any other type that a node has count as vcore and memory do; ``
 nodes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
@@ -39,10 +39,12 @@ from services.core.scheduler.model.settings import (
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Job,
     Share,
+    Task,
     Terms,
     Trial,
     holds_room,
@@ -136,11 +138,12 @@ def _preempt(trial: Trial, laws: Laws) -> None:
 
 
 def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
-    """End gangs that have been below their minimum for longer than their grace."""
-    for application in trial.partition.applications.values():
-        stale_for_s = trial.terms.stale_for_s(application)
-        if not stale_for_s and trial.terms.staleness_grace_s(application) != 0:
-            continue
+    """End gangs that have been below their minimum for longer than their grace.
+
+    A gang that has not been whole since it was evicted so is not evicted again.
+    """
+    partition = trial.partition
+    for application, stale_for_s in trial.terms.stale():
         job = trial.job_of(application)
         if not _is_stale(trial, job, stale_for_s):
             continue
@@ -149,13 +152,15 @@ def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
             f"below its minimum for {stale_for_s} s"
         )
         attempt = Attempt(trial)
-        for task in job.tasks:
-            if is_evictable(task):
-                attempt.evict(task, reason, STALE)
+        evictable = [task for task in job.tasks if is_evictable(task)]
+        if not evictable or not partition.evictions.may_end(application.id, STALE):
+            continue
+        for task in evictable:
+            attempt.evict(task, reason, STALE)
 
 
 def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
-    """Return whether a gang has been below its minimum for too long; who is leaving counts yet."""
+    """Return whether a gang has been below its minimum for too long; what is leaving counts yet."""
     if job.application.succeeded or not job.placed or job.group.is_satisfied(holds_room):
         return False
     grace_s = trial.terms.staleness_grace_s(job.application)
@@ -209,17 +214,31 @@ class LiveTerms(Terms):
         weight: list[float] = [1] * len(names)
         return Share(queue, names, at, above, KAI_PRIORITY, quota, limit, weight)
 
-    def simple_minimum(self, application: Application) -> int:
-        """Return the minimum; nobody has a tree here, and few are gangs."""
-        return self.minimum(application) if application.request.placeholder_ask else 1
+    def simple_minimum(self, application: Application) -> int | None:
+        """Return the minimum, None of a gang of several task groups."""
+        if not application.request.placeholder_ask:
+            return 1
+        return self.minimum(application) if self.is_flat(application) else None
 
     def minimum(self, application: Application) -> int:
-        """Return how many must start at once: a gang that does not run yet, all of it."""
-        is_reserving = application.is_gang and application.pending_placeholders > 0
-        if not is_reserving:
-            return gang_minimum(application) if application.stale_since_ns else 1
-        held = sum(len(counts.held) for counts in application.task_groups.values())
-        return held + application.pending_placeholders
+        """Return how many must run at once: all members of a gang, until it was given up."""
+        return sum(_minimum_of(application).values()) or 1
+
+    def is_flat(self, application: Application) -> bool:
+        """Return whether an application is no gang of several task groups."""
+        return len(application.task_groups) <= 1 or len(_minimum_of(application)) <= 1
+
+    def tree(self, job: Job) -> Group[Task] | None:
+        """Return a set of tasks for each task group of a gang; those of none are not needed."""
+        if job.is_flat:
+            return None
+        wanted = _minimum_of(job.application)
+        sets = {name: Group[Task](name, count) for name, count in wanted.items()}
+        others = Group[Task](job.name)
+        for task in job.tasks:
+            sets.get(task.task_group, others).tasks.append(task)
+        members = [*sets.values(), *([others] if others.tasks else [])]
+        return Group(job.name, members=members)
 
     def is_preemptible(self, application: Application) -> bool:
         """Return whether anything may be taken from an application: nothing of it is barred."""
@@ -232,9 +251,11 @@ class LiveTerms(Terms):
         """Return for how long an application runs."""
         return (self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND
 
-    def stale_for_s(self, application: Application) -> int:
-        """Return for how long an application has been below its minimum."""
-        return stale_for_s(self._partition, application)
+    def stale(self) -> Iterator[tuple[Application, int]]:
+        """Yield the gangs that run below their minimum, and for how many seconds they have."""
+        for application in list(self._partition.below_minimum.values()):
+            since_ns = application.stale_since_ns
+            yield application, (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
 
     def staleness_grace_s(self, application: Application) -> int:  # noqa: ARG002
         """Return for how long it may be; negative: for ever."""
@@ -264,6 +285,17 @@ class LiveTerms(Terms):
         return may and not ask.has_preempted
 
 
+def _minimum_of(application: Application) -> dict[str, int]:
+    """Return how many members of each task group a gang needs; none of what is no gang any more.
+
+    One of which a pod has succeeded is finishing: what is left of it needs nothing.
+    """
+    if not application.is_gang or application.is_gang_over or application.succeeded:
+        return {}
+    groups = application.task_groups.items()
+    return {name: counts.members for name, counts in groups if counts.members}
+
+
 def _may_move(leaf: Queue, asking: Queue) -> bool:
     """Return whether what is in a leaf may be moved for another: no fence is between them."""
     if leaf.settings.preemption_policy == DISABLED:
@@ -280,41 +312,3 @@ def _waits_for_room(application: Application) -> bool:
     by_user = any(tracker.gate is application.waits_at for tracker in application.trackers)
     is_for_room = refusal.reason in (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
     return is_for_room and not by_user
-
-
-def gang_minimum(application: Application) -> int:
-    """Return how many real pods a gang needs to be one: as many as replaced its placeholders."""
-    return sum(counts.replaced for counts in application.task_groups.values())
-
-
-def note_staleness(partition: Partition, application: Application) -> None:
-    """Note that a gang that was whole runs below its minimum, or that it does no more.
-
-    One of which a pod has succeeded is finishing.
-    """
-    if STALE not in partition.settings.actions or not application.is_gang:
-        return
-    groups = application.task_groups.values()
-    real = sum(not allocation.placeholder for allocation in application.allocations.values())
-    is_stale = (
-        all(counts.is_used_up for counts in groups)
-        and not application.succeeded
-        and 0 < real < gang_minimum(application)
-    )
-    grace_ns = partition.settings.staleness_grace_ns
-    since_ns = (application.stale_since_ns or partition.now_ns) if is_stale else 0
-    is_news = since_ns != application.stale_since_ns
-    if is_news:
-        partition.set(application, stale_since_ns=since_ns)
-    if not is_stale:
-        return
-    due_ns = since_ns + grace_ns
-    if grace_ns >= 0 and (is_news or due_ns > partition.now_ns):
-        partition.look_for_preemption_at(due_ns)
-
-
-def stale_for_s(partition: Partition, application: Application) -> int:
-    """Return for how long a gang has been below its minimum, as it is now."""
-    note_staleness(partition, application)
-    since_ns = application.stale_since_ns
-    return (partition.now_ns - since_ns) // NANOS_PER_SECOND if since_ns else 0

@@ -224,6 +224,8 @@ def placeholder_gone(
     if ready is not None:
         _start_covered(partition, application, ready)
     if application.counts_of(placeholder).is_used_up:
+        if application.keeps_minimum:
+            partition.note_minimum(application)
         queueing.enter(application)
     after_placeholders_changed(partition, application)
 

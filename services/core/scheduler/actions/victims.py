@@ -115,6 +115,8 @@ def evict(
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)
     allocation = owner.allocations[key]
     partition.journal.record(Preempted(owner, allocation, event or reason, law, winner, ask))
+    if winner is None and law is Law.STALE:
+        partition.evictions.ended(owner.id, STALE)
     if winner is None or law is Law.REQUIRED_NODE:
         return
     if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):

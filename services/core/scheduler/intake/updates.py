@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from services.core.scheduler.actions import gang, live_actions, replacement
+from services.core.scheduler.actions import gang, replacement
 from services.core.scheduler.intake import allocations, arrivals, disruptions, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
@@ -126,6 +126,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         request.submission_time_ns or partition.now_ns,
         starts_in_part=way == PARTIAL_GANG,
         starts_placed=way == CLUSTER_GANG,
+        keeps_minimum=partition.settings.keeps_minimum and not is_zero(request.placeholder_ask),
         reservation_start_ns=request.reservation_start_ns,
         execution_start_ns=request.execution_start_ns,
     )
@@ -390,5 +391,6 @@ def _release_one(
     else:
         partition.remove(application, key)
         partition.set(application, succeeded=application.succeeded + request.has_succeeded)
-        live_actions.note_staleness(partition, application)
+        if application.keeps_minimum:
+            partition.note_minimum(application)
         endings.after_real_removed(partition, application)

@@ -1,5 +1,8 @@
 """A watch over evictions: two applications that take turns at evicting each other are held.
 
+An eviction without a winner, of a stale gang, is for a cause: the gang is not ended again for the
+same cause before it has been whole in between.
+
 The rules alone keep it from happening: room belongs to whom it was freed for, and who was evicted
 does not get it back by the same rules. Should it happen all the same, by changing configurations
 or controllers that make pods anew, it is counted, stopped for HOLD_NS, and said.
@@ -21,11 +24,27 @@ class EvictionWatch:
 
     held_until_ns: dict[frozenset[str], int] = field(default_factory=dict)
     cycles: int = 0
+    _ended: dict[tuple[str, str], None] = field(default_factory=dict)
     _last_ns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def may_evict(self, victim: str, by: str, now_ns: int) -> bool:
         """Return whether an application may lose something to another now."""
         return self.held_until_ns.get(frozenset((victim, by)), 0) <= now_ns
+
+    def may_end(self, application: str, cause: str) -> bool:
+        """Return whether an application may be ended for a cause: not since it was whole last."""
+        return (application, cause) not in self._ended
+
+    def ended(self, application: str, cause: str) -> None:
+        """Note that an application was ended for a cause, for no other's sake."""
+        self._ended[application, cause] = None
+        if len(self._ended) > MAX_PAIRS:
+            del self._ended[next(iter(self._ended))]
+
+    def became_whole(self, application: str) -> None:
+        """Note that an application runs with all that it needs."""
+        for key in [key for key in self._ended if key[0] == application]:
+            del self._ended[key]
 
     def spared(self, by: str, now_ns: int) -> frozenset[str]:
         """Return the applications that may lose nothing to another now."""

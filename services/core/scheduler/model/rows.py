@@ -46,7 +46,9 @@ from shared.model.resources import (
     Resource,
     ResourceView,
     add,
+    add_into,
     is_zero,
+    multiply,
     without_zeros,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
@@ -774,6 +776,7 @@ class Application:
     ask_priorities: dict[int, int] = field(default_factory=dict)
     starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
     starts_placed: bool = False  # every one of them must have a place on the nodes
+    keeps_minimum: bool = False  # a gang that has fallen below it starts again as a whole
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
     waiting_among: GangList | None = None
     is_gang_over: bool = False  # given up: it goes on without
@@ -829,8 +832,50 @@ class Application:
 
     @property
     def awaits_admission(self) -> bool:
-        """Return whether placeholders are asked for that wait for the gang's admission."""
-        return not self.gang_admitted and self.pending_placeholders > 0 and self.is_gang
+        """Return whether members are asked for that wait for the gang's admission."""
+        is_first = not self.gang_admitted and self.pending_placeholders > 0 and self.is_gang
+        return is_first or (self.keeps_minimum and bool(self.groups) and self.is_restarting)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Return how many real pods each task group lacks of the gang's minimum.
+
+        None are missing before every placeholder was replaced or has gone, once the gang was given
+        up, and of one that is finishing: a pod of it has succeeded.
+        """
+        counts = self.task_groups
+        if not self.keeps_minimum or self.is_gang_over or self.succeeded:
+            return {}
+        found = {
+            name: count.members - count.real
+            for name, count in counts.items()
+            if count.real < count.members
+        }
+        is_up = not found or all(count.is_used_up for count in counts.values())
+        return found if is_up else {}
+
+    @property
+    def is_below_minimum(self) -> bool:
+        """Return whether a gang runs with less than its minimum; what is leaving counts yet."""
+        missing = self.missing
+        if not missing or not any(count.real for count in self.task_groups.values()):
+            return False
+        for key in self.released:
+            name = self.allocations[key].task_group_name
+            if name in missing and not self.allocations[key].placeholder:
+                missing[name] -= 1
+        return any(lacking > 0 for lacking in missing.values())
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether a gang has every member that it needs, none by a placeholder."""
+        groups = self.task_groups.values()
+        return all(count.is_used_up and count.real >= count.members for count in groups)
+
+    @property
+    def is_restarting(self) -> bool:
+        """Return whether several members of a gang that ran must start at once, or none."""
+        return sum(self.missing.values()) > 1
 
     @property
     def awaits_placeholders(self) -> bool:
@@ -848,8 +893,10 @@ class Application:
 
     @property
     def needs_places(self) -> bool:
-        """Return whether all placeholders that wait must have a place before any is allocated."""
-        return self.starts_placed and self.awaits_admission and self.is_reserving
+        """Return whether all members that wait must have a place before any is allocated."""
+        return self.awaits_admission and (
+            (self.starts_placed and self.is_reserving) or self.is_restarting
+        )
 
     @property
     def waits_as_a_whole(self) -> bool:
@@ -1052,25 +1099,39 @@ class Application:
     def needs_of_the_whole(self) -> Hashable:
         """Return all that decides over the gang's admission, in the order in which it is tried."""
         announced = tuple(sorted(self.outstanding().items()))
-        if not (self.starts_placed or self.starts_in_part):
+        if not (self.starts_placed or self.starts_in_part or self.is_restarting):
             return announced
-        groups = tuple(
-            (group.bucket.shape, len(group.asks))
-            for group in self.groups.values()
-            if group.placeholder and group.asks
-        )
+        groups = tuple((group.bucket.shape, count) for group, count in self.to_start())
         return announced, self.needs_places, groups
 
     def lacks_the_same_places(self) -> bool:
         """Return whether a gang that the nodes have refused still asks for what they refused."""
         return self.needs_places and self.placeholder_needs() == self.refused_needs
 
+    def to_start(self) -> "list[tuple[AskGroup, int]]":
+        """Return the groups whose first asks start together, and how many of each.
+
+        They are the placeholders that wait; of a gang that starts again its real pods, so many as
+        it lacks.
+        """
+        missing = self.missing
+        if sum(missing.values()) <= 1:
+            return [(g, len(g.asks)) for g in self.groups.values() if g.placeholder and g.asks]
+        found = []
+        for group in self.groups.values():
+            lacking = missing.get(group.task_group_name, 0)
+            if lacking and group.asks and not (group.placeholder or group.refused):
+                count = min(lacking, len(group.asks))
+                missing[group.task_group_name] = lacking - count
+                found.append((group, count))
+        return found
+
     def placeholder_needs(self) -> dict[Shape, int]:
-        """Return how many placeholders of each shape wait."""
+        """Return how many members of each shape wait to start together."""
         wanted: dict[Shape, int] = {}
-        for (shape, *_), group in self.groups.items():
-            if group.placeholder and group.asks:
-                wanted[shape] = wanted.get(shape, 0) + len(group.asks)
+        for group, count in self.to_start():
+            shape = group.bucket.shape
+            wanted[shape] = wanted.get(shape, 0) + count
         return wanted
 
     def is_refused_for(self, reason: Reason) -> bool:
@@ -1085,7 +1146,15 @@ class Application:
         return self.allocated_placeholder == without_zeros(self.request.placeholder_ask)
 
     def outstanding(self) -> Resource:
-        """Return what the gang was announced with, less the placeholders it holds."""
+        """Return what the gang was announced with, less the placeholders it holds.
+
+        Of one that starts again it is what its members ask for.
+        """
+        if self.keeps_minimum and self.is_restarting:
+            total: Resource = {}
+            for group, count in self.to_start():
+                add_into(total, multiply(group.bucket.shape.resource, count))
+            return total
         held = self.allocated_placeholder
         return {
             name: value - held.get(name, 0)
@@ -1109,6 +1178,14 @@ class Application:
         self.placed_ns[key] = allocation.allocated_ns or now_ns
         if allocation.placeholder:
             self.counts_of(allocation).held[key] = None
+        elif self.task_groups:
+            self.count_real(allocation, 1)
+
+    def count_real(self, allocation: Allocation, change: int) -> None:
+        """Count a real pod into its task group, or out of it when it goes."""
+        counts = self.task_groups.get(allocation.task_group_name)
+        if counts is not None and not allocation.placeholder:
+            counts.real += change
 
     def moves(self, key: str) -> bool:
         """Return whether an allocation is going so that another comes elsewhere in its stead."""
@@ -1117,8 +1194,10 @@ class Application:
 
     def mark_released(self, key: str, why: str) -> None:
         """Write down that a release was decided, so that it is decided once."""
-        self.released[key] = why
         allocation = self.allocations[key]
+        if key not in self.released:
+            self.count_real(allocation, -1)
+        self.released[key] = why
         if allocation.placeholder:
             counts = self.counts_of(allocation)
             counts.held.pop(key, None)
@@ -1132,7 +1211,13 @@ class Application:
     def _counts_in(self, task_group_name: str) -> TaskGroupCount:
         counts = self.task_groups.get(task_group_name)
         if counts is None:
-            counts = self.task_groups[task_group_name] = TaskGroupCount()
+            known = self.allocations.items()
+            real = sum(
+                not (item.placeholder or key in self.released)
+                for key, item in known
+                if item.task_group_name == task_group_name
+            )
+            counts = self.task_groups[task_group_name] = TaskGroupCount(real=real)
         return counts
 
     def count_dropped(self, task_group_name: str) -> None:

@@ -150,6 +150,11 @@ class Settings:
     staleness_grace_ns: int = STALENESS_GRACE_NS
     refused: tuple[str, ...] = ()
 
+    @property
+    def keeps_minimum(self) -> bool:
+        """Return whether a gang below its minimum starts again as a whole only."""
+        return self.policy == KAI or STALE in self.actions
+
     def max_reserved_nodes(self, schedulable: int) -> int:
         """Return how many nodes may be reserved, of so many that are schedulable."""
         if self.is_for_heads(schedulable) and not self.is_bound_stated:

@@ -15,9 +15,15 @@ class TaskGroupCount:
     count: int = 0
     replaced: int = 0
     timedout: int = 0
+    real: int = 0  # its real pods that run and are not being released
     min_resource: Resource = field(default_factory=dict)
     held: dict[str, None] = field(default_factory=dict)  # allocated and not released
     unclaimed: dict[str, None] = field(default_factory=dict)  # going, and for nobody
+
+    @property
+    def members(self) -> int:
+        """Return how many members the gang has of it: those that never came are not."""
+        return self.count - self.timedout
 
     @property
     def is_used_up(self) -> bool:

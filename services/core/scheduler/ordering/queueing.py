@@ -255,7 +255,7 @@ def enter(application: Application) -> None:
             application.queue.behind.push(group)
         elif not application.may_schedule or hold(application, group) is not None:
             group.bucket.withdraw(group)
-        elif group.placeholder and application.awaits_admission:
+        elif application.awaits_admission and (group.placeholder or application.is_restarting):
             application.queue.to_admit.push(group)
             requeue_bucket(application.queue.to_admit)
         else:

@@ -72,6 +72,7 @@ def look(partition: Partition) -> None:
             _preempt(partition)
         else:
             live_actions.run(partition, tuple(names), LAWS[settings.policy])
+    partition.look_for_stale_gangs()
     is_tried_again = not is_yunikorn or CONSOLIDATION in settings.actions
     if is_tried_again and partition.root.pending:
         partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
@@ -140,7 +141,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
     for application in list(leaf.applications.values()):
         if application.refusal is None or not application.waits_as_a_whole:
             continue
-        if application.is_behind_overdue_gang:
+        if application.is_behind_overdue_gang or application.is_restarting:
             continue
         due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:

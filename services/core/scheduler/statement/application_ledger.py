@@ -86,6 +86,7 @@ def add_allocation(application: Application, allocation: Allocation) -> None:
         application.counts_of(allocation).held[allocation.allocation_key] = None
     else:
         add_into(application.allocated, allocation.resource_per_alloc)
+        application.count_real(allocation, 1)
     if _was_there_at(application, allocation.create_time_ns):
         queueing.enter(application)
     usage_changed(application)
@@ -96,7 +97,8 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
     allocation = application.allocations.pop(key, None)
     if allocation is None:
         return None
-    application.released.pop(key, None)
+    if application.released.pop(key, None) is None:
+        application.count_real(allocation, -1)
     application.positions.pop(key, None)
     application.placeholder_used.pop(key, None)
     if allocation.placeholder:

@@ -69,6 +69,7 @@ def remove(partition: Partition, application: Application) -> None:
     partition.waiting_gangs.remove(application)
     partition.too_large.pop(application, None)
     partition.late_gangs.pop(application, None)
+    partition.below_minimum.pop(application.id, None)
     queueing.wait_no_more(application)
     for level in queue.lineage():
         level.allocating_accepted.pop(application.id, None)

@@ -28,7 +28,7 @@ from services.core.scheduler.model.rows import (
     Successor,
 )
 from services.core.scheduler.model.run_times import RunTimes, stated_ns
-from services.core.scheduler.model.settings import Settings
+from services.core.scheduler.model.settings import STALE, Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.model.user_table import UserTable
@@ -103,6 +103,7 @@ class Partition:
     root: Queue = field(default_factory=lambda: Queue(ROOT, is_leaf=False))
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
+    below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
     moved: dict[str, Application] = field(default_factory=dict)  # by key, with a successor
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
@@ -386,6 +387,8 @@ class Partition:
             tracker.count_in(application.queue, application.id, amount)
         application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
         application_ledger.add_allocation(application, allocation)
+        if application.keeps_minimum:
+            self.note_minimum(application)
         self.victims.placed(application, allocation)
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
@@ -399,6 +402,8 @@ class Partition:
     def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
         """Count what a run placed into the sums of its application; users, nodes, queues not."""
         application_ledger.count_run(application, total, is_placeholder=is_placeholder)
+        if application.keeps_minimum:
+            self.note_minimum(application)
 
     def count_used(self, application: Application, total: Resource) -> None:
         """Count what a run placed of an application into the sums of its users."""
@@ -412,6 +417,8 @@ class Partition:
         if allocation is None:
             return None
         self.releasing.pop(key, None)
+        if application.keeps_minimum:
+            self.note_minimum(application)
         self.evicted_for.pop(key, None)
         self.victims.gone(allocation)
         self.victims.forget(key)
@@ -532,6 +539,7 @@ class Partition:
         self.victims.gone(allocation)
         self.victims.budgets.keep(key)
         why = application.released.pop(key)
+        application.count_real(allocation, 1)
         self.releasing.pop(key, None)
         if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # not as a core that recovered knows it
             application.queue.change_preempting(allocation.resource_per_alloc, {})
@@ -555,6 +563,36 @@ class Partition:
             reservation.retry()
         else:
             self.unreserve(reservation)
+
+    def note_minimum(self, application: Application) -> None:
+        """Note since when a gang that was whole has run below its minimum, or that it does not.
+
+        A pod that is being released counts until it has gone. While a gang is below it a look at
+        the end of its grace is set, whether or not anything waits.
+        """
+        is_stale = STALE in self.settings.actions and application.is_below_minimum
+        since_ns = (application.stale_since_ns or self.now_ns) if is_stale else 0
+        if since_ns != application.stale_since_ns:
+            self.set(application, stale_since_ns=since_ns)
+        if not is_stale:
+            self.below_minimum.pop(application.id, None)
+            if application.is_whole:
+                self.evictions.became_whole(application.id)
+            return
+        self.below_minimum[application.id] = application
+        grace_ns = self.settings.staleness_grace_ns
+        if grace_ns >= 0:
+            self.look_for_preemption_at(since_ns + grace_ns)
+
+    def look_for_stale_gangs(self) -> None:
+        """Have a look when the grace of the first gang ends that is below its minimum."""
+        grace_ns = self.settings.staleness_grace_ns
+        due_ns = [
+            application.stale_since_ns + grace_ns for application in self.below_minimum.values()
+        ]
+        later = [each for each in due_ns if each > self.now_ns]
+        if later and grace_ns >= 0:
+            self.look_for_preemption_at(min(later))
 
     # --- nodes ----------------------------------------------------------------------------------
 

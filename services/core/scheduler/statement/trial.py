@@ -76,6 +76,12 @@ class Task:
         return self.pod.key if isinstance(self.pod, Ask) else self.pod.allocation_key
 
     @property
+    def task_group(self) -> str:
+        """Return the name of the pod's task group."""
+        pod = self.pod
+        return pod.request.task_group_name if isinstance(pod, Ask) else pod.task_group_name
+
+    @property
     def order(self) -> tuple[int, int]:
         """Return what orders tasks of a job: the first in is the last out."""
         return (-self.priority, self.number)
@@ -325,8 +331,8 @@ class Terms:
         """Return for how long an application may not take from others yet."""
         return 0
 
-    def stale_for_s(self, application: Application) -> int:
-        """Return for how long an application has been below its minimum."""
+    def stale(self) -> Iterable[tuple[Application, int]]:
+        """Return the gangs that were whole and are below their minimum, and since how many s."""
         raise NotImplementedError
 
     def staleness_grace_s(self, application: Application) -> int:
