@@ -3,6 +3,7 @@
 Tests and the scenario runner call ``violations`` after each step; the service does not.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
@@ -80,17 +81,26 @@ def _gang(application: Application) -> Iterator[str]:
         if counts.replaced + counts.timedout > counts.count:
             yield f"{name} group {group}: more placeholders ended than there were: {counts}"
         free = application.allocations.keys() - application.released.keys()
-        own = (application.allocations[key] for key in free)
-        real = sum(each.task_group_name == group and not each.placeholder for each in own)
-        if counts.real != real:
-            yield f"{name} group {group}: counts {counts.real} real pods, has {real}"
         for key in counts.held.keys() - free:
             yield f"{name} group {group}: {key} is held but gone or released"
+    yield from _real_pods(application)
     for key, swap in application.replacing.items():
         if application.released.get(key) != "PLACEHOLDER_REPLACED":
             yield f"{name}: placeholder {key} is being replaced but not released for it"
         if swap.ask.key in application.allocations or swap.ask.key in application.group_of:
             yield f"{name}: ask {swap.ask.key} is being swapped in and elsewhere too"
+
+
+def _real_pods(application: Application) -> Iterator[str]:
+    """See that the real pods of each task group are counted."""
+    own = Counter(
+        allocation.task_group_name
+        for key, allocation in application.allocations.items()
+        if not (allocation.placeholder or key in application.released)
+    )
+    for group, counts in application.task_groups.items():
+        if counts.real != own[group]:
+            yield f"application {application.id} group {group}: {counts.real} real, has {own}"
 
 
 def _queue(queue: Queue) -> Iterator[str]:

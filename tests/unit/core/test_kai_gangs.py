@@ -183,26 +183,36 @@ def test_in_a_day_no_gang_is_evicted_twice_without_having_been_whole(settings):
     cluster.pods("small", [f"s{at}" for at in range(3)])
     ended: set[str] = set()
     for step in range(96):
-        for name in names:
-            running = cluster.running(name)
-            ended -= {name} if len(running) >= 3 else set()
-            if len(running) >= 3 and (step + len(name)) % 7 == 0:
-                cluster.lose(running[step % 3])
-        if step % 5 == 0:
-            for key in cluster.running("small")[:1]:
-                cluster.lose(key)
-                cluster.pods("small", [f"{key}-{step}"])
+        ended -= {name for name in names if len(cluster.running(name)) >= 3}
+        _lose_some(cluster, names, step)
         before = len(cluster.evicted)
         cluster.run(seconds(15 * 60))
         for name in {(at_ns, name): name for at_ns, name, _ in cluster.evicted[before:]}.values():
             assert name not in ended, (step, name)
             ended.add(name)
-        for name in ended if step % 3 == 0 else ():
-            waiting = list(cluster.core.partition.applications[name].asks())
-            lacking = 3 - len(cluster.running(name)) - len(waiting)
-            keys = [f"{name}-{step}-{at}" for at in range(lacking)]
-            cluster.pods(name, keys, task_group_name="tg")
+        if step % 3 == 0:
+            _make_up(cluster, sorted(ended), step)
     assert len(cluster.evicted) > 10
+
+
+def _lose_some(cluster: Cluster, names: tuple[str, ...], step: int) -> None:
+    """Have a pod of some whole gangs end, and at times the oldest small one, which comes again."""
+    for name in names:
+        running = cluster.running(name)
+        if len(running) >= 3 and (step + len(name)) % 7 == 0:
+            cluster.lose(running[step % 3])
+    for key in cluster.running("small")[:1] if step % 5 == 0 else ():
+        cluster.lose(key)
+        cluster.pods("small", [f"{key}-{step}"])
+
+
+def _make_up(cluster: Cluster, names: list[str], step: int) -> None:
+    """Ask for the pods that gangs lack."""
+    for name in names:
+        waiting = list(cluster.core.partition.applications[name].asks())
+        lacking = 3 - len(cluster.running(name)) - len(waiting)
+        keys = [f"{name}-{step}-{at}" for at in range(lacking)]
+        cluster.pods(name, keys, task_group_name="tg")
 
 
 def test_the_loss_of_one_task_group_is_the_gangs():
