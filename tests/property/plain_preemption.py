@@ -3,7 +3,7 @@
 What the scheduler does by its index of victims is compared with this, to the letter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from services.core.scheduler.actions.reservations import EXPIRY_NS
@@ -296,30 +296,44 @@ def _going(partition: Partition, node: Node) -> Resource:
 def _choose(
     attempt: "_Attempt", here: list[PlainVictim], everywhere: list[PlainVictim]
 ) -> list[PlainVictim] | NoChoice:
-    """Return victims that make room on a node and in the queues and cover the ask, or why not.
+    """Return the smallest set that makes room on a node and in the queues, or why there is none.
 
     Those on other nodes are for the queues, and only for a node that has the room already.
     """
-    has_room = attempt.node_fits()
-    for victim in here:
-        if attempt.is_enough():
-            break
-        attempt.take(victim)
-    if not attempt.node_fits():
+    if attempt.helps([]):
         return NoChoice.NO_HELP
-    on_node = {victim.allocation.allocation_key for victim in here}
-    for victim in everywhere if has_room else ():
-        if attempt.is_enough():
-            break
-        if victim.allocation.allocation_key not in on_node:
-            attempt.take(victim)
-    if not attempt.chosen:
-        return NoChoice.NO_HELP
-    return attempt.trimmed() if attempt.is_enough() else NoChoice.SHORTFALL
+    has_room = attempt.node_fits([])
+    if has_room:
+        here = sorted(
+            everywhere, key=lambda victim: (victim.rank, victim not in here, victim.order)
+        )
+    for highest in sorted({victim.rank for victim in here}):
+        among = [victim for victim in here if victim.rank <= highest]
+        if attempt.could_help(among):
+            for size in range(1, len(among) + 1):
+                for found in _sets(attempt, among, size):
+                    if attempt.helps(found):
+                        return found
+    sizes = range(1, len(here) + 1) if not has_room else [1]
+    sets = (found for size in sizes for found in _sets(attempt, here, size))
+    return NoChoice.SHORTFALL if any(map(attempt.node_fits, sets)) else NoChoice.NO_HELP
+
+
+def _sets(
+    attempt: "_Attempt", victims: list[PlainVictim], size: int, after: tuple[PlainVictim, ...] = ()
+) -> Iterator[list[PlainVictim]]:
+    """Yield the sets of a size that guarantees allow, those whose last victims come first first."""
+    if not size:
+        yield list(after)
+        return
+    for last in range(size - 1, len(victims)):
+        more = (victims[last], *after)
+        if attempt.may_go(more):
+            yield from _sets(attempt, victims[:last], size - 1, more)
 
 
 class _Attempt:
-    """PlainVictims taken so far for an ask on a node, and what that would make of room and queues."""
+    """What sets of victims would make of the room on a node and in the queues for an ask."""
 
     def __init__(
         self, partition: Partition, leaf: Queue, ask: Ask, node: Node, room: Resource
@@ -329,34 +343,38 @@ class _Attempt:
         self._ask = ask
         self._node = node
         self._room = room
-        self._ledger = Ledger()
-        self.chosen: list[PlainVictim] = []
 
-    def take(self, victim: PlainVictim) -> None:
-        """Take a victim, unless its queue would fall below what it is guaranteed."""
-        ledger = self._ledger.copy()
-        ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
-        remaining = left(victim.leaf, self._leaf, ledger) or {}
-        taken = victim.allocation.resource_per_alloc
-        if any(remaining.get(name, 0) > 0 for name, value in taken.items() if value > 0):
-            return
-        self._ledger = ledger
-        self.chosen.append(victim)
+    def may_go(self, chosen: Sequence[PlainVictim]) -> bool:
+        """Return whether no victim's queue falls below what it is guaranteed of what it loses."""
+        ledger = Ledger()
+        for victim in chosen:
+            ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
+        return not any(
+            remaining.get(name, 0) > 0
+            for victim in chosen
+            for remaining in [left(victim.leaf, self._leaf, ledger) or {}]
+            for name, value in victim.allocation.resource_per_alloc.items()
+            if value > 0
+        )
 
-    def is_enough(self, chosen: list[PlainVictim] | None = None) -> bool:
-        """Return whether victims make room on the node, in the queues, and cover the ask."""
-        chosen = self.chosen if chosen is None else chosen
-        return bool(self.node_fits(chosen) and self._covers(chosen) and self._queues_fit(chosen))
+    def could_help(self, chosen: list[PlainVictim]) -> bool:
+        """Return whether victims give enough, pods and guarantees aside."""
+        return self._has_room(chosen) and self._queues_fit(chosen)
 
-    def node_fits(self, chosen: list[PlainVictim] | None = None) -> bool:
-        """Return whether the node would have the room."""
+    def helps(self, chosen: list[PlainVictim]) -> bool:
+        """Return whether victims make room on the node and in the queues."""
+        return self.node_fits(chosen) and self._queues_fit(chosen)
+
+    def node_fits(self, chosen: list[PlainVictim]) -> bool:
+        """Return whether the node would have the room, and be open."""
+        return self._has_room(chosen) and self._is_open(chosen)
+
+    def _has_room(self, chosen: list[PlainVictim]) -> bool:
         room = dict(self._room)
-        for victim in self.chosen if chosen is None else chosen:
+        for victim in chosen:
             if victim.allocation.node_id == self._node.node_id:
                 add_into(room, victim.allocation.resource_per_alloc)
-        return fits_room(room, self._ask.shape.resource) and self._is_open(
-            self.chosen if chosen is None else chosen
-        )
+        return fits_room(room, self._ask.shape.resource)
 
     def _is_open(self, chosen: list[PlainVictim]) -> bool:
         gone = [victim.allocation for victim in chosen]
@@ -369,12 +387,6 @@ class _Attempt:
         coming += plain_taking_over(self._partition, self._node)
         return self._partition.nodes.would_be_open(self._node, self._ask.shape, gone, coming)
 
-    def _covers(self, chosen: list[PlainVictim]) -> bool:
-        total: Resource = {}
-        for victim in chosen:
-            add_into(total, victim.allocation.resource_per_alloc)
-        return fits_room(total, self._ask.shape.resource)
-
     def _queues_fit(self, chosen: list[PlainVictim]) -> bool:
         ledger = Ledger()
         for victim in chosen:
@@ -386,12 +398,3 @@ class _Attempt:
             for name, most in (queue.max_resource or {}).items()
             if self._ask.shape.resource.get(name, 0) > 0
         )
-
-    def trimmed(self) -> list[PlainVictim]:
-        """Return the victims without those that are not needed, the most precious tried first."""
-        needed = list(self.chosen)
-        for victim in reversed(self.chosen):
-            fewer = [other for other in needed if other is not victim]
-            if fewer and self.is_enough(fewer):
-                needed = fewer
-        return needed

@@ -11,6 +11,8 @@ Rule 3: it may preempt on its node, once: allocations that are not of such asks 
 Source: contract section 6.8; cases R-08 to R-11, G-17.
 """
 
+from collections.abc import Sequence
+
 from services.core.scheduler.actions.victims import (
     evict_for,
     has_devices_without,
@@ -22,13 +24,21 @@ from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Application, Bucket, Node, Reservation
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_kinds import Victim
+from services.core.scheduler.nodes.victim_sets import (
+    Candidate,
+    Costs,
+    Limit,
+    Needs,
+    Steps,
+    smallest_set,
+)
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.reasons import Law, Reason, Refusal
-from shared.model.resources import add_into, fits_room, go_map
+from shared.model.resources import fits_room, go_map
 from shared.model.units import seconds
 
 REASON = "preempting allocations to free up resources to run daemon set ask: "
@@ -95,33 +105,48 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
 
 
 def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
-    """Return the fewest allocations, in order, whose end makes the room; none if it cannot be.
+    """Return the fewest allocations whose end makes the room; none if it cannot be.
 
     Pods that keep the ask away have to go as well: without that the room would be none for it.
     """
-    wanted = ask.shape.resource
     room = room_to_come(partition, node)
-    chosen: list[Allocation] = []
+    short = [
+        (name, value - room.get(name, 0))
+        for name, value in ask.shape.resource.items()
+        if value > max(0, room.get(name, 0))
+    ]
     going = partition.victims.budgets.going()
+    limits: dict[Limit, int] = {}
+    shape = ask.shape
+    has_to_be_open = bool(shape.labels) or shape.on_devices is not None
+    has_to_be_open = has_to_be_open or partition.nodes.pods.concern(shape)
 
-    def is_enough() -> bool:
-        return (
-            fits_room(room, wanted)
-            and has_devices_without(partition, node, ask.shape, chosen)
-            and is_open_without(partition, node, ask.shape, chosen)
+    def candidate(victim: Victim) -> Candidate:
+        budget = going.limit_of(victim.key)
+        costs: Costs = ()
+        if budget is not None:
+            name, limits[name] = budget
+            costs = ((name, 1),)
+        gives = tuple(victim.kind.amount.get(name, 0) for name, _ in short)
+        bounds = tuple((name,) for name, _ in costs)
+        return Candidate(victim, gives, costs, bounds, victim.key if has_to_be_open else None)
+
+    def accepts(victims: Sequence[Victim]) -> bool:
+        gone = [victim.allocation for victim in victims]
+        return has_devices_without(partition, node, ask.shape, gone) and is_open_without(
+            partition, node, ask.shape, gone
         )
 
-    for candidate in _candidates(partition, node, ask):
-        if is_enough():
-            break
-        if going.may_go(candidate.allocation_key):
-            going.go(candidate.allocation_key)
-            chosen.append(candidate)
-            add_into(room, candidate.resource_per_alloc)
-    return chosen if is_enough() else []
+    candidates = [candidate(victim) for victim in _candidates(partition, node, ask)]
+    largest = tuple(map(max, zip(*(one.gives for one in candidates), strict=True)))
+    needs = Needs(
+        tuple(need for _, need in short), limits, accepts if has_to_be_open else None, largest
+    )
+    found = smallest_set(candidates, needs, Steps()) or []
+    return [victim.allocation for victim in found]
 
 
-def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
+def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Victim]:
     preemptor = partition.applications[ask.request.application_id]
     found = [
         victim
@@ -130,7 +155,7 @@ def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
         and have_type_in_common(victim.allocation.resource_per_alloc, ask.shape.resource)
         and partition.may_take(REQUIRED_NODE, victim.allocation, preemptor)
     ]
-    return [victim.allocation for victim in sorted(found, key=_order)]
+    return sorted(found, key=_order)
 
 
 def _order(victim: Victim) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:

@@ -11,6 +11,8 @@ What is judged is what the ledgers hold; who asks what would be if others went h
 on a trial (``statement/queue_trial.py``).
 """
 
+from collections.abc import Iterator
+
 from services.core.scheduler.model.rows import Queue
 from shared.model.resources import Resource, ResourceView, smaller_of
 
@@ -26,18 +28,24 @@ def own_left(queue: Queue) -> Resource:
     return {name: value - used(queue, name) for name, value in guaranteed.items()}
 
 
+def guaranteeing(queue: Queue | None, asking: Queue) -> Iterator[Queue]:
+    """Yield the queues whose guarantees count for a queue, from it upwards."""
+    for level in queue.lineage() if queue is not None else ():
+        if not level.guaranteed_resource:
+            continue
+        is_above = level is not asking and level in asking.lineage()
+        if is_above and any(own_left(asking).values()):
+            return
+        yield level
+
+
 def left(queue: Queue | None, asking: Queue) -> Resource | None:
     """Return what a queue has left of its guarantees and those above; None where there are none."""
-    if queue is None:
-        return None
-    above = left(queue.parent, asking)
-    if not queue.guaranteed_resource:
-        return above
-    if queue is asking:
-        return {**(above or {}), **own_left(queue)}
-    if queue in asking.lineage() and any(own_left(asking).values()):
-        return None
-    return smaller_of(own_left(queue), above or {})
+    found: Resource | None = None
+    for level in reversed([*guaranteeing(queue, asking)]):
+        own = own_left(level)
+        found = {**(found or {}), **own} if level is asking else smaller_of(own, found or {})
+    return found
 
 
 def is_within(leaf: Queue, amount: ResourceView) -> bool:
@@ -49,7 +57,14 @@ def is_within(leaf: Queue, amount: ResourceView) -> bool:
     return bool(asked) and all(remaining[name] >= 0 for name in asked)
 
 
-def falls_short(leaf: Queue, asking: Queue, taken: ResourceView) -> bool:
-    """Return whether a leaf that has lost something has less than it is guaranteed of it now."""
-    remaining = left(leaf, asking) or {}
-    return any(remaining.get(name, 0) > 0 for name, value in taken.items() if value > 0)
+def spare(leaf: Queue, asking: Queue) -> dict[tuple[Queue, str], int]:
+    """Return how much of each type may be taken below which queue before it falls short.
+
+    A leaf falls short of a type once each of the queues whose guarantee names it has (Rule 1); of
+    what none names anything may be taken.
+    """
+    return {
+        (level, name): used(level, name) - guaranteed
+        for level in guaranteeing(leaf, asking)
+        for name, guaranteed in (level.guaranteed_resource or {}).items()
+    }

@@ -90,6 +90,11 @@ class Going:
         name = self._budgets.of(key)
         return not name or self._count[name] < self._budgets.left(name)
 
+    def limit_of(self, key: str) -> tuple[str, int] | None:
+        """Return the budget of an allocation and how many more of it may go; None without one."""
+        name = self._budgets.of(key)
+        return (name, self._budgets.left(name) - self._count[name]) if name else None
+
     def are_too_many(self, keys: Iterable[str]) -> bool:
         """Return whether of some budget of these more go than it lets."""
         names = filter(None, map(self._budgets.of, keys))

@@ -1,20 +1,23 @@
 """Which of the eligible victims are taken: enough for one node and the queues, and no more.
 
-Rule 1: a node is tried by letting victims go in order, its own first, until the node has the room
-        and is open to the ask, the queues on its path have the room, and the victims have what it
-        asks for. Then those go on that are not needed, the most precious first.
-Rule 2: victims on other nodes are for the queues, and only for a node that has the room already.
+Rule 1: a set of victims helps on a node if, once they have gone, the node has the room and is open
+        to the ask, and the queues on its path have the room. What is free there already nobody
+        need give. No victim's queue falls below what it is guaranteed.
+Rule 2: of the sets that help on a node the smallest is taken (``nodes/victim_sets.py``): ordinary
+        victims, few, the newest. Those on other nodes are for the queues, and only for a node that
+        has the room already; its own go first.
 Rule 3: of all nodes the one with the least harm is taken: ordinary victims, few, the newest. Nodes
         are tried in the order of the least harm that each could do, until none could do less.
 Source: contract section 6.9; cases X-01 to X-10. Pods that others are kept away by, or from, are
 those that would be there: neither victims nor what is being released, but whoever has preempted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from heapq import merge
+from itertools import chain
 
 import numpy as np
 
@@ -24,12 +27,22 @@ from services.core.scheduler.actions.victims import (
     is_open_without,
     room_to_come,
 )
-from services.core.scheduler.constraints.guarantees import falls_short, used
+from services.core.scheduler.constraints.guarantees import spare, used
 from services.core.scheduler.model.rows import Application, Node, Queue, Reservation
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim
+from services.core.scheduler.nodes.victim_sets import (
+    Bounds,
+    Candidate,
+    Costs,
+    Limit,
+    Needs,
+    Part,
+    Steps,
+    smallest_set,
+)
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
@@ -37,7 +50,6 @@ from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
 from shared.model.resources import (
     Resource,
-    ResourceView,
     add,
     add_into,
     fits_room,
@@ -46,6 +58,7 @@ from shared.model.resources import (
 )
 
 Rows = Amounts
+QueueNeed = tuple[Queue, str, int]  # of which type a queue lacks how much
 Harm = tuple[int, int, int, str]  # the highest rank, how many, the oldest's creation, the node
 
 
@@ -106,7 +119,7 @@ class NoChoice(IntEnum):
 
     NO_NODE = 0  # no node could hold the ask, whoever went
     NO_HELP = 1  # the node would not have the room
-    SHORTFALL = 2  # it would, but those that may go are less than the ask
+    SHORTFALL = 2  # it would, but the queues would not
 
 
 def choose_victims(
@@ -149,8 +162,8 @@ def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:
 class _Choice:
     """One ask's choice among the nodes, tried one by one on the ledgers of the queues.
 
-    ``wanted`` is what it asks for, more than nothing of each type; ``limits`` what a queue may use
-    of a type before the ask comes.
+    ``wanted`` is what it asks for, more than nothing of each type; ``queue_needs`` what victims
+    have to give of a type in a queue, so that there is room for it.
     """
 
     def __init__(
@@ -171,7 +184,7 @@ class _Choice:
             ask.shape.labels and (partition.reserved_nodes.after_preemption or supposed.coming)
         )
         self._victims = victims
-        self._kinds = frozenset(victims.takeable)
+        self.kinds = frozenset(victims.takeable)
         self._need: Amounts = np.array([*self.wanted.values()], dtype=np.int64)[:, None]
         self._bounds = partition.victims.bounds(tuple(self.wanted), victims.takeable)
         self._limits = [
@@ -182,6 +195,16 @@ class _Choice:
         ]
         budgets = partition.victims.budgets
         self._is_less_than_known = bool(victims.spared or supposed.gone or budgets)
+        self.has_to_be_open = self.asks_about_pods or ask.shape.on_devices is not None
+        self.queue_needs = [
+            (queue, name, need)
+            for queue, name, most in self._limits
+            if (need := used(queue, name) - most) > 0
+        ]
+        self.steps = Steps()
+        self.limits: dict[Limit, int] = {}  # what may go without harm to guarantees and budgets
+        self._costs: dict[Kind, tuple[Costs, Bounds]] = {}
+        self._going = budgets.going(supposed.gone)
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
         self._found: tuple[Harm, Node, list[Victim]] | None = None
@@ -245,14 +268,14 @@ class _Choice:
         bounds = self._bounds
         rank, newest, head = bounds.first
         need, room = np.minimum(self._need, FAR), np.maximum(bounds.room, -FAR)
-        lacking = np.maximum(need, need - room)
+        lacking = np.maximum(need - room, 0)
         count = -(-lacking // np.maximum(bounds.largest, 1))
         count = count.max(axis=0, initial=1)
         has_room = (bounds.room >= self._need).all(axis=0)
         first = next(self._in_all(), None) if has_room.any() else None
         if first is None:
             return rank, count, newest
-        is_own = has_room & (rank != NONE)
+        is_own = has_room & (rank == first.rank)
         is_own &= np.array([self._is_all_it_takes(kind) for kind in self._victims.takeable])[head]
         elsewhere = has_room & ~is_own
         count = np.where(has_room, 1, count)
@@ -264,12 +287,7 @@ class _Choice:
 
     def _is_all_it_takes(self, kind: Kind) -> bool:
         """Return whether one of a kind is enough, on a node that has the room."""
-        if (
-            self.asks_about_pods
-            or self._is_less_than_known
-            or self._preemptor is not None
-            or not fits_room(kind.amount, self.wanted)
-        ):
+        if self.has_to_be_open or self._is_less_than_known or self._preemptor is not None:
             return False
         start = self.trial.checkpoint()
         self.trial.evict(kind.leaf, kind.amount)
@@ -281,7 +299,7 @@ class _Choice:
     def _is_hopeless(self) -> bool:
         """Return whether the queues would not have the room if all victims were gone."""
         start = self.trial.checkpoint()
-        for kind in self._kinds:
+        for kind in self.kinds:
             self.trial.evict(kind.leaf, multiply(kind.amount, kind.count))
         is_hopeless = not self.queues_fit()
         self.trial.rollback(start)
@@ -294,10 +312,8 @@ class _Choice:
             return
         if not own and self._tried_without_own:
             return
-        start = self.trial.checkpoint()
         attempt = _Attempt(self, node)
         chosen = attempt.victims(own)
-        self.trial.rollback(start)
         if not own and attempt.has_room and not self.asks_about_pods:
             self._tried_without_own = True  # others like it would take the same, from elsewhere
         if isinstance(chosen, NoChoice):
@@ -322,7 +338,7 @@ class _Choice:
 
     def among(self, victims: list[Victim]) -> list[Victim]:
         """Return those of a node's victims that may be taken."""
-        kinds, spared, gone = self._kinds, self._victims.spared, self.supposed.gone
+        kinds, spared, gone = self.kinds, self._victims.spared, self.supposed.gone
         found = [
             victim
             for victim in victims
@@ -355,93 +371,135 @@ class _Choice:
             yield self._all[at]
             at += 1
 
+    def costs_of(self, victim: Victim) -> tuple[Costs, Bounds]:
+        """Return of which limits a victim takes how much, and which of them have to be kept."""
+        kind = victim.kind
+        found = self._costs.get(kind)
+        if found is None:
+            found = self._costs[kind] = self._costs_of_guarantees(kind)
+        budget = self._going.limit_of(victim.key)
+        if budget is None:
+            return found
+        name, self.limits[name] = budget
+        return (*found[0], (name, 1)), (*found[1], (name,))
+
+    def _costs_of_guarantees(self, kind: Kind) -> tuple[Costs, Bounds]:
+        """Return what one of a kind takes of what may be taken from its leaf."""
+        costs: list[tuple[Limit, int]] = []
+        by_type: dict[str, list[Limit]] = {}
+        for key, most in spare(kind.leaf, self.leaf).items():
+            value = kind.amount.get(key[1], 0)
+            if value > 0:
+                self.limits[key] = most
+                costs.append((key, value))
+                by_type.setdefault(key[1], []).append(key)
+        return tuple(costs), tuple(map(tuple, by_type.values()))
+
+    def may_take(self, victim: Victim) -> bool:
+        """Return whether a victim may go, if no other does."""
+        costs, bounds = self.costs_of(victim)
+        return Needs((), self.limits).are_kept(dict(costs), bounds)
+
     def queues_fit(self) -> bool:
         """Return whether the queues have the room, as the trial has left them."""
         return all(used(queue, name) <= most for queue, name, most in self._limits)
 
 
 class _Attempt:
-    """Victims that are let go for an ask on a node."""
+    """The search for victims that let an ask in on one node."""
 
     def __init__(self, choice: _Choice, node: Node) -> None:
         self._choice = choice
         self._node = node
-        self._room = add(room_after(choice.partition, node), choice.supposed.room.get(node, {}))
-        self._given: Resource = {}
-        self._taken: list[Victim] = []
-        self._going = choice.partition.victims.budgets.going(choice.supposed.gone)
-        self.has_room = self._node_fits()
+        room = add(room_after(choice.partition, node), choice.supposed.room.get(node, {}))
+        self._node_needs = [
+            (name, need)
+            for name, value in choice.wanted.items()
+            if (need := value - room.get(name, 0)) > 0
+        ]
+        self._queue_needs: Sequence[QueueNeed] = ()
+        self._gives: dict[tuple[Kind, bool], Part] = {}
+        self._accepts = self._is_open if choice.has_to_be_open else None
+        self.has_room = not self._node_needs and self._is_open([])
 
     def victims(self, own: list[Victim]) -> list[Victim] | NoChoice:
         """Return victims that let the ask in, and no more; or why there are none."""
-        self._take_until_enough(own)
-        if not self._node_fits():
-            return NoChoice.NO_HELP
+        choice = self._choice
+        if self.has_room and not choice.queue_needs:
+            return NoChoice.NO_HELP  # it needs none
+        candidates: Iterator[Victim] = iter(own)
         if self.has_room:
-            self._take_until_enough(self._choice.elsewhere(self._node))
-        if not self._taken:
-            return NoChoice.NO_HELP
-        if not self._is_enough():
-            return NoChoice.SHORTFALL
-        self._trim()
-        return self._taken
+            candidates = merge(own, choice.elsewhere(self._node), key=self._order)
+        needs = self._needs(own, choice.queue_needs)
+        found = smallest_set(map(self._candidate, candidates), needs, choice.steps)
+        if found is not None:
+            return found
+        return NoChoice.SHORTFALL if self._would_have_room(own) else NoChoice.NO_HELP
 
-    def _take_until_enough(self, victims: Iterable[Victim]) -> None:
-        for victim in victims:
-            if self._is_enough():
-                return
-            self._take(victim)
+    def _would_have_room(self, own: list[Victim]) -> bool:
+        """Return whether some victims would make the room, were it not for the queues."""
+        choice = self._choice
+        if self.has_room:
+            victims = chain(own, choice.elsewhere(self._node))
+            return any(choice.may_take(victim) for victim in victims)
+        found = smallest_set(map(self._candidate, own), self._needs(own, ()), choice.steps)
+        return found is not None
 
-    def _take(self, victim: Victim) -> None:
-        """Take a victim, unless its queue would fall below what it is guaranteed, or its budget."""
-        if not self._going.may_go(victim.key):
-            return
-        trial, kind = self._choice.trial, victim.kind
-        before = trial.checkpoint()
-        trial.evict(kind.leaf, kind.amount)
-        if falls_short(kind.leaf, self._choice.leaf, kind.amount):
-            trial.rollback(before)
-            return
-        self._taken.append(victim)
-        self._going.go(victim.key)
-        self._count(victim, add_into)
+    def _order(self, victim: Victim) -> tuple[int, bool, int, str]:
+        """Return what orders victims of all nodes: of one rank the node's own go first."""
+        return victim.rank, not self._is_own(victim), victim.newest, victim.key
 
-    def _count(self, victim: Victim, count: Callable[[Resource, ResourceView], None]) -> None:
-        count(self._given, victim.kind.amount)
-        if victim.allocation.node_id == self._node.node_id:
-            count(self._room, victim.kind.amount)
+    def _is_own(self, victim: Victim) -> bool:
+        return victim.allocation.node_id == self._node.node_id
 
-    def _trim(self) -> None:
-        """Leave out the victims that are not needed, the most precious tried first."""
-        trial = self._choice.trial
-        for victim in reversed(self._taken):
-            if len(self._taken) == 1:
-                return
-            before, taken = trial.checkpoint(), self._taken
-            trial.spare(victim.kind.leaf, victim.kind.amount)
-            self._going.stay(victim.key)
-            self._count(victim, subtract_into)
-            self._taken = [other for other in taken if other is not victim]
-            if not self._is_enough():
-                trial.rollback(before)
-                self._going.go(victim.key)
-                self._count(victim, add_into)
-                self._taken = taken
+    def _needs(self, own: list[Victim], of_queues: Sequence[QueueNeed]) -> Needs:
+        """Return what victims have to come to: what the node lacks, and what queues do."""
+        choice = self._choice
+        self._queue_needs = of_queues
+        self._gives.clear()
+        needs = (*(need for _, need in self._node_needs), *(need for *_, need in of_queues))
+        kinds = choice.kinds if self.has_room else {victim.kind: None for victim in own}
+        parts = [self._part(kind, is_own=not self.has_room) for kind in kinds]
+        largest = tuple(map(max, zip(*parts, strict=True))) if parts else ()
+        return Needs(needs, choice.limits, self._accepts, largest)
 
-    def _is_enough(self) -> bool:
-        """Return whether the victims cover the ask, and make room on the node and in the queues."""
+    def _part(self, kind: Kind, *, is_own: bool) -> Part:
+        """Return what one of a kind gives of what the node and the queues lack."""
+        part = self._gives.get((kind, is_own))
+        if part is None:
+            leaf, amount = kind.leaf, kind.amount
+            above = leaf.lineage()
+            part = self._gives[kind, is_own] = (
+                *(amount.get(name, 0) if is_own else 0 for name, _ in self._node_needs),
+                *(
+                    amount.get(name, 0) if queue in above else 0
+                    for queue, name, _ in self._queue_needs
+                ),
+            )
+        return part
+
+    def _candidate(self, victim: Victim) -> Candidate:
+        choice = self._choice
+        gives = self._part(victim.kind, is_own=self._is_own(victim))
+        return Candidate(victim, gives, *choice.costs_of(victim), self._alike(victim))
+
+    def _alike(self, victim: Victim) -> Hashable:
+        """Return what victims have in common that leave a node open alike once they are gone."""
+        if self._accepts is None:
+            return None
+        table, allocation = self._choice.partition.nodes, victim.allocation
+        node = table.nodes[allocation.node_id]
         return (
-            fits_room(self._given, self._choice.wanted)
-            and self._node_fits()
-            and self._choice.queues_fit()
+            allocation.node_id,
+            allocation.constraints,
+            table.pods.labels_of(allocation.allocation_tags),
+            table.devices_of(node, victim.key),
         )
 
-    def _node_fits(self) -> bool:
-        """Return whether the node would have the room, and be open to the ask."""
-        if not fits_room(self._room, self._choice.wanted):
-            return False
+    def _is_open(self, victims: list[Victim]) -> bool:
+        """Return whether pods and devices would leave the node open to the ask."""
         choice = self._choice
-        whom = (choice.partition, self._node, choice.ask, self._taken)
+        whom = (choice.partition, self._node, choice.ask, victims)
         return choice.supposed.has_devices(*whom) and (
             not choice.asks_about_pods or choice.supposed.is_open(*whom)
         )
