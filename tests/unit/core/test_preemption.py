@@ -389,6 +389,17 @@ def test_where_nothing_is_guaranteed_an_old_ask_is_told_so():
     assert core.log("wants") == {QUEUE_QUOTA: 1, GUARANTEES: 1}
 
 
+def test_x_03_where_nothing_is_guaranteed_an_ask_is_told_so_once_it_is_old_enough():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 5})
+    core.run("leaf1", "v", 5)
+    core.run("leaf2", "wants", 5)
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1}
+    assert core.look(30) == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, GUARANTEES: 1}
+    assert core.look() == []
+    assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, GUARANTEES: 1}
+
+
 def test_a_limit_of_the_user_is_no_case_for_preemption():
     leaf = "{name: leaf2, limits: [{users: ['*'], maxresources: {vcore: 4m}}]}"
     core = Cluster("{name: leaf1}", leaf, nodes={"n1": 50})

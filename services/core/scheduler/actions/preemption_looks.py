@@ -1,7 +1,8 @@
 """When a refused ask, or gang, is looked at for room that others would have to give up.
 
-Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``, where its queues
-      are guaranteed anything; with actions that move or reclaim, soon after it was refused.
+Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``; where its queues
+      are guaranteed nothing its allocation log then says so, and no victim is searched. With
+      actions that move or reclaim an ask is looked at soon after it was refused.
 Source: contract section 6.9. Who makes way is the policy's to say (``policies``).
 """
 
@@ -18,7 +19,7 @@ LOOK_NS = seconds(1)
 
 
 def look_later(partition: Partition, application: Application, ask: Ask) -> None:
-    """Have a refused ask looked at when it may preempt, if its queues have guarantees.
+    """Have a refused ask looked at when it may preempt.
 
     That it may not yet, or never will, goes into its allocation log.
     """
@@ -28,10 +29,19 @@ def look_later(partition: Partition, application: Application, ask: Ask) -> None
         return
     if has_guarantee(leaf):
         partition.victims.start(partition.applications.values())
-    if not may_ever(ask) or due_at(ask, leaf.settings.preemption_delay_ns) > partition.now_ns:
-        note(partition, application, ask, allocation_log.PRECONDITIONS)
-    elif not has_guarantee(leaf):
-        note(partition, application, ask, allocation_log.GUARANTEES)
+    if is_due(partition, leaf, ask):
+        if not has_guarantee(leaf):
+            note(partition, application, ask, allocation_log.GUARANTEES)
+        return
+    note(partition, application, ask, allocation_log.PRECONDITIONS)
+    if may_ever(ask) and not has_guarantee(leaf):
+        due_ns = due_at(ask, leaf.settings.preemption_delay_ns)
+        partition.look_for_preemption_at(due_ns)
+
+
+def is_due(partition: Partition, leaf: Queue, ask: Ask) -> bool:
+    """Return whether an ask may try to preempt now."""
+    return may_ever(ask) and due_at(ask, leaf.settings.preemption_delay_ns) <= partition.now_ns
 
 
 def look_later_for_gang(partition: Partition, application: Application) -> None:

@@ -23,7 +23,7 @@ from itertools import groupby
 
 from services.core.scheduler.actions import live_actions, patience
 from services.core.scheduler.actions.gang_places import members
-from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee
+from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee, is_due
 from services.core.scheduler.actions.victims import evict_for
 from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.preemptors import (
@@ -80,11 +80,30 @@ def look(partition: Partition) -> None:
 
 def _preempt(partition: Partition) -> None:
     """Let the asks that are due preempt, in the order of their leaves."""
-    partition.victims.start(partition.applications.values())
     refused: Refused = {}
     for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
         if has_guarantee(leaf):
+            partition.victims.start(partition.applications.values())
             _look_in(partition, leaf, refused)
+        else:
+            _note_unguaranteed(partition, leaf)
+
+
+def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
+    """Write into the logs of asks that are due now that their queues are guaranteed nothing.
+
+    Of those that were tried themselves, and each once: MAX_ATTEMPTS of a leaf.
+    """
+    attempts = 0
+    for group in _waiting(leaf):
+        ask = group.head()
+        if ask is None or not ask.log or allocation_log.GUARANTEES in ask.log:
+            continue
+        if is_due(partition, leaf, ask):
+            note(partition, group.application, ask, allocation_log.GUARANTEES)
+            attempts += 1
+            if attempts == MAX_ATTEMPTS:
+                return
 
 
 def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:
