@@ -1,7 +1,6 @@
 """What the API was told, beside what is: its read model after every step, and a fresh one.
 
-What may differ: the moment of an allocation (a delta has the one at which it was told, a snapshot
-the pod's creation), and how often, and when last, a text of an ask's log was said (rule 3 of
+What may differ: how often, and when last, a text of an ask's log was said (rule 3 of
 ``allocation_log``).
 """
 
@@ -20,12 +19,6 @@ def read(projection, delta, epoch, seq, now_ns):
     projection.handle(message, now_ns)
 
 
-def untimed(allocations):
-    return {
-        key: replace(allocation, allocation_time_ns=0) for key, allocation in allocations.items()
-    }
-
-
 def texts(asks):
     return {
         key: (replace(ask, log=()), {line.message for line in ask.log}) for key, ask in asks.items()
@@ -41,11 +34,11 @@ def values(projection):
         "users": model.users,
         "groups": model.groups,
         "nodes": {
-            name: (view.state, untimed(view.allocations), untimed(view.foreign))
+            name: (view.state, view.allocations, view.foreign)
             for name, view in model.nodes.items()
         },
         "applications": {
-            name: (view.summary, texts(view.asks), untimed(view.allocations))
+            name: (view.summary, texts(view.asks), view.allocations)
             for name, view in model.applications.items()
         },
     }

@@ -1,9 +1,14 @@
 """The partition's and a queue's state are told where they differ from what was told last."""
 
-from shared.messages.interface import RemoveApplicationRequest
+from shared.messages.interface import (
+    Allocation,
+    AllocationRelease,
+    RemoveApplicationRequest,
+    TerminationType,
+)
 from shared.messages.state import SnapshotRequest, StateDelta
-from shared.model.units import milliseconds
-from tests.builders import Core, config_of
+from shared.model.units import milliseconds, seconds
+from tests.builders import START_NS, Core, config_of, section
 
 ONE = {"vcore": 1000, "pods": 1}
 
@@ -56,3 +61,54 @@ def test_a_dynamic_queue_that_comes_again_is_told_again():
         core.now_ns += milliseconds(60_000)
         core.fire_own("cleaner")
         assert "root.p.dynamic" not in core.partition.queues
+
+
+def allocation_times(delta):
+    return {told.allocation_key: told.allocation_time_ns for told in delta.allocations}
+
+
+def test_an_allocation_keeps_its_time_whatever_is_told_of_it_later():
+    """By a snapshot, a release, a new size: it is allocated since the same moment as before."""
+    core = Core()
+    core.application("x")
+    core.asks("x", ["x1", "x2"], ONE, create_time_ns=START_NS)
+    core.now_ns += seconds(3)
+    core.node("n1", vcore=9_000, pods=100)
+    made = {"x1": core.now_ns, "x2": core.now_ns}
+    assert allocation_times(last_delta(core)) == made
+    core.now_ns += seconds(3)
+    core.send(SnapshotRequest("late"))
+    assert allocation_times(last_delta(core)) == made
+    core.update(allocations=(Allocation("x1", "x", "n1", {"vcore": 2000, "pods": 1}),))
+    assert allocation_times(last_delta(core)) == {"x1": made["x1"]}
+
+
+def test_a_placeholder_that_is_being_replaced_keeps_its_time_and_the_real_one_has_its_own():
+    core = Core()
+    core.node("n1", vcore=9_000, pods=100)
+    core.gang("g", 1, ONE)
+    made_ns = core.now_ns
+    core.now_ns += seconds(3)
+    released = section(core.asks("g", ["r"], ONE, task_group_name="tg"), "released_allocations")
+    assert allocation_times(last_delta(core)) == {"g-ph-0": made_ns}
+    core.now_ns += seconds(3)
+    core.update(releases=(released[0],))
+    assert allocation_times(last_delta(core))["r"] == core.now_ns
+    core.now_ns += seconds(3)
+    core.send(SnapshotRequest("late"))
+    assert allocation_times(last_delta(core)) == {"r": core.now_ns - seconds(3)}
+
+
+def test_an_allocation_that_is_told_at_a_recovery_has_the_time_that_its_binding_had():
+    core = Core()
+    core.node("n1", vcore=9_000, pods=100)
+    core.application("x")
+    bound_ns = START_NS - seconds(60)
+    held = Allocation("x1", "x", "n1", ONE, create_time_ns=bound_ns - 1, allocated_ns=bound_ns)
+    core.update(allocations=(held,))
+    for _ in range(2):
+        assert allocation_times(last_delta(core)) == {"x1": bound_ns}
+        core.send(SnapshotRequest("late"))
+    gone = AllocationRelease("x", "x1", TerminationType.STOPPED_BY_RM)
+    core.update(releases=(gone,))
+    assert [told.removed for told in last_delta(core).allocations] == [True]

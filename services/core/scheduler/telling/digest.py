@@ -233,7 +233,7 @@ class Digest:
         self._say("scheduling_states", owner, said)
 
     def _allocation(self, entry: _AllocationEntry) -> None:
-        self._allocations[entry.allocation.allocation_key] = (entry, self._now_ns)
+        self._allocations[entry.allocation.allocation_key] = entry
         if not isinstance(entry, journal.ForeignChanged):
             self._applications[entry.application] = None
 
@@ -243,9 +243,8 @@ class Digest:
             self._say("new_allocations", entry.application.id, entry.allocation)
 
     def _found(self, entry: journal.AllocationsFound) -> None:
-        now_ns, allocations = self._now_ns, self._allocations
-        for application, allocation in entry.found:
-            allocations[allocation.allocation_key] = (application, allocation, now_ns)
+        for found in entry.found:
+            self._allocations[found[1].allocation_key] = found
         for application in dict.fromkeys(application for application, _ in entry.found):
             self._applications[application] = None
             self._usage_of(application)
@@ -253,12 +252,12 @@ class Digest:
             self._nodes[node.node_id] = node
 
     def _run_placed(self, entry: journal.RunPlaced) -> None:
-        now_ns, asks, allocations = self._now_ns, self._asks, self._allocations
+        asks, allocations = self._asks, self._allocations
         said: dict[Application, list[Any]] = {}
         for item in entry.placed:
             application, ask, allocation = item
             asks[ask.key] = item
-            allocations[ask.key] = (application, allocation, now_ns)
+            allocations[ask.key] = (application, allocation)
             if application not in said:
                 said[application] = self._items("new_allocations", application.id)
                 self._applications[application] = None
@@ -394,7 +393,7 @@ class Digest:
 
     def _forget_changes(self) -> None:
         self._asks: dict[str, _AskEntry | placed.Placed] = {}
-        self._allocations: dict[str, placed.Held | tuple[_AllocationEntry, int]] = {}
+        self._allocations: dict[str, placed.Held | _AllocationEntry] = {}
         self._applications: dict[Application, None] = {}
         self.rejected: list[ApplicationSummary] = []
         self._nodes: dict[str, Node] = {}
@@ -482,8 +481,8 @@ def _is_placed(entry: _AskEntry | placed.Placed) -> bool:
     return type(entry) is tuple
 
 
-def _is_held(told: placed.Held | tuple[_AllocationEntry, int]) -> bool:
-    return type(told[0]) is Application
+def _is_held(told: placed.Held | _AllocationEntry) -> bool:
+    return type(told) is tuple
 
 
 def _ask_value(entry: _AskEntry | placed.Placed) -> AskState:
@@ -499,10 +498,9 @@ def _ended_ask(application: Application, ask: Ask, why: str) -> AskState:
     return AskState(ask.key, application.id, amount, removed=True, why=why)
 
 
-def _allocation_value(told: placed.Held | tuple[_AllocationEntry, int]) -> AllocationState:
-    if len(told) == 3:  # noqa: PLR2004 - what is held
-        return placed.allocation(told)
-    entry, at_ns = told
+def _allocation_value(entry: placed.Held | _AllocationEntry) -> AllocationState:
+    if isinstance(entry, tuple):
+        return placed.allocation(entry)
     allocation = entry.allocation
     if isinstance(entry, journal.ForeignChanged):
         made_ns = allocation.create_time_ns
@@ -510,4 +508,4 @@ def _allocation_value(told: placed.Held | tuple[_AllocationEntry, int]) -> Alloc
     if isinstance(entry, journal.AllocationEnded):
         why = _NODE_GONE if entry.is_node_gone else entry.why or TerminationType.STOPPED_BY_RM
         return allocation_state(allocation, released=why, removed=True)
-    return placed.allocation((entry.application, allocation, at_ns))
+    return placed.allocation((entry.application, allocation))

@@ -16,7 +16,7 @@ from shared.messages.interface import Allocation
 from shared.messages.state import AllocationState, AskState
 
 Placed = tuple[Application, Ask, Allocation]
-Held = tuple[Application, Allocation, int]  # and the time at which it was made
+Held = tuple[Application, Allocation]
 E = TypeVar("E")
 V = TypeVar("V")
 FEWEST = 16  # of fewer in a row, records cost less
@@ -66,40 +66,42 @@ def asks(placed: list[Placed]) -> Columns[AskState]:
 
 
 def allocation(held: Held) -> AllocationState:
-    """Return one allocation by itself."""
-    application, found, at_ns = held
+    """Return one allocation by itself, with the time since when it is allocated."""
+    application, found = held
     key = found.allocation_key
     return allocation_state(
         found,
         placeholder_used=key in application.placeholder_used,
         placeholder_time_ns=application.placeholder_used.get(key, 0),
         released=application.released.get(key),
-        allocation_time_ns=at_ns,
+        allocation_time_ns=application.placed_ns[key],
     )
 
 
 def allocations(held: list[Held]) -> Columns[AllocationState]:
-    """Return allocations, each with the time at which it was made."""
-    applications, found, made = zip(*held, strict=True)
+    """Return allocations, each with the time since when it is allocated."""
+    applications, found = zip(*held, strict=True)
     values = zip(*map(_read, found), strict=True)
     columns: dict[str, Column] = {
         **dict(zip(_SAME_IN_BOTH, values, strict=True)),
-        "allocation_time_ns": made,
+        "allocation_time_ns": [
+            application.placed_ns[allocation.allocation_key] for application, allocation in held
+        ],
     }
     everybody = dict.fromkeys(applications)
     if any(application.placeholder_used for application in everybody):
         columns["placeholder_used"] = [
             allocation.allocation_key in application.placeholder_used
-            for application, allocation, _ in held
+            for application, allocation in held
         ]
         columns["placeholder_time_ns"] = [
             application.placeholder_used.get(allocation.allocation_key, 0)
-            for application, allocation, _ in held
+            for application, allocation in held
         ]
     if any(application.released for application in everybody):
         reasons = [
             application.released.get(allocation.allocation_key)
-            for application, allocation, _ in held
+            for application, allocation in held
         ]
         columns["released"] = [why is not None for why in reasons]
         columns["why"] = [why or "" for why in reasons]
@@ -107,9 +109,9 @@ def allocations(held: list[Held]) -> Columns[AllocationState]:
 
 
 def all_held(everybody: Iterable[Application]) -> Sequence[AllocationState]:
-    """Return all that applications hold, as made when its pod was: nobody knows better."""
+    """Return all that applications hold."""
     held = [
-        (application, found, found.create_time_ns)
+        (application, found)
         for application in everybody
         for found in application.allocations.values()
     ]
