@@ -56,3 +56,48 @@ def test_everything_of_an_application_goes_with_a_release_of_no_key():
     core.asks("app", ["a"], ONE)
     core.update(releases=(AllocationRelease("app", "", STOPPED),))
     assert list(core.partition.applications["app"].asks()) == []
+
+
+KINDS = list(TerminationType)
+KEEPING = (TerminationType.TIMEOUT, TerminationType.SCHEDULING_FAILED_ON_RM)
+
+
+@pytest.mark.parametrize("key", ["a", ""])
+@pytest.mark.parametrize("why", KINDS)
+def test_a_release_takes_an_ask_that_waits_unless_its_type_is_about_allocations_alone(why, key):
+    core = Core()
+    core.application("app")
+    core.asks("app", ["a"], ONE)
+    assert core.update(releases=(AllocationRelease("app", key, why),)) == [] or why not in KEEPING
+    app = core.partition.applications["app"]
+    assert [ask.key for ask in app.asks()] == (["a"] if why in KEEPING else [])
+    assert app.state == ("Accepted" if why in KEEPING else "Completing")
+    core.check()
+
+
+@pytest.mark.parametrize("why", KINDS)
+def test_a_real_ask_that_is_to_take_a_placeholders_place_goes_or_stays_as_one_that_waits(why):
+    core = Core()
+    core.node("n1", vcore=9000, pods=9)
+    core.gang("app", 1, ONE)
+    (going,) = section(core.asks("app", ["r"], ONE, task_group_name="tg"), "released_allocations")
+    core.update(releases=(AllocationRelease("app", "r", why),))
+    core.check()
+    new = section(core.update(releases=(going,)), "new_allocations")
+    assert [item.allocation_key for item in new] == (["r"] if why in KEEPING else [])
+    core.check()
+
+
+@pytest.mark.parametrize("why", KEEPING)
+def test_a_timeout_of_everything_ends_what_is_allocated_and_leaves_what_waits(why):
+    core = Core()
+    core.node("n1", vcore=1000, pods=9)
+    core.application("app")
+    core.asks("app", ["a", "b"], ONE)
+    core.update(releases=(AllocationRelease("app", "", why),))
+    app = core.partition.applications["app"]
+    held, waiting = set(app.allocations), {ask.key for ask in app.asks()}
+    assert (held | waiting, len(held)) == (
+        {"b"} if why is TerminationType.TIMEOUT else {"a", "b"}, 1,
+    )  # fmt: skip
+    core.check()

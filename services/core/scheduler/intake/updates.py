@@ -54,6 +54,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 
 Item = TypeVar("Item")
 _ENDING = (ApplicationState.FAILING,)
+_KEEPS_ASKS = (TerminationType.TIMEOUT, TerminationType.SCHEDULING_FAILED_ON_RM)
 _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
@@ -351,7 +352,11 @@ def _release_crossed(partition: Partition, application: Application, key: str) -
 
 
 def release_allocation(partition: Partition, request: AllocationRelease) -> None:
-    """End an allocation: the resource manager stopped it, or confirms that we did."""
+    """End an allocation: the resource manager stopped it, or confirms that we did.
+
+    An ask that waits under the key, or every one under no key, goes with it, unless the type is
+    about allocations alone: a timeout, and what could not be bound, which is to wait as an ask.
+    """
     if not request.application_id:
         foreign.release(partition, request.allocation_key)
         return
@@ -361,7 +366,8 @@ def release_allocation(partition: Partition, request: AllocationRelease) -> None
     keys = [request.allocation_key]
     if not request.allocation_key:
         keys = list(application.allocations)
-        _drop_asks(partition, application)
+        if request.termination_type not in _KEEPS_ASKS:
+            _drop_asks(partition, application)
     for key in keys:
         _release_one(partition, application, key, request)
 
@@ -372,7 +378,7 @@ def _release_one(
     allocation = application.allocations.get(key)
     why = request.termination_type
     if allocation is None:
-        if drop_ask(partition, application, key):
+        if why not in _KEEPS_ASKS and drop_ask(partition, application, key):
             queueing.enter(application)
             endings.after_asks_removed(partition, application)
         return
