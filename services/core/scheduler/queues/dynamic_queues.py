@@ -11,7 +11,12 @@ from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.queue_settings import Template, settings_of
 from services.core.scheduler.model.rows import Queue, depth_first
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.queues.placement import RECOVERY_QUEUE, nearest_queue
+from services.core.scheduler.queues.placement import (
+    RECOVERY_QUEUE,
+    PlacementError,
+    check_names,
+    nearest_queue,
+)
 from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
@@ -29,11 +34,19 @@ class QueueCreationError(ValueError):
 
 
 def get_or_create(partition: Partition, path: str) -> Queue:
-    """Return the leaf of a path, made with those above it where they lack. Raises."""
+    """Return the queue of a path in any case, made a leaf with those above it where they lack.
+
+    Raises QueueCreationError: also for a name that is none, or that does not start at the root.
+    """
+    path = path.lower()
     queue = partition.queues.get(path)
     if queue is not None:
         return queue
-    nearest = nearest_queue(path, partition.queues)
+    try:
+        check_names(path)
+        nearest = nearest_queue(path, partition.queues)
+    except PlacementError as error:
+        raise QueueCreationError(str(error)) from error
     if nearest.is_leaf:
         raise QueueCreationError(
             f"creation of queue {path} failed parent is already a leaf: {nearest.path}"

@@ -78,10 +78,16 @@ def _can_be_had(
 
 
 def nearest_queue(path: str, queues: Mapping[str, Queue]) -> Queue:
-    """Return the queue of a path, or the nearest one above it that exists."""
-    while path not in queues:
-        path = path.rpartition(".")[0]
-    return queues[path]
+    """Return the queue of a path, or the nearest one above it that exists.
+
+    Raises PlacementError where there is none: the path does not start at the root.
+    """
+    above = path
+    while above not in queues:
+        above = above.rpartition(".")[0]
+        if not above:
+            raise PlacementError(f"illegal queue name passed in: {path}")
+    return queues[above]
 
 
 def may_submit(queue: Queue, user: str, groups: tuple[str, ...]) -> bool:
@@ -119,7 +125,7 @@ def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationReques
             return ""
         below = name if rule.name == FIXED else name.replace(".", _DOT)
         path = f"{above}.{below}"
-    _check_names(path)
+    check_names(path)
     if path == RECOVERY_QUEUE or (path not in queues and not rule.create):
         return ""
     return path
@@ -156,7 +162,8 @@ def _parent(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequ
     return path
 
 
-def _check_names(path: str) -> None:
+def check_names(path: str) -> None:
+    """Raise PlacementError where a path is too long, or a part of it no queue's name."""
     if len(path) > MAX_PATH:
         raise PlacementError(f"the path of a queue has at most {MAX_PATH}: {path[:MAX_PATH]}…")
     if not all(QUEUE.match(part) for part in path.split(".")):

@@ -151,6 +151,7 @@ class Partition:
     _generation: int = 0
 
     def __post_init__(self) -> None:
+        self.queues = self.queues or {ROOT: self.root}  # which is there without a configuration
         self.victims = VictimIndex(self.nodes)
         self.evicted_for: dict[str, tuple[str, str]] = {}  # by key: the application and its ask
 

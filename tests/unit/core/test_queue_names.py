@@ -1,0 +1,91 @@
+"""Names of queues that come from people: each is a queue's, or an answer that says why not."""
+
+import pytest
+
+from services.core.scheduler.queues.dynamic_queues import QueueCreationError, get_or_create
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    NodeAction,
+    NodeInfo,
+    UpdateRequest,
+    UserGroupInformation,
+)
+from shared.messages.protocol import SyncBegin, SyncEnd
+from tests.builders import Core, section
+
+NAMES = (
+    "test", "", ".", "..", "root", "root.", ".root", "root..a", "roots.a", "rooted", "a.root.b",
+    "root.a b", "root.%", "root.é", "ROOT", "Root.A", "root.@recovery@", "@recovery@", "default",
+    "root.default", "root.default.below", "root.a", "root." + "a" * 65, "root" + ".a" * 300,
+    "root.a\n", "\x00", "root.root", "_dot_", "*",
+)  # fmt: skip
+RULES = {
+    "provided": "{name: provided, create: %s}",
+    "user": "{name: user, create: %s}",
+    "tag": "{name: tag, value: namespace, create: %s}",
+    "below": "{name: tag, value: namespace, create: %s, parent: {name: provided, create: true}}",
+    "fixed": "{name: fixed, value: '*NAME*', create: %s}",
+}
+CONFIG = (
+    "partitions: [{name: default, placementrules: [%s], "
+    "queues: [{name: root, submitacl: '*', queues: [{name: default}]}]}]"
+)
+
+
+@pytest.mark.parametrize("rule", [name for name in RULES if name != "fixed"])
+@pytest.mark.parametrize("create", ["true", "false"])
+def test_an_application_of_any_queue_name_is_answered(rule, create):
+    """With placement rules that take the name from the pod, its user or a tag."""
+    core = Core(CONFIG % (RULES[rule] % create))
+    for number, name in enumerate(NAMES):
+        for force in ("", "true"):
+            app = f"app-{number}-{force}"
+            said = core.application(
+                app,
+                name,
+                ugi=UserGroupInformation(name if rule == "user" else "ann"),
+                tags={"namespace": name, "application.create.force": force},
+            )
+            accepted = section(said, "accepted_applications")
+            rejected = section(said, "rejected_applications")
+            assert [item.application_id for item in (*accepted, *rejected)] == [app]
+            assert all(item.reason for item in rejected)
+    assert all(path == path.lower() for path in core.partition.queues)
+    core.check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_queue_of_any_name_is_made_or_refused(name):
+    core = Core()
+    before = dict(core.partition.queues)
+    try:
+        queue = get_or_create(core.partition, name)
+    except QueueCreationError as error:
+        assert str(error)
+        assert core.partition.queues == before
+    else:
+        assert queue.path == name.lower()
+        assert core.partition.queues[queue.path] is queue
+
+
+@pytest.mark.parametrize("name", ["test", "", "rooted.a", ".root"])
+def test_a_name_that_does_not_start_at_the_root_is_refused(name):
+    with pytest.raises(QueueCreationError, match=r"illegal queue name passed in|invalid queue name"):
+        get_or_create(Core().partition, name)
+
+
+def test_what_runs_is_taken_in_when_no_configuration_has_ever_held():
+    """It goes to the recovery queue below the root, which is there in any case."""
+    core = Core()
+    core.epoch += 1
+    core.send(SyncBegin("partitions: [{name: default, queues: 5}]"))
+    forced = {"application.create.force": "true"}
+    request = AddApplicationRequest("app", "root.default", tags=forced)
+    node = NodeInfo("n", NodeAction.CREATE, {"vcore": 9000, "pods": 9})
+    core.send(UpdateRequest("rm", nodes=(node,), new_applications=(request,)))
+    held = Allocation("pod", "app", "n", {"vcore": 1000, "pods": 1})
+    core.send(UpdateRequest("rm", allocations=(held,)))
+    core.send(SyncEnd(1, 1, 0))
+    assert core.partition.queues["root.@recovery@"].allocated == {"vcore": 1000, "pods": 1}
+    core.check()
