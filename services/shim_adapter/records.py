@@ -13,7 +13,7 @@ from shared.messages.constraints import Taint
 from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS, DisruptionState
 from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION
-from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, timeout_ms
 
 
 class PodPhase(StrEnum):
@@ -199,5 +199,5 @@ class ApplicationRecord:
     @property
     def placeholder_timeout_ms(self) -> int:
         """Return how long the placeholders may wait for each other, whatever was written down."""
-        stated_ms = max(0, self.placeholder_timeout_seconds) * 1000
+        stated_ms = timeout_ms(self.placeholder_timeout_seconds * 1000)
         return min(stated_ms, MAX_DURATION_NS // NANOS_PER_MILLI) or DEFAULT_PLACEHOLDER_TIMEOUT_MS

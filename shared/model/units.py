@@ -1,5 +1,7 @@
 """Time in the units that messages carry: nanoseconds since the epoch, as integers."""
 
+from shared.model.numbers import INT64_MAX
+
 NANOS_PER_MILLI = 1_000_000
 NANOS_PER_SECOND = 1_000_000_000
 
@@ -21,3 +23,11 @@ MAX_DURATION_NS = 100 * 365 * 24 * 3600 * NANOS_PER_SECOND
 def bounded_ns(duration_ns: int) -> int:
     """Return a duration, or the longest that there is: MAX_DURATION_NS."""
     return min(duration_ns, MAX_DURATION_NS)
+
+
+def timeout_ms(stated_ms: int) -> int:
+    """Return a timeout in milliseconds as YuniKorn reads it; 0, which is none, where it holds none.
+
+    None is held by what is negative, and by what overflows an int64 of nanoseconds, some 292 years.
+    """
+    return stated_ms if 0 < milliseconds(stated_ms) <= INT64_MAX else 0

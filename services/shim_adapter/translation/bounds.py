@@ -12,8 +12,9 @@ from typing import Any
 from services.shim_adapter.translation.errors import ManifestError
 from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.messages.constraints import NO_CONSTRAINTS
+from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS
 from shared.model.memo import once_per_class
-from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND, timeout_ms
 
 MAX_ITEM_BYTES = 32 * 1024
 MAX_SECONDS = MAX_DURATION_NS // NANOS_PER_SECOND
@@ -110,9 +111,16 @@ def _check(parts: Mapping[str, Any], where: str) -> None:
 
 
 def bounded_seconds(name: str, stated: int) -> tuple[int, str]:
-    """Return a number of seconds, MAX_SECONDS at most, and the sentence if that bounded it."""
+    """Return a timeout in seconds, 0 for the default, and the sentence if it is not as stated.
+
+    What overflows an int64 of nanoseconds is the default, as YuniKorn has it; else it is MAX_SECONDS
+    at most.
+    """
     if stated <= MAX_SECONDS:
         return stated, ""
+    if not timeout_ms(stated * 1000):
+        seconds = DEFAULT_PLACEHOLDER_TIMEOUT_MS // 1000
+        return 0, f"{name} {stated} overflows a duration: it is the default, {seconds} seconds"
     return MAX_SECONDS, (
         f"{name} {stated} is longer than 100 years: it is taken for {MAX_SECONDS} seconds"
     )

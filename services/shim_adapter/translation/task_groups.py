@@ -223,8 +223,8 @@ def parse_policy_parameters(annotation: str) -> tuple[int, str]:
     """Return the placeholder timeout in seconds (0: the default) and the gang style.
 
     Items are separated by one space; those without exactly one ``=`` are skipped, unknown styles
-    are Soft, a timeout that is no int64 is 0 (contract section 2.5), a longer one than 100 years
-    is those (``policy_error`` says so).
+    are Soft, a timeout that is no int64, or as nanoseconds none, is 0 (contract section 2.5), a
+    longer one than 100 years is those (``policy_error`` says so).
     """
     parameters = _parameters(annotation)
     timeout_seconds, _ = bounded_seconds(_TIMEOUT, _timeout(parameters))

@@ -43,7 +43,7 @@ async def until_it_runs(muster, name):
 
 
 @pytest.mark.parametrize(
-    "timeout", ["20000000000", "10000000000", "1" + "0" * 16, "1" + "0" * 20, str(2**63 - 1)]
+    "timeout", ["9000000000", "10000000000", "1" + "0" * 16, "1" + "0" * 20, str(2**63 - 1)]
 )
 async def test_no_placeholder_timeout_stops_the_cluster(muster, timeout):
     policy = f"placeholderTimeoutInSeconds={timeout}"
@@ -58,7 +58,8 @@ async def test_no_placeholder_timeout_stops_the_cluster(muster, timeout):
     await muster.kubectl.pod(member("after", "after", members=1, policy=policy))
     await until_it_runs(muster, "after")
     if len(timeout) < 20:
-        await until_event(muster, "waits", f"{timeout} is longer than 100 years")
+        said = "is longer than 100 years" if timeout == "9000000000" else "overflows a duration"
+        await until_event(muster, "waits", f"{timeout} {said}")
 
 
 async def test_half_a_character_in_an_annotation_stops_nobody(muster):

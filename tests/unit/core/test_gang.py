@@ -86,6 +86,29 @@ def test_the_placeholder_timeout_starts_at_the_first_allocation_and_not_before()
     assert timer == core.now_ns + 15 * 60 * 10**9
 
 
+FITS_MS = (2**63 - 1) // 10**6  # the longest duration of int64 nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("stated_ms", "minutes"),
+    [
+        (2**63 - 1, 15), (FITS_MS + 1, 15), (-1, 15), (-(2**63), 15), (0, 15), (1_200_000, 20),
+        ((2**63 - 1) // 1000 * 1000, 15),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["execution", "placeholder"])
+def test_a_placeholder_timeout_that_overflows_a_duration_is_the_default(name, stated_ms, minutes):
+    core, _ = core_with_gang(11, **{f"{name}_timeout_milli_seconds": stated_ms})
+    (due_ns,) = (due_ns for _, due_ns in core.partition.applications["app"].timers.values())
+    assert due_ns - core.now_ns == minutes * seconds(60)
+
+
+def test_the_longest_placeholder_timeout_that_there_is_is_no_default():
+    core, _ = core_with_gang(11, execution_timeout_milli_seconds=FITS_MS)
+    (due_ns,) = (due_ns for _, due_ns in core.partition.applications["app"].timers.values())
+    assert due_ns - core.now_ns > 100 * 365 * 24 * seconds(3600)
+
+
 def test_one_response_carries_ask_releases_then_allocation_releases_then_the_update():
     core = Core()
     core.node("n1", vcore=3000, pods=9)

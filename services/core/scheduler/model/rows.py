@@ -52,7 +52,7 @@ from shared.model.resources import (
     without_zeros,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
-from shared.model.units import NANOS_PER_MILLI, seconds
+from shared.model.units import NANOS_PER_MILLI, seconds, timeout_ms
 
 # From the old pod's end on: longer than a controller backs off before its first two retries.
 WAIT_NS = seconds(60)
@@ -961,13 +961,16 @@ class Application:
     def placeholder_timeout_ms(self, now_ns: int) -> int:
         """Return how long the placeholders may be held, from now on.
 
+        What is no timeout, as one that overflows, is the default of fifteen minutes.
         A creation time in the tags (contract section 3.3) has the time since then taken off, so
         that a resource manager without a better memory does not start the clock anew.
         """
         request = self.request
-        timeout = request.placeholder_timeout_milli_seconds
-        timeout = timeout if timeout > 0 else request.execution_timeout_milli_seconds
-        timeout = timeout if timeout > 0 else DEFAULT_PLACEHOLDER_TIMEOUT_MS
+        timeout = (
+            timeout_ms(request.placeholder_timeout_milli_seconds)
+            or timeout_ms(request.execution_timeout_milli_seconds)
+            or DEFAULT_PLACEHOLDER_TIMEOUT_MS
+        )
         created = parse_int64(self.request.tags.get(CREATION_TIME_TAG, ""))
         if created is not None and created >= 0:
             elapsed_ms = now_ns // NANOS_PER_MILLI - created * 1000
