@@ -70,7 +70,9 @@ class Replica:
         assert not self.promises.pop(entry.application.id, None), "its promise outlives it"
 
     def group_found(self, entry):
-        self.groups[entry.application.id] = entry.group
+        self.groups.pop(entry.application.id, None)
+        if entry.group:
+            self.groups[entry.application.id] = entry.group
 
     def swap_begun(self, entry):
         item = entry.allocation

@@ -199,13 +199,15 @@ class ApplicationNews:
         for change, resource in ((_ADD, after.resource), (_REMOVE, before.resource)):
             self.said += _usage(self.summary, self.time_ns, resource, change=change)
 
-    def joined(self, before: ApplicationSummary) -> None:
-        """Note that what it had before counts for a group from now on, if that is so."""
-        group, held = self.summary.group, dict(before.allocated)
+    def regrouped(self, before: ApplicationSummary) -> None:
+        """Note that what it had before counts for another group from now on, if that is so."""
+        held = dict(before.allocated)
         add_into(held, before.allocated_placeholder)
-        if group != before.group and held:
+        if self.summary.group == before.group or not held:
+            return
+        for group, change in ((before.group, _REMOVE), (self.summary.group, _ADD)):
             rows = ((group, _D.UG_GROUP_RESOURCE),)
-            self.said += _usage_of(rows, self.summary, self.time_ns, held, change=_ADD)
+            self.said += _usage_of(rows, self.summary, self.time_ns, held, change=change)
 
     @property
     def count(self) -> int:

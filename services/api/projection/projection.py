@@ -339,7 +339,7 @@ class Projection:
             news.states += states
             news.group_before = group
             if before is not None:
-                news.joined(before)
+                news.regrouped(before)
             news.has_left = summary.state in ENDED
 
     def _news_of(self, view: ApplicationView) -> ApplicationNews:

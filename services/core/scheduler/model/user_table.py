@@ -3,6 +3,8 @@
 The rules are those of ``user_ledger``.
 """
 
+from collections.abc import Callable
+
 from services.core.scheduler.model.rows import Application, Owner, Tracker
 from services.core.scheduler.model.user_ledger import WILDCARD
 from shared.model.reasons import Shortage
@@ -39,47 +41,79 @@ class UserTable:
         application.owner = application.trackers if is_limited else None
 
     def find_group(self, application: Application) -> None:
-        """Look for a group again, after a reload, for an application that has none."""
-        if len(application.trackers) > 1 or not _group_of(application):
-            self.judge(application)
-            return
-        self.link(application)
-        group = application.trackers[-1]
-        for allocation in application.allocations.values():
-            group.count_in(application.queue, application.id, allocation.resource_per_alloc)
-        group.change_promise(application.queue, {}, application.promise)
-        for cover in application.covers.values():
-            group.keep(application.queue, cover.in_queues)
+        """Look for a group again after a reload: it stays as long as a limit on the path names it.
 
-    def lose_group(self, application: Application, trackers: Owner, owner: Owner | None) -> None:
-        """Undo ``find_group``: who limited an application before does so again."""
-        if application.trackers is not trackers:
-            group = application.trackers[-1]
-            for cover in application.covers.values():
-                group.keep_no_more(application.queue, cover.in_queues)
-            group.change_promise(application.queue, application.promise, {})
-            if application.allocations:
-                used = application.in_use()
-                group.take_back(application.queue, application.id, used, is_last=True)
-            del group.links[application.id]
-            if not group.links:
-                del self.groups[group.name]
-            for tracker in trackers:
-                tracker.links[application.id] = ""
-        application.trackers, application.owner = trackers, owner
+        What the application has counts for another one from now on, or for none.
+        """
+        name = self.group_of(application)
+        before = application.trackers
+        if name != group_in(before):
+            for group in before[1:]:
+                self._count_out(application, group)
+            self.link(application)
+            for group in application.trackers[1:]:
+                self._count_in(application, group)
+        self.judge(application)
+
+    def group_of(self, application: Application) -> str:
+        """Return the group that limits an application as limits are now, or ""."""
+        levels = list(application.queue.lineage())
+        for group in application.trackers[1:]:
+            if any(group.limit_in(level) for level in levels):
+                return group.name
+        return _group_of(application)
+
+    def _count_in(self, application: Application, group: Tracker) -> None:
+        """Count all that an application has for a group that it did not count for before."""
+        queue = application.queue
+        for allocation in application.allocations.values():
+            group.count_in(queue, application.id, allocation.resource_per_alloc)
+        group.change_promise(queue, {}, application.promise)
+        for cover in application.covers.values():
+            group.keep(queue, cover.in_queues)
+
+    def _count_out(self, application: Application, group: Tracker) -> None:
+        """Count nothing of an application for a group any more; nobody is woken."""
+        queue = application.queue
+        for cover in application.covers.values():
+            group.keep_no_more(queue, cover.in_queues)
+        group.change_promise(queue, application.promise, {})
+        if application.allocations:
+            group.take_back(queue, application.id, application.in_use(), is_last=True)
+        self._forget_link(application, group)
+
+    def remember(self) -> Callable[[], None]:
+        """Return what brings every user and group back to what they are; applications it leaves."""
+        groups, trackers = dict(self.groups), self.all()
+        ledgers = [tracker.copies() for tracker in trackers]
+
+        def bring_back() -> None:
+            self.groups = groups
+            for tracker, copies in zip(trackers, ledgers, strict=True):
+                tracker.restore(copies)
+
+        return bring_back
 
     def unlink(self, application: Application) -> None:
         """Forget an application; a user or group without any is forgotten with it."""
         for tracker in application.trackers:
-            tracker.links.pop(application.id, None)
-            if not tracker.links:
-                (self.groups if tracker.is_group else self.users).pop(tracker.name, None)
+            self._forget_link(application, tracker)
+
+    def _forget_link(self, application: Application, tracker: Tracker) -> None:
+        tracker.links.pop(application.id, None)
+        if not tracker.links:
+            (self.groups if tracker.is_group else self.users).pop(tracker.name, None)
 
     def _tracker(self, table: dict[str, Tracker], name: str, *, is_group: bool) -> Tracker:
         tracker = table.get(name)
         if tracker is None:
             tracker = table[name] = Tracker(name, is_group)
         return tracker
+
+
+def group_in(trackers: Owner) -> str:
+    """Return the name of the group among an application's trackers, or ""."""
+    return next((tracker.name for tracker in trackers if tracker.is_group), "")
 
 
 def _group_of(application: Application) -> str:

@@ -134,8 +134,7 @@ def suppose(hypothesis: Hypothesis, config: PartitionConfig) -> None:
     _apply(hypothesis, root, config.root, {})
     hypothesis.set(partition, queues={queue.path: queue for queue in depth_first(root)})
     if limits != _limits(partition):
-        for application in partition.applications.values():
-            hypothesis.find_owner(application)
+        hypothesis.find_owners()
     for application in root.asking:
         order = application.order_at(application.in_use())
         if order != application.order:
@@ -219,10 +218,12 @@ def _drain(moves: Moves, queue: Queue) -> None:
 
 def _find_owner(partition: Partition, application: Application) -> None:
     """Find out whom limits concern now, and say so where that has changed."""
+    before = application.trackers
     if application_moves.find_group(partition, application):
         partition.journal.record(ApplicationChanged(application))
-        for tracker in application.trackers:
+        for tracker in dict.fromkeys((*before, *application.trackers)):
             partition.journal.record(UsageChanged(tracker))
+            queueing.requeue(tracker.gate)
     if application_ledger.rejoin_buckets(application):
         partition.record_asks(application)
 

@@ -1,6 +1,7 @@
 """Applications come, start to reserve, and go: the moves."""
 
 from services.core.scheduler.model.rows import Application
+from services.core.scheduler.model.user_table import group_in
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import (
     ApplicationAccepted,
@@ -23,24 +24,19 @@ def add(partition: Partition, application: Application) -> None:
     application.queue.applications[application.id] = application
     partition.users.link(application)
     partition.journal.record(ApplicationAccepted(application))
-    _record_group(partition, application)
+    group = group_in(application.trackers)
+    if group:
+        partition.journal.record(GroupFound(application, group))
 
 
 def find_group(partition: Partition, application: Application) -> bool:
-    """Look for the group whose limits concern an application; return whether it has one now."""
+    """Look for the group whose limits concern an application; return whether it is another."""
     trackers = application.trackers
     partition.users.find_group(application)
     if application.trackers is trackers:
         return False
-    _record_group(partition, application)
+    partition.journal.record(GroupFound(application, group_in(application.trackers)))
     return True
-
-
-def _record_group(partition: Partition, application: Application) -> None:
-    """Write down for which group an application counts, if for any."""
-    group = application.trackers[-1]
-    if group.is_group:
-        partition.journal.record(GroupFound(application, group.name))
 
 
 def count_as_starting(application: Application) -> None:

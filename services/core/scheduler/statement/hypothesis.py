@@ -297,12 +297,15 @@ class Hypothesis:
         nodes.set_policy(policy, weights)
         self._undo.append(lambda: nodes.set_policy(before, weights_before))
 
-    def find_owner(self, application: Application) -> None:
+    def find_owners(self) -> None:
         """Suppose that limits of users and groups concern those whom they concern by now."""
-        users, trackers, owner = self.partition.users, application.trackers, application.owner
-        users.find_group(application)
-        if application.trackers is not trackers or application.owner != owner:
-            self._undo.append(lambda: users.lose_group(application, trackers, owner))
+        users = self.partition.users
+        self._undo.append(users.remember())
+        for application in self.partition.applications.values():
+            before = {"trackers": application.trackers, "owner": application.owner}
+            users.find_group(application)
+            if any(getattr(application, name) != value for name, value in before.items()):
+                self._undo.append(partial(_set_all, application, before))
 
     def keep_node(self, application: Application, ask: Ask, node: Node) -> None:
         """Suppose that a node is kept for an ask that requires it, and not for age any more."""
@@ -323,6 +326,11 @@ class Hypothesis:
         self.set(node, reservations=reservations)
         self.partition.nodes.refresh(node)
         self._undo.insert(-1, lambda: self.partition.nodes.refresh(node))  # after that is undone
+
+
+def _set_all(row: object, values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        setattr(row, name, value)
 
 
 def _put_in_order(allocations: dict[str, Allocation], keys: list[str]) -> None:

@@ -254,7 +254,7 @@ class ApplicationAccepted:
 
 @dataclass(slots=True, eq=False)
 class GroupFound:
-    """What an application has, and has had since it came, counts for a group."""
+    """What an application has, and has had since it came, counts for a group; "": for none."""
 
     application: Application
     group: str

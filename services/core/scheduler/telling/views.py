@@ -16,6 +16,7 @@ from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import Template
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.user_table import group_in
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.placement import RECOVERY_QUEUE
 from shared.messages.interface import Allocation
@@ -241,7 +242,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         history=tuple(
             UsedResource(*key, dict(amount)) for key, amount in application.history.items()
         ),
-        group=next((tracker.name for tracker in application.trackers if tracker.is_group), ""),
+        group=group_in(application.trackers),
         may_be_passed_until_ns=application.patience_due_ns,
     )
 
