@@ -372,8 +372,12 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
 
 
 def start_reservation(partition: Partition, application: Application) -> None:
-    """Start the placeholder timeout at the first placeholder allocation, and only then."""
-    if not application.reservation_start_ns:
+    """Start the placeholder timeout at the first placeholder allocation, and only then.
+
+    It runs from there again if every placeholder was lost meanwhile, and nothing was pending.
+    """
+    is_running = timer_name(application, TimerKind.PLACEHOLDER) in application.timers
+    if not (application.reservation_start_ns and is_running):
         application_moves.start_reservation_clock(partition, application)
 
 

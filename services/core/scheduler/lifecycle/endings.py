@@ -26,10 +26,15 @@ _LIVELY = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 
 
 def after_placeholders_changed(partition: Partition, application: Application) -> None:
-    """Follow up on a placeholder's end: the last one may end or free its application."""
+    """Follow up on a placeholder's end: the last one may end or free its application.
+
+    Of a gang that goes on reserving the placeholder timeout runs on: others may be made for those
+    that were lost.
+    """
     if not is_zero(application.allocated_placeholder):
         return
-    partition.cancel_timer(application, TimerKind.PLACEHOLDER)
+    if not (application.is_reserving and application.pending_placeholders):
+        partition.cancel_timer(application, TimerKind.PLACEHOLDER)
     if application.state is ApplicationState.RESUMING:
         partition.fire(application, ApplicationEvent.RUN)
     elif application.state is ApplicationState.FAILING:

@@ -1228,7 +1228,14 @@ class Application:
         self.task_groups[task_group_name].timedout += 1
 
     def count_placeholder(self, task_group_name: str, resource: ResourceView) -> None:
-        """Count a placeholder that is asked for, or that exists already."""
+        """Count a placeholder that is asked for, or that exists already.
+
+        While its gang reserves it takes the place of one of its group that was lost, if any was:
+        the group has no more members for that.
+        """
         counts = self._counts_in(task_group_name)
-        counts.count += 1
+        if counts.timedout and self.is_reserving:
+            counts.timedout -= 1
+        else:
+            counts.count += 1
         counts.min_resource = dict(resource)

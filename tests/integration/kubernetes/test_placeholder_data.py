@@ -1,0 +1,85 @@
+"""What is told of a gang's placeholders, a task group at a time, as people do things to their pods."""
+
+import json
+
+import pytest
+
+from tests.integration.kubernetes.test_backend import GROUP, POLICY, QUEUES, TASK_GROUPS
+from tests.kubernetes.double import a_pod
+from tests.kubernetes.harness import muster_over
+from tests.patience import until
+
+
+@pytest.fixture
+async def muster(server):
+    await server.kubectl.config(QUEUES)
+    await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="20")
+    async with muster_over(server.access, server.kubectl) as running:
+        yield running
+
+
+def groups_of(*groups):
+    return json.dumps(
+        [
+            {"name": name, "minMember": members, "minResource": {"cpu": "10m"}, **more}
+            for name, members, more in groups
+        ]
+    )
+
+
+NOWHERE = {"nodeSelector": {"zone": "nowhere"}}
+
+
+def driver(name, app, groups, policy, group=""):
+    annotations = {TASK_GROUPS: groups, POLICY: policy}
+    if group:
+        annotations[GROUP] = group
+    labels = {"applicationId": app, "queue": "root.a"}
+    return a_pod(name, cpu="10m", labels=labels, annotations=annotations)
+
+
+def counts(muster, name):
+    return {
+        one.task_group_name: (one.count, one.timedout, one.replaced)
+        for one in muster.model.application(name).summary.placeholders
+    }
+
+
+@pytest.mark.parametrize("members", [("",), ("b",), ("", "a", "b"), ("a", "a", "a", "b", "b", "b")])
+async def test_both_groups_of_a_failed_hard_gang_count_as_timed_out(muster, members):
+    groups = groups_of(("a", 3, NOWHERE), ("b", 3, {}))
+    policy = "placeholderTimeoutInSeconds=2 gangSchedulingStyle=Hard"
+    for number, group in enumerate(members):
+        await muster.kubectl.pod(driver(f"m{number}", "gang", groups, policy, group))
+    await until(lambda: muster.model.application("gang") is not None, "the gang")
+    await until(lambda: muster.model.application("gang").summary.state == "Failed", "the timeout")
+    assert counts(muster, "gang") == {"a": (3, 3, 0), "b": (3, 3, 0)}
+
+
+async def placeholders_there(muster):
+    """Return the placeholders that are bound, by name."""
+    pods = await muster.kubectl.pods()
+    bound = [name for name, pod in pods.items() if pod["spec"].get("nodeName")]
+    return sorted(name for name in bound if name.startswith("tg-"))
+
+
+async def test_placeholders_that_are_deleted_by_hand_are_counted_once(muster):
+    groups = groups_of(("a", 3, {}), ("b", 1, NOWHERE))
+    await muster.kubectl.pod(driver("m0", "gang", groups, "placeholderTimeoutInSeconds=600"))
+    await until(lambda: muster.model.application("gang") is not None, "the gang")
+
+    async def three():
+        there = await placeholders_there(muster)
+        return there if len(there) == 3 else None
+
+    first = await until(three, "three are bound")
+    for name in first:
+        await muster.kubectl.delete(name)
+
+    async def others():
+        there = await three()
+        return there is not None and not {*there} & {*first}
+
+    await until(others, "others are, in their stead")
+    await until(lambda: counts(muster, "gang")["a"] == (3, 0, 0), "they are counted once")
+    assert counts(muster, "gang") == {"a": (3, 0, 0), "b": (1, 0, 0)}
