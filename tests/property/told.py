@@ -34,8 +34,7 @@ def values(projection):
         "users": model.users,
         "groups": model.groups,
         "nodes": {
-            name: (view.state, view.allocations, view.foreign)
-            for name, view in model.nodes.items()
+            name: (view.state, view.allocations, view.foreign) for name, view in model.nodes.items()
         },
         "applications": {
             name: (view.summary, texts(view.asks), view.allocations)

@@ -83,6 +83,7 @@ from shared.model.states import ApplicationState
 
 MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
 _CARRIES_ON = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+_KNOWN_BY_NAME = ("", ApplicationState.NEW)  # to a core that was asked for nothing
 _WHY_FAILED = {
     GANG_TIMED_OUT: "Scheduling has timed out due to insufficient resources",
     "ExecutionTimeout": "its application has run for as long as it may",
@@ -277,18 +278,17 @@ class ClusterMirror(Moves):
         application = self.world.applications.get(pod.spec.application_id)
         if application is not None and not application.is_live:
             application = None
-        is_over = application is None or application.phase is ApplicationPhase.ENDING
-        if pod.spec.placeholder and is_over:
-            self._calls.append(DeletePod(pod.uid, "", "its application has gone"))
-            return
-        if pod.spec.placeholder and application is not None and not application.may_reserve:
-            self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
+        unwanted = _unwanted(application) if pod.spec.placeholder else ""
+        if unwanted:
+            self._calls.append(DeletePod(pod.uid, "", unwanted))
             return
         if application is None:
             application = self.world.application_of(pod)
             self._announce(application)
         self._note(application, pod)
-        if is_to_be_asked(application, pod):
+        if application.phase is ApplicationPhase.ENDING:
+            self._finish(application)
+        elif is_to_be_asked(application, pod):
             self._send(application.partition, asks=(self._ask(pod),))
 
     def _on_foreign(self, pod: PodRecord) -> None:
@@ -550,6 +550,8 @@ class ClusterMirror(Moves):
             self._on_core_ended(application)
         elif application.phase is not ApplicationPhase.ENDING:
             self._follow(application, updated)
+        elif updated.state == ApplicationState.RESUMING:
+            self._finish(application)
 
     def _follow(self, application: ApplicationRecord, updated: UpdatedApplication) -> None:
         """Do what an application's state asks for: let its pods wait, go on, or fail."""
@@ -638,6 +640,7 @@ class ClusterMirror(Moves):
     def _end(self, application: ApplicationRecord) -> None:
         """Have done with an application whose pods have gone, and with what was made for it."""
         application.phase = ApplicationPhase.ENDING
+        application.is_gang_over = True
         self._cancel_creates(application)
         self.world.touch_application(application)
         for pod in self.world.pods_of(application.application_id):
@@ -648,12 +651,36 @@ class ClusterMirror(Moves):
         self._finish(application)
 
     def _finish(self, application: ApplicationRecord) -> None:
-        """Remove an application from the core once nothing of it holds a place on a node."""
-        if self.world.holds_a_place(application.application_id):
+        """Let the core end an application once nothing of it holds a place on a node.
+
+        One that the core has accepted completes there by itself, in its time, as any other. One
+        that it knows by name alone, or that resumes without a pod to ask for, is removed; so is one
+        of which a pod has come since: that starts it anew.
+        """
+        name = application.application_id
+        if self.world.holds_a_place(name):
+            return
+        if self._completes_by_itself(application) and not self.world.has_waiting_pod(name):
             return
         self._remove(application)
         self.world.touch_application(application)
         self._on_core_ended(application)
+
+    def _completes_by_itself(self, application: ApplicationRecord) -> bool:
+        """Return whether the end of what an application asked for lets the core complete it."""
+        name = application.application_id
+        if application.core_state == ApplicationState.RESUMING:
+            return False
+        return application.core_state not in _KNOWN_BY_NAME or any(
+            release.application_id == name for release in self._unconfirmed.values()
+        )
+
+
+def _unwanted(application: ApplicationRecord | None) -> str:
+    """Return why a placeholder of an application that comes now is not wanted, "" where it is."""
+    if application is None or application.phase is ApplicationPhase.ENDING:
+        return "its application has gone"
+    return "" if application.may_reserve else IN_THE_WAY
 
 
 def _places(allocations: Sequence[Allocation]) -> Iterator[tuple[str, str, Devices]]:

@@ -36,6 +36,12 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ApplicationState
 
 FORCE_TAG = "application.create.force"
+_STARTING = (
+    "",
+    ApplicationState.NEW,
+    ApplicationState.ACCEPTED,
+    ApplicationState.RESUMING,
+)
 _CREATED = {False: NodeAction.CREATE, True: NodeAction.CREATE_DRAIN}  # by whether it is cordoned
 
 _Item = TypeVar("_Item", NodeRecord, ApplicationRecord)
@@ -128,14 +134,17 @@ class Existing:
 
         One with pods on nodes goes to the recovery queue where no rule places it any more, as does
         every one of a partition that was dropped. One that was asked for and has no pod left was
-        accepted, though the core's word of it is still to come.
+        accepted, though the core's word of it is still to come; so was one that is ending, whose
+        gang is over: nothing but its end is to come.
         """
         request = application_request(application)
         name = application.application_id
         is_asked_for = (
             application.phase is ApplicationPhase.RUNNING and not application.is_announced
         )
-        if is_asked_for and not request.state and not self._world.has_waiting_pod(name):
+        is_ending = application.phase is ApplicationPhase.ENDING and request.state in _STARTING
+        is_deserted = is_asked_for and not request.state and not self._world.has_waiting_pod(name)
+        if is_ending or is_deserted:
             request = replace(request, state=ApplicationState.ACCEPTED)
         pods = self._world.pods_of(name)
         is_dropped = application.partition in self._world.dropped

@@ -113,8 +113,8 @@ def _check(parts: Mapping[str, Any], where: str) -> None:
 def bounded_seconds(name: str, stated: int) -> tuple[int, str]:
     """Return a timeout in seconds, 0 for the default, and the sentence if it is not as stated.
 
-    What overflows an int64 of nanoseconds is the default, as YuniKorn has it; else it is MAX_SECONDS
-    at most.
+    What overflows an int64 of nanoseconds is the default, as YuniKorn has it; else it is at most
+    MAX_SECONDS.
     """
     if stated <= MAX_SECONDS:
         return stated, ""

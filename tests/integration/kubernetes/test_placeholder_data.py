@@ -83,3 +83,47 @@ async def test_placeholders_that_are_deleted_by_hand_are_counted_once(muster):
     await until(others, "others are, in their stead")
     await until(lambda: counts(muster, "gang")["a"] == (3, 0, 0), "they are counted once")
     assert counts(muster, "gang") == {"a": (3, 0, 0), "b": (1, 0, 0)}
+
+
+async def reserving(muster, policy=""):
+    """Let a job of three reserve its group, and another group be nowhere."""
+    groups = groups_of(("a", 3, NOWHERE), ("b", 3, {}))
+    for number in range(3):
+        await muster.kubectl.pod(driver(f"m{number}", "gang", groups, policy, "b"))
+
+    async def three_are_bound():
+        return len(await placeholders_there(muster)) == 3
+
+    await until(three_are_bound, "the placeholders of b")
+
+
+async def only(muster, *names):
+    async def are_only_they_there():
+        return set(await muster.kubectl.pods()) == set(names)
+
+    await until(are_only_they_there, f"no pods but {names}")
+
+
+async def test_a_job_that_is_deleted_while_its_gang_reserves_is_completing(muster):
+    await reserving(muster)
+    for number in range(3):
+        await muster.kubectl.delete(f"m{number}")
+    await only(muster)
+    await until(lambda: muster.model.application("gang").summary.state == "Completing", "its end")
+    gang = muster.model.application("gang")
+    assert not gang.allocations
+    assert counts(muster, "gang") == {"a": (3, 3, 0), "b": (3, 3, 0)}
+    assert muster.model.queues["root.a"].allocated == {}
+
+
+async def test_a_pod_that_comes_again_starts_its_gang_anew_at_once(muster):
+    await reserving(muster)
+    for number in range(3):
+        await muster.kubectl.delete(f"m{number}")
+    await only(muster)
+    await until(lambda: muster.model.application("gang").summary.state == "Completing", "its end")
+    first = muster.model.application("gang").summary.submission
+    await reserving(muster)
+    again = muster.model.application("gang").summary
+    assert (again.state, again.submission != first) == ("Accepted", True)
+    assert counts(muster, "gang") == {"a": (3, 0, 0), "b": (3, 0, 0)}

@@ -101,8 +101,52 @@ def test_when_the_last_real_pod_of_a_gang_that_reserves_is_deleted_its_placehold
     messages = shim.send(DeletePods((PodName("b"),)))
     assert [item.allocation_key for item in sent(messages, "ask_releases")] == [keys[1]]
     assert [item.allocation_key for item in sent(messages, "releases")] == [keys[0]]
+    assert sent(messages, "remove_applications") == []  # the core completes it by itself
+    assert (not shim.world.pods, phase(shim)) == (True, ApplicationPhase.ENDING)
+    for state in ("Accepted", "Completing"):
+        assert sent(updated(shim, state), "remove_applications") == []
+    updated(shim, "Completed")
+    assert phase(shim) is ApplicationPhase.ENDED
+
+
+@pytest.mark.parametrize("state", ["", "Resuming"])
+def test_one_that_nothing_completes_is_removed_when_its_last_pod_has_gone(state):
+    """Nothing was asked for it, or its gang was given up and it has nothing to go on with."""
+    shim = Shim()
+    shim.send(SubmitPods((gang_pod("a"),)))
+    if state:
+        accepted(shim)
+        updated(shim, state)
+        for pod in list(shim.world.all_pods()):
+            if pod.spec.placeholder:
+                release = AllocationAskRelease("app", pod.uid, TerminationType.TIMEOUT)
+                shim.send(UpdateResponse(released_asks=(release,)))
+    assert len(sent(shim.send(DeletePods((PodName("a"),))), "remove_applications")) == 1
+    assert phase(shim) is ApplicationPhase.ENDED
+
+
+def test_a_gang_that_resumes_while_its_last_pods_end_is_on_its_way_is_removed():
+    shim = Shim()
+    shim.send(SubmitPods((gang_pod("a"),)))
+    accepted(shim)
+    updated(shim, "Accepted")
+    assert sent(shim.send(DeletePods((PodName("a"),))), "remove_applications") == []
+    assert len(sent(updated(shim, "Resuming"), "remove_applications")) == 1
+    assert phase(shim) is ApplicationPhase.ENDED
+
+
+def test_a_pod_that_comes_while_its_application_completes_starts_its_gang_anew():
+    shim = Shim()
+    shim.send(SubmitPods((gang_pod("a"),)))
+    accepted(shim)
+    updated(shim, "Accepted")
+    shim.send(DeletePods((PodName("a"),)))
+    updated(shim, "Completing")
+    messages = shim.send(SubmitPods((gang_pod("b"),)))
     assert len(sent(messages, "remove_applications")) == 1
-    assert not shim.world.pods
+    (request,) = sent(messages, "new_applications")
+    assert request.submission == 2
+    assert len(shim.asks(accepted(shim, 2))) == 2
 
 
 def test_while_its_placeholders_are_going_a_pod_waits_and_then_starts_the_application_anew():

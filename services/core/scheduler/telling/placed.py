@@ -100,8 +100,7 @@ def allocations(held: list[Held]) -> Columns[AllocationState]:
         ]
     if any(application.released for application in everybody):
         reasons = [
-            application.released.get(allocation.allocation_key)
-            for application, allocation in held
+            application.released.get(allocation.allocation_key) for application, allocation in held
         ]
         columns["released"] = [why is not None for why in reasons]
         columns["why"] = [why or "" for why in reasons]
