@@ -5,6 +5,7 @@ from hypothesis.stateful import precondition, rule
 
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
+    Allocation,
     AllocationAsk,
     AllocationAskRelease,
     NodeAction,
@@ -74,6 +75,36 @@ class TwoLeaves:
         asked = [(key, name) for name, app in self.apps.items() for key in app.group_of]
         key, name = data.draw(st.sampled_from(sorted(asked)))
         self.core.update(ask_releases=(AllocationAskRelease(name, key, STOPPED),))
+
+    @precondition(lambda self: self.apps and self.core.partition.nodes.nodes)
+    @rule(
+        data=st.data(),
+        size=st.sampled_from(SIZES),
+        older_ns=st.sampled_from([1, 2, 3, seconds(70)]),
+    )
+    def a_pod_is_found_that_is_older_than_its_application(self, data, size, older_ns):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        node = data.draw(st.sampled_from(sorted(self.core.partition.nodes.nodes)))
+        created_ns = self.apps[app].submission_time_ns - older_ns
+        found = Allocation(f"{self.name()}-found", app, node, size, create_time_ns=created_ns)
+        self.core.update(allocations=(found,))
+        self.forget_last_step()
+
+    @precondition(lambda self: self.apps)
+    @rule(
+        data=st.data(),
+        size=st.sampled_from(SIZES),
+        older_ns=st.sampled_from([0, 1, 3]),
+        priority=st.sampled_from([0, 5]),
+    )
+    def asks_are_older_than_their_application(self, data, size, older_ns, priority):
+        app = data.draw(st.sampled_from(sorted(self.apps)))
+        created_ns = self.apps[app].submission_time_ns - older_ns
+        self.core.asks(app, [self.name()], size, create_time_ns=created_ns, priority=priority)
+        self.forget_last_step()
+
+    def forget_last_step(self):
+        """Compare nothing with the step before: what was found may be over every limit."""
 
     @precondition(lambda self: self.apps)
     @rule(data=st.data())

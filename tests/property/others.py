@@ -42,6 +42,19 @@ class Others:
         del self.foreign[key]
         self.tell(releases=(AllocationRelease("", key, TerminationType.STOPPED_BY_RM),))
 
+    @precondition(lambda self: self.core.partition.applications and self.nodes)
+    @rule(data=st.data(), resource=st.sampled_from(RESOURCES), older_ns=st.integers(0, 3))
+    def a_pod_is_found_that_is_older_than_its_application(self, data, resource, older_ns):
+        node = data.draw(st.sampled_from(sorted(self.nodes)))
+        known = self.core.partition.applications
+        app = data.draw(st.sampled_from(sorted(known)))
+        created_ns = known[app].submission_time_ns - older_ns
+        found = Allocation(self.name("found"), app, node, resource, create_time_ns=created_ns)
+        self.shrunk = True  # the resource manager does as it likes
+        self.bound[found.allocation_key] = found
+        self.tell(allocations=(found,))
+        self.gangs.remember(self.core)
+
     @precondition(lambda self: self.bound)
     @rule(data=st.data())
     def a_bind_fails(self, data):

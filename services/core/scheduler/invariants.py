@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from services.core.scheduler.actions import gang_places
 from services.core.scheduler.model.devices import change, need_of
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
-from services.core.scheduler.model.rows import Application, Node, Queue, depth_first
+from services.core.scheduler.model.rows import (
+    Application,
+    EquivalenceClass,
+    Node,
+    Queue,
+    depth_first,
+)
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
@@ -46,6 +52,7 @@ def violations(partition: Partition) -> list[str]:
         found += _starts_overlooked(partition)
     found += _nodes(partition)
     found += _keys(partition)
+    found += _orders(partition)
     found += _releasing(partition)
     return found
 
@@ -413,6 +420,63 @@ def _keys(partition: Partition) -> Iterator[str]:
                 yield f"allocation {key} should be on {allocation.node_id}: {on_nodes.get(key)}"
             if key in application.group_of:
                 yield f"{key} is allocated and waits as well"
+
+
+def _orders(partition: Partition) -> Iterator[str]:
+    """Compare every key in every heap with the key worked out again."""
+    classes: dict[EquivalenceClass, None] = {}
+    for application in partition.applications.values():
+        order = application.order_at(application.in_use())
+        if application.keys_before is None and application.order != order:
+            yield f"application {application.id} is at {application.order}, not {order}"
+        if application.waits_in is not None:
+            classes[application.waits_in] = None
+        yield from _patience(partition, application)
+    for waiting in classes:
+        entered = {application: key for key, application in waiting.entries()}
+        for application in waiting.members:
+            if entered.get(application) != application.order:
+                yield f"application {application.id} waits at {entered.get(application)}"
+    for queue in depth_first(partition.root):
+        yield from _buckets(queue)
+        yield from _turns(queue)
+
+
+def _patience(partition: Partition, application: Application) -> Iterator[str]:
+    """See that a gang that is watched is looked at when it becomes overdue."""
+    due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
+    watched_ns = application.patience_due_ns
+    waits = application.waits_as_a_whole or application.waits_for_first_member
+    may_wait = waits and application.is_starting and partition.root.max_resource is not None
+    if watched_ns and watched_ns != due_ns and may_wait:
+        yield f"gang {application.id} is overdue at {due_ns} and is watched until {watched_ns}"
+
+
+def _buckets(queue: Queue) -> Iterator[str]:
+    for bucket in (*queue.buckets.values(), queue.to_admit, queue.behind):
+        for key, group in bucket.entries():
+            head = group.head()
+            now = group.application.order + head.order if head is not None else key
+            if key != now:
+                yield f"queue {queue.path}: asks of {group.application.id} are at {key}, not {now}"
+        for by_time, now in bucket.entries_by_run_time():
+            if by_time != now:
+                yield f"queue {queue.path}: asks are at {by_time} by run time, not {now}"
+    for key, bucket in queue.active_buckets.entries():
+        first = bucket.first()
+        if first is not None and first[0] < key:  # one that comes later is found by then
+            yield f"queue {queue.path}: a bucket is at {key}, its first group at {first[0]}"
+
+
+def _turns(queue: Queue) -> Iterator[str]:
+    """Compare the places of a queue's children with what they would be, but for those noted."""
+    turns = queue.turns
+    if turns.version != queue.tree.version:
+        return
+    place_of = queue.order_of_children()
+    for key, _, child in turns.heap:
+        if child.turn is key and child not in turns.unordered and key != place_of(child):
+            yield f"queue {child.path} is at {key}, not {place_of(child)}"
 
 
 def _releasing(partition: Partition) -> Iterator[str]:

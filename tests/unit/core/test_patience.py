@@ -687,3 +687,43 @@ def test_one_that_was_left_out_for_a_while_is_waited_for_again():
     core.fire("left", "backoff")
     assert not core.plain("younger", 1)
     assert (core.reason("left"), core.reason("younger")) == ("", "GANG_PATIENCE")
+
+
+def test_a_gang_that_holds_a_part_is_waited_for_by_nobody():
+    """Its placeholder was there before: refused as a whole, it is not passed, nor ahead of all."""
+    core = Core(
+        config_of("{name: a, resources: {max: {vcore: 4m}}}"),
+        settings=(("gangAdmission", "cluster"), ("gangPatience", "60s")),
+    )
+    core.node("n1", vcore=9, pods=30)
+    core.application("runs", "root.a")
+    core.asks("runs", ["r0", "r1", "r2"], {"vcore": 1})
+    for name in ("first", "second"):
+        core.now_ns += 1
+        core.gang(name, 3, {"vcore": 1}, queue="root.a")
+    core.now_ns += seconds(70)
+    held = Allocation("held", "second", "n1", {"vcore": 1}, placeholder=True, task_group_name="tg")
+    core.update(allocations=(held,))
+    core.check()
+    assert core.partition.queues["root.a"].overdue_gang.id == "first"
+    assert core.partition.applications["second"].refusal.reason == "GANG_HEADROOM"
+
+
+def test_a_gang_that_was_there_earlier_is_overdue_earlier():
+    core = Core(
+        config_of("{name: a, resources: {max: {vcore: 3m}}}"), settings=(("gangPatience", "60s"),)
+    )
+    core.node("n1", vcore=9, pods=30)
+    core.application("runs", "root.a")
+    core.asks("runs", ["r0", "r1"], {"vcore": 1})
+    core.gang("gang", 3, {"vcore": 1}, queue="root.a")
+    older = core.now_ns - seconds(50)
+    core.asks(
+        "gang", ["more"], {"vcore": 1}, placeholder=True, task_group_name="tg",
+        create_time_ns=older,
+    )  # fmt: skip
+    core.check()
+    core.now_ns += seconds(11)
+    core.application("small", "root.a")
+    core.asks("small", ["small-0"], {"vcore": 1})
+    assert core.partition.applications["small"].refusal.reason == "GANG_PATIENCE"

@@ -556,3 +556,44 @@ def test_room_that_comes_goes_to_who_uses_least_by_now(policy, first):
     core.check()
     placed = [item.allocation_key for item in section(told, "new_allocations")]
     assert placed == [f"{first}-waits"]
+
+
+def test_an_application_that_is_older_by_a_pod_that_is_found_goes_first():
+    core = Core(config_of("{name: a}"))
+    core.node("n1", vcore=3000, pods=9)
+    core.application("old", "root.a", submission_time_ns=1)
+    core.asks("old", ["room"], {"vcore": 2000, "pods": 1})
+    core.application("app2", "root.a", submission_time_ns=50)
+    core.application("app1", "root.a", submission_time_ns=1000)
+    for name in ("app2", "app1"):
+        core.asks(name, [f"{name}-0"], {"vcore": 2000, "pods": 1})
+    found = Allocation("found", "app1", "n1", {"vcore": 1000, "pods": 1}, create_time_ns=30)
+    core.update(allocations=(found,))
+    core.check()
+    assert allocated_when_ends(core, "old", "room") == ["app1-0"]
+
+
+def test_an_application_whose_first_ask_was_bound_by_another_has_the_place_of_the_next():
+    """The ask of high priority is not waiting any more: the application goes as the others ask."""
+    core = Core(config_of("{name: a}"))
+    core.node("n1", vcore=3000, pods=9)
+    core.application("old", "root.a", submission_time_ns=1)
+    core.asks("old", ["room"], {"vcore": 2000, "pods": 1})
+    core.application("app2", "root.a", submission_time_ns=50)
+    core.application("app1", "root.a", submission_time_ns=1000)
+    core.update(allocations=(Allocation("runs", "app1", "n1", {"vcore": 500, "pods": 1}),))
+    core.asks("app2", ["two"], {"vcore": 1900, "pods": 1})
+    for key, priority in (("one", 0), ("high", 5)):
+        core.asks("app1", [key], {"vcore": 2000, "pods": 1}, priority=priority)
+    bound = Allocation("high", "app1", "n1", {"vcore": 500, "pods": 1}, priority=5)
+    core.update(allocations=(bound,))
+    core.check()
+    assert allocated_when_ends(core, "old", "room") == ["two"]
+
+
+def allocated_when_ends(core, application, key):
+    """End a pod; return which asks were allocated in the room that it left."""
+    gone = AllocationRelease(application, key, TerminationType.STOPPED_BY_RM)
+    found = section(core.update(releases=(gone,)), "new_allocations")
+    core.check()
+    return [allocation.allocation_key for allocation in found]

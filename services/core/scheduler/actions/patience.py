@@ -30,7 +30,6 @@ from services.core.scheduler.statement.partition import Partition
 from shared.model.duration import go_duration
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import fits_limit
-from shared.model.states import ApplicationState
 
 MAX_SPARE = 64
 
@@ -105,8 +104,12 @@ def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
     leaves = dict.fromkeys(application.queue for application in (*changed, *late))
     waited_for = [leaf.overdue_gang for leaf in leaves]
     for application in changed:
-        if _is_live(partition, application) and application.waits_for_first_member:
+        if not _is_live(partition, application):
+            continue
+        if application.waits_for_first_member:
             watch(partition, application)
+        elif application.waits_as_a_whole:  # it was submitted earlier than was known
+            _watch_anew(partition, application)
     for application in late:
         if application not in partition.late_gangs:
             continue
@@ -144,9 +147,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
             return False
         return True
     if not (
-        application.waits_as_a_whole
-        and application.state is ApplicationState.ACCEPTED
-        and may_be_waited_for(application)
+        application.waits_as_a_whole and application.is_starting and may_be_waited_for(application)
     ):
         return False
     if partition.settings.gang_lane and application.is_refused_for(Reason.GANG_PLACES):

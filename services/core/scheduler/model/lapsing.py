@@ -1,6 +1,6 @@
 """A heap whose entries lapse: the first that counts is found in O(log n), whoever comes or goes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,12 @@ class Lapsing(Generic[Item]):
                 return key, item
             heappop(self._heap)
         return None
+
+    def entries(self) -> Iterator[tuple[tuple[Any, ...], Item]]:
+        """Yield the items whose entries count with their keys, in no order."""
+        for key, _, stamp, item in self._heap:
+            if stamp == self._stamp_of(item):
+                yield key, item
 
     def __len__(self) -> int:
         return len(self._heap)

@@ -383,6 +383,19 @@ class Bucket:
                     self._by_run_time.push(_of_gang(key, group), version, group)
         return self._by_run_time.first()
 
+    def entries(self) -> Iterator[tuple[EntryKey, AskGroup]]:
+        """Yield the groups that may be scheduled with their keys, in no order."""
+        for key, _, version, group in self._heap:
+            if version == group.version:
+                yield key, group
+
+    def entries_by_run_time(self) -> Iterator[tuple[EntryKey, EntryKey]]:
+        """Yield the key by run time of every group that has one, and what it would be now."""
+        for key, group in self._by_run_time.entries() if self._by_run_time is not None else ():
+            head = group.head()
+            if head is not None:
+                yield key, _of_gang(group.application.order + head.order, group)
+
     def in_order(self) -> Iterator[AskGroup]:
         """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
         for _, _, version, group in in_heap_order(self._heap):
@@ -423,6 +436,12 @@ class BucketHeap:
         """Let a bucket's entry lapse."""
         bucket.stamp += 1
         bucket.queued = None
+
+    def entries(self) -> Iterator[tuple[EntryKey, Bucket]]:
+        """Yield the buckets that are entered with their keys, in no order."""
+        for key, _, stamp, bucket in self._heap:
+            if stamp == bucket.stamp:
+                yield key, bucket
 
     def first(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the first group of all, with its key, or None."""
@@ -539,6 +558,12 @@ class EquivalenceClass:
                 return self._heap[0][2]
             heappop(self._heap)
         return None
+
+    def entries(self) -> Iterator[tuple[tuple[object, ...], "Application"]]:
+        """Yield those who wait with their keys, in no order."""
+        for entry in self._heap:
+            if self._is_valid(entry):
+                yield entry[0], entry[2]
 
     def _is_valid(self, entry: tuple[tuple[object, ...], int, "Application"]) -> bool:
         return self.members.get(entry[2]) == entry[1]

@@ -32,6 +32,7 @@ from services.core.scheduler.model.rows import (
     Queue,
     Tracker,
 )
+from services.core.scheduler.model.shapes import Ask
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView
 from shared.model.states import ApplicationState
@@ -249,17 +250,21 @@ def _forget_refusal(application: Application) -> None:
 def enter(application: Application) -> None:
     """Enter every group that may be scheduled now, and withdraw the others."""
     _review_waiting(application)
-    is_behind = application.is_refused_for(Reason.GANG_PATIENCE)
     for group in application.groups.values():
-        if is_behind:
-            application.queue.behind.push(group)
-        elif not application.may_schedule or hold(application, group) is not None:
-            group.bucket.withdraw(group)
-        elif application.awaits_admission and (group.placeholder or application.is_restarting):
-            application.queue.to_admit.push(group)
-            requeue_bucket(application.queue.to_admit)
-        else:
-            enter_group(group)
+        _enter_where_it_waits(application, group)
+
+
+def _enter_where_it_waits(application: Application, group: AskGroup) -> None:
+    """Enter a group in its bucket or in one of its leaf, or withdraw it."""
+    if application.is_refused_for(Reason.GANG_PATIENCE):
+        application.queue.behind.push(group)
+    elif not application.may_schedule or hold(application, group) is not None:
+        group.bucket.withdraw(group)
+    elif application.awaits_admission and (group.placeholder or application.is_restarting):
+        application.queue.to_admit.push(group)
+        requeue_bucket(application.queue.to_admit)
+    else:
+        enter_group(group)
 
 
 def hold(application: Application, group: AskGroup) -> Refusal | None:
@@ -303,7 +308,7 @@ def _review_waiting(application: Application) -> None:
     """
     if application.waits_for_first_member:
         application.queue.root.to_watch[application] = None
-    elif application.state is not ApplicationState.ACCEPTED or not application.awaits_admission:
+    elif not (application.is_starting and application.awaits_admission):
         wait_no_more_for(application)
     if (
         (application.is_refused_as_a_whole and not application.awaits_admission)
@@ -341,6 +346,17 @@ def requeue_rest(
     for group in groups:
         if group.asks:
             enter_group(group)
+
+
+def ask_removed(
+    application: Application, group: AskGroup, ask: Ask, order_before: tuple[object, ...]
+) -> None:
+    """Give the rest of a group its place without an ask; all of the application if that moved."""
+    head = group.head()
+    if application.order != order_before:
+        enter(application)
+    elif head is not None and ask.order < head.order:
+        _enter_where_it_waits(application, group)
 
 
 def requeue_group(

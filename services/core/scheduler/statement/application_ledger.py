@@ -154,6 +154,8 @@ def usage_changed(application: Application) -> None:
         queueing.enter(application)
     if application.waits_in is not None:
         queueing.activate(application)
+    elif application.refusal is not None or application.queue.overdue_gang is application:
+        queueing.enter(application)  # what holds something neither waits behind a gang nor is one
 
 
 def _was_there_at(application: Application, created_ns: int) -> bool:
@@ -165,6 +167,8 @@ def _was_there_at(application: Application, created_ns: int) -> bool:
         return False
     application.submission_time_ns = created_ns
     queueing.reorder(application)
+    if application.patience_due_ns:
+        application.queue.root.to_watch[application] = None  # it has waited for longer
     return True
 
 

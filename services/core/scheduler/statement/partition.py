@@ -305,8 +305,16 @@ class Partition:
     def remove_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
         """Take an ask out of its application, its reservation with it; None when it is unknown.
 
-        ``why`` it ends is a TerminationType, "" where it is allocated.
+        The asks that are left have the place that is theirs without it. ``why`` it ends is a
+        TerminationType, "" where it is allocated.
         """
+        order, group = application.order, application.group_of.get(key)
+        ask = self._take_ask(application, key, why)
+        if ask is not None and group is not None:
+            queueing.ask_removed(application, group, ask, order)
+        return ask
+
+    def _take_ask(self, application: Application, key: str, why: str) -> Ask | None:
         ask = application_ledger.remove_ask(application, key)
         if ask is not None:
             if key in application.reservations:
@@ -330,7 +338,7 @@ class Partition:
         """Take an ask that is placed out of its queue; what comes after it takes its turn."""
         order, group = application.order, application.group_of[ask.key]
         application.positions[ask.key] = ask.sequence
-        self.remove_ask(application, ask.key)
+        self._take_ask(application, ask.key, "")
         queueing.requeue_group(application, group, order)
 
     def _release_shape(self, shape: Shape, times: int = 1) -> None:
