@@ -104,12 +104,7 @@ def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
     leaves = dict.fromkeys(application.queue for application in (*changed, *late))
     waited_for = [leaf.overdue_gang for leaf in leaves]
     for application in changed:
-        if not _is_live(partition, application):
-            continue
-        if application.waits_for_first_member:
-            watch(partition, application)
-        elif application.waits_as_a_whole:  # it was submitted earlier than was known
-            _watch_anew(partition, application)
+        _judge_changed(partition, application)
     for application in late:
         if application not in partition.late_gangs:
             continue
@@ -119,6 +114,16 @@ def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
             del partition.late_gangs[application]
             queueing.wait_no_more_for(application)
     return waited_for != [leaf.overdue_gang for leaf in leaves]
+
+
+def _judge_changed(partition: Partition, application: Application) -> None:
+    """Watch a gang that has changed: one that waits as a whole may have waited for longer."""
+    if not _is_live(partition, application):
+        return
+    if application.waits_for_first_member:
+        watch(partition, application)
+    elif application.waits_as_a_whole:
+        _watch_anew(partition, application)
 
 
 def _waits(application: Application) -> bool:

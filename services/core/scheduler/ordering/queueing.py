@@ -35,7 +35,6 @@ from services.core.scheduler.model.rows import (
 from services.core.scheduler.model.shapes import Ask
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView
-from shared.model.states import ApplicationState
 
 _AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
 
