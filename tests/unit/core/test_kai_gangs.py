@@ -183,8 +183,7 @@ def test_in_a_day_no_gang_is_evicted_twice_without_having_been_whole(settings):
     cluster.pods("small", [f"s{at}" for at in range(3)])
     ended: set[str] = set()
     for step in range(96):
-        ended -= {name for name in names if len(cluster.running(name)) >= 3}
-        _lose_some(cluster, names, step)
+        ended -= set(_lose_some(cluster, names, step))
         before = len(cluster.evicted)
         cluster.run(seconds(15 * 60))
         for name in {(at_ns, name): name for at_ns, name, _ in cluster.evicted[before:]}.values():
@@ -195,15 +194,22 @@ def test_in_a_day_no_gang_is_evicted_twice_without_having_been_whole(settings):
     assert len(cluster.evicted) > 10
 
 
-def _lose_some(cluster: Cluster, names: tuple[str, ...], step: int) -> None:
-    """Have a pod of some whole gangs end, and at times the oldest small one, which comes again."""
+def _lose_some(cluster: Cluster, names: tuple[str, ...], step: int) -> list[str]:
+    """Have a pod of some whole gangs end, and at times a small one, which comes again.
+
+    Return the gangs that were whole when it was their turn.
+    """
+    whole = []
     for name in names:
         running = cluster.running(name)
-        if len(running) >= 3 and (step + len(name)) % 7 == 0:
-            cluster.lose(running[step % 3])
+        if len(running) >= 3:
+            whole.append(name)
+            if (step + len(name)) % 7 == 0:
+                cluster.lose(running[step % 3])
     for key in cluster.running("small")[:1] if step % 5 == 0 else ():
         cluster.lose(key)
         cluster.pods("small", [f"{key}-{step}"])
+    return whole
 
 
 def _make_up(cluster: Cluster, names: list[str], step: int) -> None:
