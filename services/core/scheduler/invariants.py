@@ -302,7 +302,8 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
         if application.waits_for_its_queue:
             gang = application.outstanding()
             short_user = first_shortage(application, gang, count_promises=True)
-            if not short_user and not application.queue.first_without_quota(gang):
+            own = application.kept_room()
+            if not short_user and not application.queue.first_without_quota(gang, own=own):
                 yield f"gang {application.id} waits at a gate and has the headroom"
         yield from _with_places(partition, application)
         if (
@@ -326,10 +327,11 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
     if application.waiting_among is not partition.waiting_gangs:
         yield f"gang {application.id} waits for places and is not among those that do"
     gang, backfill = gang_places.amount(application), partition.settings.backfill
+    queue, own = application.queue, application.kept_room()
     if (
         not first_shortage(application, gang, count_promises=True)
-        and not application.queue.first_without_quota(gang)
-        and not application.queue.first_without_room(gang)
+        and not queue.first_without_quota(gang, own=own)
+        and not queue.first_without_room(gang, own=own)
         and not application.is_behind_overdue_gang
         and gang_places.are_there(partition.nodes, application, backfill=backfill)
     ):

@@ -251,3 +251,75 @@ def test_the_eviction_names_its_law():
     cluster.run(seconds(60))
     laws = [e.law for a in cluster.core.answers for e in getattr(a.message, "evictions", ())]
     assert laws == [Law.STALE] * 2
+
+
+# --- victims that take their time ---------------------------------------------------------------
+
+
+def crowded(idle: int, settings: tuple = KAI) -> Cluster:
+    """Return six pods of a queue that is owed three of six, and so many free places."""
+    owed = "{name: %s, resources: {guaranteed: {vcore: 3m}}}"
+    cluster = Cluster(owed % "one", owed % "two", settings=settings, nodes=3, vcore=2)
+    cluster.makes_again = cluster.confirms = False
+    cluster.core.application("greedy", "root.one")
+    cluster.pods("greedy", [f"g{at}" for at in range(6 - idle)])
+    return cluster
+
+
+@pytest.mark.parametrize("admission", ["", "queue", "partial"])
+@pytest.mark.parametrize("idle", [0, 1])
+def test_nothing_of_a_gang_is_bound_before_all_of_it_has_room(idle, admission):
+    cluster = crowded(idle, (*KAI, ("gangAdmission", admission)) if admission else KAI)
+    core = cluster.core
+    core.gang("gang", 3, ONE, queue="root.two")
+    cluster.settle()
+    cluster.run(seconds(20))
+    victims = [key for _, _, key in cluster.evicted]
+    assert len(victims) == 3 - idle
+    for key in victims:
+        assert cluster.running("gang") == []
+        why = TerminationType.PREEMPTED_BY_SCHEDULER
+        core.update(releases=(AllocationRelease("greedy", key, why),))
+        core.check()
+    cluster.settle()
+    assert len(cluster.running("gang")) == 3
+    assert len(cluster.evicted) == 3 - idle
+    cluster.run(HOUR_NS)
+    assert len(cluster.evicted) == 3 - idle
+
+
+def test_room_that_frees_itself_elsewhere_counts_too():
+    cluster = crowded(0)
+    core = cluster.core
+    core.gang("gang", 3, ONE, queue="root.two")
+    cluster.settle()
+    cluster.run(seconds(20))
+    victims = [key for _, _, key in cluster.evicted]
+    for key in victims[:2]:
+        why = TerminationType.PREEMPTED_BY_SCHEDULER
+        core.update(releases=(AllocationRelease("greedy", key, why),))
+    assert cluster.running("gang") == []
+    core.node("new", vcore=1)
+    cluster.settle()
+    assert len(cluster.running("gang")) == 3
+    core.check()
+
+
+def test_a_gang_that_starts_again_takes_its_room_as_a_whole_too():
+    cluster = crowded(3)
+    core = cluster.core
+    cluster.gang("gang", 3, queue="root.two")
+    assert len(cluster.running("gang")) == 3
+    cluster.lose(*cluster.running("gang"))
+    cluster.pods("greedy", ["g3", "g4", "g5"])
+    cluster.pods("gang", ["x", "y", "z"], task_group_name="tg")
+    assert cluster.running("gang") == []
+    cluster.run(seconds(30))
+    victims = [key for _, _, key in cluster.evicted]
+    assert len(victims) == 3
+    for key in victims:
+        assert cluster.running("gang") == []
+        why = TerminationType.PREEMPTED_BY_SCHEDULER
+        core.update(releases=(AllocationRelease("greedy", key, why),))
+        core.check()
+    assert sorted(cluster.running("gang")) == ["x", "y", "z"]

@@ -301,6 +301,9 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
     """Try a reserved ask on its node, then on any other; return 1 when it was placed."""
     del partition.reserved_to_try[reservation]
     application, ask = reservation.application, reservation.ask
+    if application.needs_places:
+        _try_whole(partition, application)
+        return 0
     group = application.group_of[ask.key]
     if not application.may_schedule or queueing.hold(application, group) is not None:
         return 0
@@ -318,6 +321,14 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
         return 0
     _allocate(partition, application, ask, node)
     return 1
+
+
+def _try_whole(partition: Partition, application: Application) -> None:
+    """Have a gang considered for which others have made way; its members start together."""
+    if application.refusal is not None:
+        queueing.activate(application)
+    for reservation in application.reservations.values():
+        partition.reserved_to_try.pop(reservation, None)
 
 
 def _is_its_turn(partition: Partition, reservation: Reservation) -> bool:

@@ -98,7 +98,8 @@ def lacks_headroom(
     short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
     if short_user is not None:
         return _no_headroom("the whole gang does not fit", short_user)
-    short = application.queue.first_without_quota(gang, if_promised=in_part)
+    own = application.kept_room()
+    short = application.queue.first_without_quota(gang, if_promised=in_part, own=own)
     if short is not None:
         return _no_headroom("the whole gang does not fit", short)
     refused = partition.no_capacity(application, gang)
@@ -272,7 +273,7 @@ def over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, 
     short_user = first_shortage(application, wanted)
     if short_user is not None:
         return _no_headroom("the whole gang does not fit", short_user)
-    short = application.queue.first_without_room(wanted)
+    short = application.queue.first_without_room(wanted, own=application.kept_room())
     if short is None:
         return None
     queue, limit = short

@@ -9,8 +9,9 @@ Rule 2: before anything is tried, the nodes must have the room for every group b
         looked at (``WaitingGangs``).
 Rule 3: from the first refusal its placeholders are told as unschedulable, so that the cluster
         scales up, and its placeholder timeout runs, so that Soft falls back and Hard fails.
-Rule 4: reserved nodes are not taken, but by ``backfill``; a member that requires its node waits
-        for it like the others: nobody is preempted for a gang that has no place yet.
+Rule 4: reserved nodes are not taken, but by ``backfill`` and by the members that others made way
+        for: these start when all members have a place, not one by one. A member that requires
+        its node waits for it like the others: none is preempted for a gang without a place.
 Source: docs/adr/0032.
 
 Cost: a trial is one search of the nodes a member; the bound one comparison of the nodes a shape.
@@ -88,6 +89,8 @@ def bound(
 
     It is far cheaper than a trial, and what it refuses a trial would refuse.
     """
+    if _kept_nodes(application):
+        return None  # what is kept for it is not among the places that all may have
     wanted = application.placeholder_needs()
     places = {shape: nodes.places(shape, backfill=backfill) for shape in wanted}
     room = {shape: int(found.sum()) for shape, found in places.items()}
@@ -216,13 +219,15 @@ def _try(
     groups = _by_room(nodes, application, backfill=backfill)
     counts = dict(application.to_start())
     waiting = [iter(list(islice(group.in_order(), counts[group]))) for group in groups]
+    kept = _kept_nodes(application)
     heads: list[tuple[Ask, Iterator[Ask]]] = [(next(asks), asks) for asks in waiting]
     while heads:
         before, stuck = len(placed), []
         for head, asks in heads:
             ask: Ask | None = head
             while ask is not None:
-                node = start or _node_for(nodes, ask.shape, backfill=backfill)
+                node = start or _kept_node(nodes, kept.get(ask.key), ask.shape)
+                node = node or _node_for(nodes, ask.shape, backfill=backfill)
                 start = None
                 if node is None:
                     stuck.append((ask, asks))
@@ -243,6 +248,17 @@ def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) ->
         return int(nodes.places(group.bucket.shape, backfill=backfill).sum())
 
     return sorted(members(application), key=room)
+
+
+def _kept_nodes(application: "Application") -> dict[str, Node]:
+    """Return the nodes on which room was freed for members, by ask."""
+    held = application.reservations.items()
+    return {key: each.node for key, each in held if each.has_preempted}
+
+
+def _kept_node(nodes: NodeTable, node: Node | None, shape: Shape) -> Node | None:
+    """Return the node that is kept for a member if it takes it now."""
+    return node if node is not None and nodes.takes(node, shape) else None
 
 
 def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:

@@ -157,11 +157,14 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
 
 
 def _nominate(partition: Partition, decision: Decision) -> None:
-    """Keep room for an ask; a gang for which that is done has its headroom."""
+    """Keep room for an ask; a gang for which that is done has its headroom.
+
+    One whose members must all have a place waits on until they have.
+    """
     owner = partition.applications[decision.application]
     ask = owner.group_of[decision.key].asks[decision.key]
     partition.keep_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
-    if owner.is_gang and not owner.gang_admitted:
+    if owner.is_gang and not owner.gang_admitted and not owner.needs_places:
         partition.admit(owner)
         if owner.waits_at is not None or owner.waiting_among is not None:
             queueing.activate(owner)

@@ -24,6 +24,7 @@ from shared.model.resources import (
     add_into,
     shared_types,
     smaller_of,
+    subtract,
     subtract_into,
 )
 
@@ -143,17 +144,20 @@ class QueueLedger:
         return room
 
     def first_without_room(
-        self, amount: ResourceView, *, count_kept: bool = True
+        self, amount: ResourceView, *, count_kept: bool = True, own: ResourceView | None = None
     ) -> tuple[Self, Shortage] | None:
         """Return the nearest queue on the path that cannot take an amount, with the numbers.
 
-        ``count_kept`` counts what is kept for those who have preempted as allocated.
+        ``count_kept`` counts what is kept for those who have preempted as allocated, less what is
+        kept for who asks, its ``own``.
         """
         for queue in self.lineage():
             if queue.max_resource is None:
                 continue
             is_kept = count_kept and queue.kept
             used = add(queue.allocated, queue.kept) if is_kept else queue.allocated
+            if own:
+                used = subtract(used, own)
             short = queue._shortage(used, amount)
             if short:
                 return queue, short
@@ -175,18 +179,21 @@ class QueueLedger:
         return max(room, 0)
 
     def first_without_quota(
-        self, amount: ResourceView, *, if_promised: bool = False
+        self, amount: ResourceView, *, if_promised: bool = False, own: ResourceView | None = None
     ) -> tuple[Self, Shortage] | None:
         """Return the nearest queue whose configured max has no room for a whole gang.
 
         What admitted gangs have yet to allocate, and what is kept for those who have preempted,
         counts as allocated. The root has no quota: its max is what the nodes have today.
-        ``if_promised``: only types count that admitted gangs have yet to get there.
+        ``if_promised``: only types count that admitted gangs have yet to get there. ``own`` is kept
+        for the gang itself, and does not count.
         """
         for queue in self.lineage():
             if queue.parent is None:
                 continue
             used = add(add(queue.allocated, queue.promised), queue.kept)
+            if own:
+                used = subtract(used, own)
             wanted = shared_types(amount, queue.promised) if if_promised else amount
             short = queue._shortage(used, wanted)
             if short:

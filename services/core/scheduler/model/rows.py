@@ -1173,6 +1173,14 @@ class Application:
         """Return whether its placeholders are all that was announced; a type of 0 is none."""
         return self.allocated_placeholder == without_zeros(self.request.placeholder_ask)
 
+    def kept_room(self) -> Resource:
+        """Return what its queues keep for its asks."""
+        total: Resource = {}
+        for key, held in self.reservations.items():
+            if held.ask.has_kept_room and key not in self.covers:
+                add_into(total, held.ask.shape.resource)
+        return total
+
     def outstanding(self) -> Resource:
         """Return what the gang was announced with, less the placeholders it holds.
 

@@ -168,17 +168,19 @@ class Settings:
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
-    values = dict(pairs)
-    values = {**PRESETS.get(values.get("preset", ""), {}), **values}
+    stated = dict(pairs)
+    values = {**PRESETS.get(stated.get("preset", ""), {}), **stated}
     patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
+    policy = values.get("policy", YUNIKORN)
+    policy = policy if policy in MAY_BE_NAMED else YUNIKORN
     admission = _GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG)
+    if policy == KAI:  # no member starts there before the whole minimum has its room
+        admission = CLUSTER_GANG
     has_lane = values.get("gangLane") == "enabled" and admission == CLUSTER_GANG
     backfills = values.get("backfill") == "enabled"
     is_by_length = values.get("backfillOrder") == SHORTEST_FIRST
-    policy = values.get("policy", YUNIKORN)
-    policy = policy if policy in MAY_BE_NAMED else YUNIKORN
     named = _names(values.get("actions", ""))
     return Settings(
         gang_admission=admission,
@@ -203,6 +205,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         refused=_in_short(
             (
                 *_refused_values(values),
+                *_refused_admission(stated, policy),
                 *_refused_lane(values, admission),
                 *_refused_order(is_refused=is_by_length and not (backfills and has_lane)),
                 *refused_actions(policy, named),
@@ -229,6 +232,18 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
         elif text and not rule[0](text):
             found.append(f"{name}: {rule[1]}, found {text[:_SHOWN]!r}; the default holds")
     return tuple(found)
+
+
+def _refused_admission(stated: Mapping[str, str], policy: str) -> tuple[str, ...]:
+    """Return a sentence where a gang is to start as it may not under a policy."""
+    admission = _GANG_ADMISSIONS.get(stated.get("gangAdmission", ""), CLUSTER_GANG)
+    if policy != KAI or admission == CLUSTER_GANG:
+        return ()
+    sentence = (
+        f"gangAdmission: under the policy {KAI} it is {CLUSTER_GANG}: no member of a gang starts "
+        f"before all have a place; found {stated['gangAdmission']!r}"
+    )
+    return (sentence,)
 
 
 def _refused_lane(values: Mapping[str, str], admission: str) -> tuple[str, ...]:

@@ -48,6 +48,8 @@ def class_key(application: Application, refusal: Refusal) -> Hashable:
     """
     leaf = application.queue
     alone = (application.id,)
+    if application.reservations and refusal.reason in _AS_A_WHOLE:
+        return alone  # room was freed for it
     if leaf.settings.state_aware:  # to be considered may be to be the one that is let start
         return alone
     what: Hashable
