@@ -168,8 +168,8 @@ class Settings:
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
-    stated = dict(pairs)
-    values = {**PRESETS.get(stated.get("preset", ""), {}), **stated}
+    values = stated = dict(pairs)
+    values = {**PRESETS.get(values.get("preset", ""), {}), **stated}
     patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
