@@ -136,6 +136,7 @@ class PodRecord:
     budget: str = ""  # the only one that it is under, of whose pods so many are allowed to go
     allowed: int = 0
     devices: Devices = ()
+    generation: int = 0  # of what it says, where that is counted
 
     @property
     def has_ended(self) -> bool:

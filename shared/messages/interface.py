@@ -375,13 +375,15 @@ class ContainerSchedulingState:
     """How an ask stands, and why.
 
     FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its people
-    are to read the reason, which is one of the request events of contract section 7.2.
+    are to read the reason, which is one of the request events of contract section 7.2. RESERVED:
+    others make way for it on ``node_id``, which is kept for it meanwhile ("": it is no more).
     """
 
     application_id: str
     allocation_key: str
     state: SchedulingState
     reason: str = ""
+    node_id: str = ""
 
 
 @record

@@ -91,7 +91,8 @@ class Double:
         version: str = versions.NEWEST,
         by_schemas: bool = False,
     ) -> None:
-        self.store = Store(journal)
+        has_generation = versions.minor_of(version) >= versions.POD_GENERATION
+        self.store = Store(journal, (pods.PODS,) if has_generation else ())
         self.built_in = BuiltIn(self.store, schemas.Schemas(version)) if by_schemas else None
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}

@@ -58,8 +58,10 @@ def key_of(obj: Object) -> tuple[str, str]:
 class Store:
     """Every object, by resource; ``changed`` is set, and made anew, with every write."""
 
-    def __init__(self, journal: Path | None = None) -> None:
+    def __init__(self, journal: Path | None = None, counted: tuple[str, ...] = ()) -> None:
+        """``counted`` are resources whose generation is counted beside WITH_GENERATION."""
         self.version = 1000
+        self._counted = (*WITH_GENERATION, *counted)
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         self.history: deque[Event] = deque(maxlen=HISTORY)
         self.changed = asyncio.Event()
@@ -164,8 +166,8 @@ class Store:
     def _write(self, resource: str, before: Object | None, after: Object) -> Object:
         self.version += 1
         after["metadata"]["resourceVersion"] = str(self.version)
-        if resource in WITH_GENERATION:
-            known = 0 if before is None else before["metadata"]["generation"]
+        if resource in self._counted:
+            known = 0 if before is None else before["metadata"].get("generation", 0)
             is_new = before is None or before.get("spec") != after.get("spec")
             after["metadata"]["generation"] = known + is_new
         self._keep(resource, after, after)

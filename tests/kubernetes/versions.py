@@ -50,6 +50,7 @@ _CLUSTER_WIDE = {
     "resourceslices", "storageclasses", "validatingwebhookconfigurations",
 }  # fmt: skip
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+POD_GENERATION = 34  # the same of generations of pods
 IN_PLACE_RESIZE = 33  # the minor version since which its feature is on by default
 _SINCE: dict[int, Served] = {34: {"resource.k8s.io/v1": _DEVICES}}
 
@@ -129,6 +130,9 @@ def prune(served: Served, pod: Object) -> None:
 
 def prune_status(version: str, status: Object) -> None:
     """Drop the fields of a pod's status whose feature its version has off."""
+    if minor_of(version) < POD_GENERATION:
+        for condition in status.get("conditions") or ():
+            condition.pop("observedGeneration", None)
     if minor_of(version) < IN_PLACE_RESIZE:
         for container in status.get("containerStatuses") or ():
             container.pop("allocatedResources", None)

@@ -21,6 +21,7 @@ from services.shim_adapter.mirror.calls import (
     MarkUnschedulable,
     News,
     NodeNews,
+    NominatePod,
     PlaceholderFailed,
     PodBound,
     PodChanged,
@@ -182,7 +183,7 @@ class FaultyCluster(SimulatedCluster):
         slow = self._take(DELETED)
         if slow is not None:
             self.confirm_delay_ns = self._confirm_ns + slow.amount_ns
-        self.done += not isinstance(call, TellPod | MarkUnschedulable)
+        self.done += not isinstance(call, TellPod | MarkUnschedulable | NominatePod)
         return super().carry_out(call, self._own_time(now_ns))
 
     def _not_created(self, call: CreatePod, fault: Fault, now_ns: int) -> list[News]:

@@ -78,7 +78,15 @@ class MarkUnschedulable:
     message: str
 
 
-CallAtPod = BindPod | DeletePod | FailPod | TellPod | MarkUnschedulable
+@dataclass(frozen=True, slots=True)
+class NominatePod:
+    """Say of a pod that others make way for it on a node; with "" that they do so no more."""
+
+    uid: str
+    node: str
+
+
+CallAtPod = BindPod | DeletePod | FailPod | TellPod | MarkUnschedulable | NominatePod
 Call = CreatePod | CancelCreates | CallAtPod
 
 

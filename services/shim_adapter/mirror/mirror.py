@@ -34,6 +34,7 @@ from services.shim_adapter.mirror.calls import (
     MarkUnschedulable,
     News,
     NodeNews,
+    NominatePod,
     PlaceholderFailed,
     PodAdded,
     PodBound,
@@ -97,6 +98,7 @@ class ClusterMirror(Moves):
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
+        self._nominated: dict[str, str] = {}  # on which node others make way, by pod that waits
         self._held_back: dict[tuple[str, str], PodsHeld] = {}  # by partition and application
         self._decided_in = DEFAULT_PARTITION  # whose core's decision is being carried out
         self._to_make = PlaceholdersToMake(world)
@@ -196,6 +198,7 @@ class ClusterMirror(Moves):
             for pod in world.pods_of(application.application_id):
                 self._asked.pop(pod.uid, None)
                 self._displaced.pop(pod.uid, None)
+                self._nominate(pod.uid, "")
             self._clear_the_way(application)
         self._asked.update(dict.fromkeys(pod.uid for pod in there.waiting))
         self._unanswered = {
@@ -450,6 +453,7 @@ class ClusterMirror(Moves):
 
     def _on_bound(self, pod: PodRecord) -> None:
         """Take in that a pod was bound; the last placeholder of a gang lets its real pods go."""
+        self._nominated.pop(pod.uid, None)
         application = self.world.applications.get(pod.spec.application_id)
         if application is not None and pod.spec.placeholder and not pod.deletion_ns:
             self._bound.note(pod)
@@ -586,13 +590,25 @@ class ClusterMirror(Moves):
         self._tell(application, "PlaceholderTimeOut", text, is_warning=True)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
-        """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people."""
+        """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people.
+
+        Or which node others leave for it.
+        """
         if state.allocation_key not in self._asked:
             return
-        if state.state is SchedulingState.FAILED:
+        if state.state is SchedulingState.RESERVED:
+            self._nominate(state.allocation_key, state.node_id)
+        elif state.state is SchedulingState.FAILED:
             self._calls.append(MarkUnschedulable(state.allocation_key, state.reason))
         elif state.state is SchedulingState.SKIPPED:
             self._calls.append(TellPod(state.allocation_key, "Informational", state.reason))
+
+    def _nominate(self, uid: str, node: str) -> None:
+        """Say of a pod on which node others make way for it, or, once that was said, on none."""
+        if self._nominated.pop(uid, "") != node:
+            self._calls.append(NominatePod(uid, node))
+        if node:
+            self._nominated[uid] = node
 
     def _on_core_ended(self, application: ApplicationRecord) -> None:
         """End an application, unless a pod has come since: then it is submitted anew."""
@@ -627,6 +643,7 @@ class ClusterMirror(Moves):
         """Follow up on a pod that has ended or gone: its application may have gone with it."""
         self._noted.pop(pod.uid, None)
         self._displaced.pop(pod.uid, None)
+        self._nominated.pop(pod.uid, None)
         application = self.world.applications.get(pod.spec.application_id)
         if application is None:
             return

@@ -34,7 +34,11 @@ from services.core.scheduler.nodes.victim_sets import (
 )
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
-from services.core.scheduler.statement.journal import ApplicationChanged, NoVictim
+from services.core.scheduler.statement.journal import (
+    ApplicationChanged,
+    NoVictim,
+    ReservationMade,
+)
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.reasons import Law, Reason, Refusal
@@ -101,6 +105,7 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
         return
     partition.set(reservation, has_preempted=True)
     evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=Law.REQUIRED_NODE)
+    partition.journal.record(ReservationMade(reservation))  # it is told as one of a preemptor now
     partition.journal.record(ApplicationChanged(application))
 
 

@@ -323,8 +323,14 @@ class Digest:
         reservation = entry.reservation
         application, ask = reservation.application, reservation.ask
         self._applications[application] = None
-        if reservation.has_preempted and ask.key not in self._asks and _waits(application, ask):
+        if not (reservation.has_preempted and _waits(application, ask)):
+            return
+        if ask.key not in self._asks:
             self._asks[ask.key] = journal.AskChanged(application, ask)
+        node = reservation.node.node_id if isinstance(entry, journal.ReservationMade) else ""
+        owner, state = application.id, SchedulingState.RESERVED
+        said = ContainerSchedulingState(owner, ask.key, state, node_id=node)
+        self._say("scheduling_states", owner, said)
 
     def _state(self, entry: journal.StateChanged) -> None:
         application = entry.application

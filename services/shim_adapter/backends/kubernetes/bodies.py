@@ -97,9 +97,22 @@ def failed_status(uid: str, reason: str, message: str) -> dict[str, Any]:
     return {"metadata": {"uid": uid}, "status": status}
 
 
-def not_scheduled(uid: str, reason: str, message: str, now: str) -> dict[str, Any]:
-    """Return the condition PodScheduled=False, by which an autoscaler or a person learns why."""
-    return _condition(uid, "PodScheduled", is_so=False, reason=reason, message=message, now=now)
+def not_scheduled(
+    uid: str, reason: str, message: str, now: str, *, generation: int = 0
+) -> dict[str, Any]:
+    """Return the condition PodScheduled=False, by which an autoscaler or a person learns why.
+
+    ``generation`` is that of the pod it is about; 0: an API server that does not count them.
+    """
+    body = _condition(uid, "PodScheduled", is_so=False, reason=reason, message=message, now=now)
+    if generation:
+        body["status"]["conditions"][0]["observedGeneration"] = generation
+    return body
+
+
+def nominated(uid: str, node: str) -> dict[str, Any]:
+    """Return the status of a pod for which others make way on a node; "": on none any more."""
+    return {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node or None}}
 
 
 def preempted(uid: str, message: str, now: str, *, is_so: bool = True) -> dict[str, Any]:

@@ -59,6 +59,7 @@ from services.shim_adapter.mirror.calls import (
     MarkUnschedulable,
     News,
     NodeNews,
+    NominatePod,
     PlaceholderFailed,
     PodAdded,
     PodBound,
@@ -173,6 +174,8 @@ class KubernetesCluster:
         self.world.epoch = turn * EPOCHS_A_TURN
         self.world.set_config(self.configuration.queues, last_good)
         self.world.scheduler_settings = self.configuration.scheduler_settings
+        for pod in self.world.all_pods():
+            self._notes.nominate(pod, "")  # whoever it is, the core says it anew
         self.is_ready = True
 
     def knows(self, uid: str) -> bool:
@@ -224,6 +227,8 @@ class KubernetesCluster:
                 self._notes.tell(
                     pod, call.reason, call.message, is_warning=call.is_warning, action=call.action
                 )
+            case NominatePod():
+                self._notes.nominate(pod, call.node)
             case MarkUnschedulable():
                 self.world.note_refusal(pod.uid, now_ns)
                 self._notes.mark(pod, call.message)
@@ -288,6 +293,7 @@ class KubernetesCluster:
         pod = self.world.pods.get(view.uid)
         if pod is None:
             return self._on_new_pod(view, now_ns)
+        pod.generation = view.generation
         if view.is_deleting and not pod.deletion_ns:
             pod.deletion_ns = now_ns or 1
             self.groups.gone(pod.uid)
@@ -363,6 +369,7 @@ class KubernetesCluster:
             deletion_ns=now_ns if view.is_deleting else 0,
             gates=view.gates,
             devices=view.devices if view.node else (),
+            generation=view.generation,
         )
         self.world.add_pod(pod)
         self._notes.taken_in(view)

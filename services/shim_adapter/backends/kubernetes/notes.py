@@ -26,6 +26,7 @@ class Notes:
         self._now_text = now_text
         self._instance = instance
         self._marked: dict[str, None] = {}  # as Unschedulable
+        self._nominated: dict[str, str] = {}  # and the node
         self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
 
     def tell(
@@ -47,11 +48,22 @@ class Notes:
         """Mark a pod for autoscalers, unless it is marked: they look at the time of the first."""
         if pod.uid not in self._marked:
             self._marked[pod.uid] = None
-            body = bodies.not_scheduled(pod.uid, UNSCHEDULABLE, message, self._now_text())
+            body = bodies.not_scheduled(
+                pod.uid, UNSCHEDULABLE, message, self._now_text(), generation=pod.generation
+            )
             self._operate(Operation("note", pod, body))
             name = f"{pod.spec.namespace}/{pod.spec.name}"
             text = f"Task {name} is pending for the requested resources become available"
             self.tell(pod, "PodUnschedulable", text)
+
+    def nominate(self, pod: PodRecord, node: str) -> None:
+        """Say at a pod on which node others make way for it, for whoever schedules beside us."""
+        if self._nominated.get(pod.uid, "") == node:
+            return
+        self._nominated[pod.uid] = node
+        if not node:
+            del self._nominated[pod.uid]
+        self._operate(Operation("note", pod, bodies.nominated(pod.uid, node)))
 
     def preempted(self, pod: PodRecord, why: str) -> None:
         """Tell a victim that it is to go, and for what."""
@@ -74,7 +86,9 @@ class Notes:
             del self._refused[next(iter(self._refused))]
         spec = PodSpec(view.name, "", {}, namespace=view.namespace)
         pod = PodRecord(view.uid, spec, now_ns, 0)
-        note = bodies.not_scheduled(view.uid, SCHEDULER_ERROR, error, self._now_text())
+        note = bodies.not_scheduled(
+            view.uid, SCHEDULER_ERROR, error, self._now_text(), generation=view.generation
+        )
         self._operate(Operation("note", pod, note))
         self.tell(pod, "FailedScheduling", error, is_warning=True)
 
@@ -89,8 +103,11 @@ class Notes:
         self._refused.pop(view.uid, None)
         if view.is_marked:
             self._marked[view.uid] = None
+        if view.nominated:
+            self._nominated[view.uid] = view.nominated
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound, or gone."""
         self._refused.pop(uid, None)
         self._marked.pop(uid, None)
+        self._nominated.pop(uid, None)

@@ -82,6 +82,8 @@ class PodView:
     bound_ns: int
     devices: Devices = ()  # that it was given
     is_marked: bool = False  # as Unschedulable, for autoscalers
+    nominated: str = ""  # the node on which others make way for it
+    generation: int = 0  # of what it says; 0: the API server does not count them
     is_ready: bool = False
     labels: Mapping[str, str] | None = None  # None: not known
     spec: PodSpec | None = None
@@ -138,6 +140,8 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         bound_ns=_bound_ns(status),
         devices=devices_in(str(annotations.get(GPU_DEVICES) or "")),
         is_marked=_is_marked(status),
+        nominated=str(status.get("nominatedNodeName") or ""),
+        generation=int(metadata.get("generation") or 0),
         is_ready=_is_ready(status),
         labels=_once(metadata.get("labels") or {}),
     )

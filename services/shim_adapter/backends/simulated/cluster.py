@@ -23,6 +23,7 @@ from services.shim_adapter.mirror.calls import (
     MarkUnschedulable,
     News,
     NodeNews,
+    NominatePod,
     PodAdded,
     PodBound,
     PodChanged,
@@ -208,7 +209,7 @@ class SimulatedCluster:
                 return []
             case MarkUnschedulable():
                 self.world.note_refusal(call.uid, now_ns)
-            case CancelCreates() | TellPod():
+            case CancelCreates() | TellPod() | NominatePod():
                 pass  # pods are made at once; nobody reads here: the API has its own events
         return []
 
