@@ -7,6 +7,7 @@ DEFAULT_PARTITION = "default"
 NODE_PARTITION = "si/node-partition"  # a label of a node, and an attribute: whose it is
 MAX_APPLICATION_ID_BYTES = 255  # it goes as a property of its messages, and AMQP's are no longer
 FOREIGN_TAG = "foreign"  # on the allocation of a pod that another scheduler placed
+NOMINATED_TAG = "muster.io/nominated"  # on one that is not there yet, and others make way for it
 FOREIGN_DEFAULT, FOREIGN_STATIC = "default", "static"
 USER = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?\Z")
 GROUP = re.compile(r"^[_a-zA-Z][a-zA-Z0-9:_.-]*\Z")

@@ -369,6 +369,9 @@ def _nodes(partition: Partition) -> Iterator[str]:
         rest = subtract(rest, node.kept)
         yield from _differs(f"node {node.node_id} available", node.available, rest)
         yield from _devices(node)
+    for key, node_id in partition.nominated.items():
+        if partition.foreign.get(key) != node_id:
+            yield f"a pod {key} that is nominated for {node_id} is not counted there"
     if len(partition.foreign) != sum(len(n.foreign) for n in partition.nodes.nodes.values()):
         yield "a foreign pod is known that is on no node"
     yield from _differs(

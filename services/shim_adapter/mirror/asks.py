@@ -15,7 +15,13 @@ from shared.messages.interface import (
     NodeInfo,
     UserGroupInformation,
 )
-from shared.model.names import FOREIGN_TAG, NODE_PARTITION, POD_NAME_TAG, RUN_SECONDS
+from shared.model.names import (
+    FOREIGN_TAG,
+    NODE_PARTITION,
+    NOMINATED_TAG,
+    POD_NAME_TAG,
+    RUN_SECONDS,
+)
 from shared.model.units import NANOS_PER_SECOND
 
 _HOST_NAME = "si.io/hostname"
@@ -87,6 +93,13 @@ def foreign_allocation(pod: PodRecord) -> Allocation:
         allocation_tags={**_tags(pod), FOREIGN_TAG: pod.spec.foreign},
         constraints=_constraints(pod),
     )
+
+
+def nominated_allocation(pod: PodRecord) -> Allocation:
+    """Return a foreign pod that is not there yet as an allocation where others make way for it."""
+    allocation = foreign_allocation(pod)
+    tags = {**allocation.allocation_tags, NOMINATED_TAG: "true"}
+    return replace(allocation, allocation_tags=tags)
 
 
 def disruption_of(pod: PodRecord, *, is_refused: bool = False) -> Disruption:

@@ -106,6 +106,14 @@ class PodAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PodNominated:
+    """Others make way on a node for a pod of another scheduler; ``is_over``: they do so no more."""
+
+    pod: PodRecord
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PodBound:
     """A pod has been bound to its node."""
 
@@ -172,6 +180,7 @@ News = (
     PlaceholderFailed
     | NodeNews
     | PodAdded
+    | PodNominated
     | PodBound
     | PodChanged
     | PodEnded

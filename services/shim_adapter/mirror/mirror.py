@@ -22,6 +22,7 @@ from services.shim_adapter.mirror.asks import (
     disruption_of,
     foreign_allocation,
     node_info,
+    nominated_allocation,
 )
 from services.shim_adapter.mirror.calls import (
     GANG_TIMED_OUT,
@@ -41,6 +42,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     PodEnded,
     PodGone,
+    PodNominated,
     PodsHeldBack,
     TellPod,
 )
@@ -107,6 +109,7 @@ class ClusterMirror(Moves):
         self._unanswered: dict[tuple[str, str], int] = {}
         self._reports: dict[type, Callable[[Any], None]] = {
             NodeNews: self._on_node,
+            PodNominated: self._on_nominated,
             PodAdded: lambda news: self._on_pod(news.pod),
             PodBound: lambda news: self._on_bound(news.pod),
             PodChanged: lambda news: self._on_changed(news.pod),
@@ -266,6 +269,8 @@ class ClusterMirror(Moves):
             self._unanswered[key] = self._unanswered.get(key, 0) + 1
         named = news.node.partition
         allocations = [self._held(pod) for pod in pods if self._partition_of(pod) == named]
+        if news.action == "add":
+            allocations += map(nominated_allocation, self.world.nominated_on(news.node.name))
         self._send(named, nodes=(info,), allocations=allocations)
 
     def _held(self, pod: PodRecord) -> Allocation:
@@ -299,6 +304,16 @@ class ClusterMirror(Moves):
         node = self.world.nodes.get(pod.node)
         if node is not None and not pod.has_ended:
             self._send(node.partition, allocations=(foreign_allocation(pod),))
+
+    def _on_nominated(self, news: PodNominated) -> None:
+        """Count a pod of another scheduler where others make way for it, or no more."""
+        pod, node = news.pod, self.world.nodes.get(news.pod.node)
+        if node is not None and news.is_over:
+            why = TerminationType.STOPPED_BY_RM
+            release = AllocationRelease("", pod.uid, why, message="it is nominated no more")
+            self._send(node.partition, releases=(release,))
+        elif node is not None:
+            self._send(node.partition, allocations=(nominated_allocation(pod),))
 
     def _foreign_ended(self, pod: PodRecord) -> None:
         why = TerminationType.STOPPED_BY_RM

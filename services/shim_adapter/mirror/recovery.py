@@ -16,6 +16,7 @@ from services.shim_adapter.mirror.asks import (
     disruption_of,
     foreign_allocation,
     node_info,
+    nominated_allocation,
 )
 from services.shim_adapter.mirror.notes import all_notes
 from services.shim_adapter.mirror.world import World
@@ -112,12 +113,7 @@ class Existing:
             for pod in pods
             if pod.node and (Allocation, pod.uid) not in left_out
         )
-        foreign = tuple(
-            foreign_allocation(pod)
-            for node in self.nodes
-            for pod in world.pods_on(node.name)
-            if pod.spec.foreign and (Allocation, pod.uid) not in left_out
-        )
+        foreign = tuple(self._foreign(left_out))
         yield UpdateRequest(rm_id, allocations=allocations + foreign)
         held = [pod for pod in pods if pod.disruption is not DisruptionState.FREE]
         if held:
@@ -128,6 +124,14 @@ class Existing:
         notes = tuple(all_notes(world, self.applications))  # by now each is in its state again
         if notes or held_back:
             yield UpdateRequest(rm_id, notes=notes, pods_held=held_back)
+
+    def _foreign(self, left_out: Container[tuple[type, str]]) -> Iterator[Allocation]:
+        """Yield the pods of other schedulers, and those that are nominated for a node."""
+        for node in self.nodes:
+            there = [pod for pod in self._world.pods_on(node.name) if pod.spec.foreign]
+            coming = self._world.nominated_on(node.name)
+            for pods, written in ((there, foreign_allocation), (coming, nominated_allocation)):
+                yield from (written(pod) for pod in pods if (Allocation, pod.uid) not in left_out)
 
     def _request(self, application: ApplicationRecord) -> AddApplicationRequest:
         """Return an application that is to be taken in whatever has become of its queue.

@@ -59,6 +59,8 @@ class World:
         self._originators: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodRecord]] = {}
         self._used: dict[str, Resource] = {}
+        self._nominated: dict[str, PodRecord] = {}  # of other schedulers, and not on their node yet
+        self._nominated_on: dict[str, dict[str, PodRecord]] = {}
 
     def let_go(self) -> None:
         """Hold nothing any more: it is read again, by another one."""
@@ -89,6 +91,10 @@ class World:
     def pods_on(self, node: str) -> list[PodRecord]:
         """Return the pods on a node that have not ended, foreign ones too, in order of arrival."""
         return list(self._on_node.get(node, {}).values())
+
+    def nominated_on(self, node: str) -> list[PodRecord]:
+        """Return the pods of other schedulers that are nominated for a node, and are not there."""
+        return list(self._nominated_on.get(node, {}).values())
 
     def shortage(self, node_name: str, wanted: ResourceView, devices: Devices = ()) -> str:
         """Return why a node cannot take a pod now, in the kubelet's words ("": it can).
@@ -279,6 +285,25 @@ class World:
         if pod.node and not pod.has_ended:
             self._count(pod)
         self.changed_pods[pod.uid] = None
+
+    def nominate(self, pod: PodRecord) -> None:
+        """Take in that others make way for a pod of another scheduler, on its node."""
+        self._nominated[pod.uid] = pod
+        self._nominated_on.setdefault(pod.node, {})[pod.uid] = pod
+
+    def end_nomination(self, uid: str) -> PodRecord | None:
+        """Forget that others make way for a pod; return it, None where they do not."""
+        pod = self._nominated.pop(uid, None)
+        if pod is not None:
+            there = self._nominated_on[pod.node]
+            del there[uid]
+            if not there:
+                del self._nominated_on[pod.node]
+        return pod
+
+    def nomination_of(self, uid: str) -> PodRecord | None:
+        """Return a pod of another scheduler that is nominated for its node; None: it is not."""
+        return self._nominated.get(uid)
 
     def assign(self, pod: PodRecord, node: str, devices: Devices = ()) -> None:
         """Put a pod on a node, and on devices there; with "" take it back from where it was."""

@@ -15,6 +15,7 @@ from services.core.scheduler.actions import (
     backoff,
     gang,
     lane,
+    nominations,
     patience,
     preemption_looks,
     replacement,
@@ -73,7 +74,10 @@ def run(partition: Partition) -> int:
         elif partition.hooks is not None and decisions > looked:
             looked = decisions
             asked_again.look(partition)
-        elif not patience.judge_started(partition, is_over=True):
+        elif not (
+            patience.judge_started(partition, is_over=True)
+            or (partition.nominated and nominations.give_way(partition))
+        ):
             unschedulable.mark(partition)
             break
     return decisions

@@ -13,6 +13,7 @@ from services.core.scheduler.statement.journal import (
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
+from shared.model.names import NOMINATED_TAG
 from shared.model.resources import ResourceView
 
 
@@ -79,6 +80,7 @@ def remove(partition: Partition, node: Node) -> None:
     partition.journal.record(NodeEnded(node))
     for key, allocation in node.foreign.items():
         del partition.foreign[key]
+        partition.nominated.pop(key, None)
         partition.journal.record(ForeignChanged(allocation, is_gone=True))
 
 
@@ -96,6 +98,8 @@ def add_foreign(partition: Partition, allocation: Allocation) -> None:
     partition.learn(allocation.constraints)
     partition.nodes.occupy(node, allocation)
     partition.foreign[allocation.allocation_key] = node.node_id
+    if NOMINATED_TAG in allocation.allocation_tags:
+        partition.nominated[allocation.allocation_key] = node.node_id
     _foreign_has_changed(partition, node, allocation, is_gone=False)
 
 
@@ -113,6 +117,7 @@ def remove_foreign(partition: Partition, allocation: Allocation) -> None:
 
 def _take_out(partition: Partition, allocation: Allocation) -> Node:
     key = allocation.allocation_key
+    partition.nominated.pop(key, None)
     node = partition.nodes.nodes[partition.foreign.pop(key)]
     partition.nodes.vacate(node, key)
     return node

@@ -110,6 +110,7 @@ class Partition:
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
+    nominated: dict[str, str] = field(default_factory=dict)  # others' pods to come, by key the node
     blocked_shapes: NeedTable[Shape] = field(default_factory=NeedTable)
     reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)

@@ -66,6 +66,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     PodEnded,
     PodGone,
+    PodNominated,
     TellPod,
 )
 from services.shim_adapter.mirror.world import World
@@ -312,9 +313,13 @@ class KubernetesCluster:
             self.groups.ended(view)
             self.volumes.forget(view.uid)
             self.held.free(view.uid)
+            return self._end_nomination(view.uid)
+        if not (view.is_ours or view.node):
+            return self._nomination_of(view, now_ns)
+        if view.spec is None:
             return []
-        if view.spec is None or (not view.is_ours and not view.node):
-            return []
+        if not view.is_ours and view.node in self.world.nodes:
+            self.world.end_nomination(view.uid)  # it counts on where it is now, in place of that
         news = self.volumes.name(view)
         spec, waits = self.volumes.spec_of(view)
         if waits:
@@ -324,6 +329,23 @@ class KubernetesCluster:
             view = replace(view, spec=spec)
         take_in = self._take_in if view.group is None else self._on_member
         return [*news, *take_in(view, now_ns)]
+
+    def _nomination_of(self, view: PodView, now_ns: int) -> list[News]:
+        """Take in for which node a pod of another scheduler is nominated, which is on none yet."""
+        spec, node = view.spec, "" if view.is_deleting or view.gates else view.nominated
+        known = self.world.nomination_of(view.uid)
+        if known is not None and (known.node, known.spec) == (node, spec):
+            return []
+        news = self._end_nomination(view.uid)
+        if spec is None or not node:
+            return news
+        pod = PodRecord(view.uid, spec, view.created_ns or now_ns, 0, node=node)
+        self.world.nominate(pod)
+        return [*news, PodNominated(pod)]
+
+    def _end_nomination(self, uid: str) -> list[News]:
+        pod = self.world.end_nomination(uid)
+        return [] if pod is None else [PodNominated(pod, is_over=True)]
 
     def _on_member(self, view: PodView, now_ns: int) -> list[News]:
         """Let a pod of a PodGroup wait for the others; of what held it back that alone is left."""
@@ -435,7 +457,7 @@ class KubernetesCluster:
         self.held.free(seen.uid)
         pod = self.world.pods.get(seen.uid)
         if pod is None:
-            return []
+            return self._end_nomination(seen.uid)
         self._forget(pod)
         return [PodGone(pod)]
 

@@ -1,0 +1,60 @@
+"""Room for which pods of other schedulers are nominated: kept from whoever has no higher priority.
+
+Rule 1: a pod that another scheduler has nominated for a node counts there as one that has come.
+Rule 2: where no node takes an ask of a higher priority, and one would without the nominated pods of
+        lower ones, those count no more, until they are told of anew: as kube-scheduler lets pods of
+        a higher priority have such room.
+Cost: what is nominated, at the end of a cycle; nothing where nobody is.
+Limit: MAX_GROUPS groups of asks of a shape are looked at for the highest priority.
+"""
+
+from itertools import islice
+
+from services.core.scheduler.model.node_fit import matches
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.statement import node_moves
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.interface import Allocation
+from shared.model.resources import Resource, add_into, fits_room
+
+MAX_GROUPS = 1_000  # of a shape, looked at for its highest priority; others are not
+
+
+def give_way(partition: Partition) -> bool:
+    """Let the nominated pods of a node go for asks of a higher priority; return whether any did."""
+    for node_id in dict.fromkeys(partition.nominated.values()):
+        node = partition.nodes.nodes[node_id]
+        going = _going(partition, node) if node.schedulable else []
+        for pod in going:
+            node_moves.remove_foreign(partition, pod)
+        if going:
+            return True
+    return False
+
+
+def _going(partition: Partition, node: Node) -> list[Allocation]:
+    """Return the nominated pods without which a node has room for an ask that comes before them."""
+    nominated = [pod for key, pod in node.foreign.items() if key in partition.nominated]
+    for shape in partition.blocked_shapes.fitting(_without(node, nominated)):
+        highest = _highest(partition, shape)
+        lower = [pod for pod in nominated if highest is not None and pod.priority < highest]
+        is_enough = bool(lower) and fits_room(_without(node, lower), shape.resource)
+        if is_enough and matches(shape.constraints, node):
+            return lower
+    return []
+
+
+def _without(node: Node, pods: list[Allocation]) -> Resource:
+    room: Resource = dict(node.available)
+    for pod in pods:
+        add_into(room, pod.resource_per_alloc)
+    return room
+
+
+def _highest(partition: Partition, shape: Shape) -> int | None:
+    """Return the highest priority of the asks of a shape that wait for nodes; None: none does."""
+    buckets = partition.root.blocked_buckets.get(shape, ())
+    groups = islice((group for bucket in buckets for group in bucket.groups), MAX_GROUPS)
+    heads = (group.head() for group in groups)
+    return max((ask.request.priority for ask in heads if ask is not None), default=None)
