@@ -47,6 +47,7 @@ MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 20.0
+DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
 ATTEMPT_SECONDS = 2.0  # the first wait for one of several addresses; it doubles with each round
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CLOSE_SECONDS = 2.0
@@ -63,26 +64,33 @@ def _away(what: str) -> Iterator[None]:
 
     A connection that is closed cancels the confirms that are pending on it. The CancelledError
     that comes of it asks nobody to stop: it is told from one that does by the task itself.
-    What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``.
+    What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``. It
+    gets that too when it is asked to stop in the same moment: then it stops.
     A DeliveryError passes: the connection stands, the broker refused one message.
     """
     try:
         yield
     except DeliveryError:
         raise
-    except TimeoutError as error:
-        raise BusUnavailableError(f"{what}: no answer in time") from error
-    except _LOST as error:
-        raise BusUnavailableError(f"{what}: {error!r}") from error
-    except asyncio.CancelledError as error:
+    except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from error
+        reason = _reason(error)
+        if not reason:
             raise
-        raise BusUnavailableError(f"{what}: the connection was closed meanwhile") from error
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        raise BusUnavailableError(f"{what}: the connection was closed meanwhile") from error
+        raise BusUnavailableError(f"{what}: {reason}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return how a connection that is away says so, "" for an error that is none of its."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, _LOST):
+        return repr(error)
+    if isinstance(error, asyncio.CancelledError) or type(error) is Exception:
+        return "the connection was closed meanwhile"
+    return ""
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -192,7 +200,8 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away("publishing failed"):
-                await self._declare_partitions(envelopes)
+                async with asyncio.timeout(DECLARE_SECONDS):
+                    await self._declare_partitions(envelopes)
                 for batch in _batches(messages):
                     await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
         except DeliveryError as error:
@@ -294,8 +303,11 @@ class RabbitBus:
             with _away("cannot connect to the broker"):
                 publishing = await self._open("publish")
                 self._consuming = await self._open("consume")
-                channel = await publishing.channel(publisher_confirms=True, on_return_raises=True)
-                await self._declare(publishing, channel)
+                async with asyncio.timeout(DECLARE_SECONDS):
+                    channel = await publishing.channel(
+                        publisher_confirms=True, on_return_raises=True
+                    )
+                    await self._declare(publishing, channel)
         except BusUnavailableError:
             await self._drop()
             raise

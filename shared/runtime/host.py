@@ -26,6 +26,10 @@ Rule 9: two whose inboxes are full, and who both publish to the other, would wai
         over; so the other goes on.
 Rule 10: a place may be given up, or not taken when its turn comes (``shared/runtime/members.py``):
         what is not acknowledged goes to the next in line, and who gave it up stands last in it.
+Rule 11: a broker may take a reader for alive and deliver nothing to it. One that reads, and whose
+        own heartbeats, confirmed, do not come for ``silent_ns`` while it waits, has lost its place;
+        so has a standby while messages wait that nobody takes. It says so, lets go of its place and
+        takes one anew.
 """
 
 import asyncio
@@ -57,6 +61,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.dedupe import HandledMessages
 from shared.runtime.figures import Figures, tell_figures_of
 from shared.runtime.metrics import HostMetrics
+from shared.runtime.stopping import stop_if_told
 from shared.runtime.telemetry import Tap
 
 MAX_BATCH = 200
@@ -72,6 +77,7 @@ _IS_AWAY = retry_if_exception_type(BusUnavailableError)
 _OF_THE_FLUSH = 1_000_000  # answers are numbered from here on, by what they are
 _OF_THE_TAP = 2_000_000
 _OF_A_BATCH = 3_000_000
+_FIRST = asyncio.FIRST_COMPLETED
 _Said = tuple[Outgoing, Envelope, int]  # with its cause, and its number among the answers to it
 log = structlog.get_logger("muster.host")
 
@@ -116,9 +122,12 @@ class HostOptions:
     """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios).
 
     ``hold_tap_ns`` is how long what it did may wait before it is told; decisions never wait.
+    ``silent_ns`` is how long one's own heartbeats may stay away until the place is lost (rule 11):
+    as long as a broker takes to miss a client.
     """
 
     heartbeat_ns: int = seconds(1)
+    silent_ns: int = seconds(9)
     is_tapped: bool = True
     hold_tap_ns: int = 0
     max_batch: int = MAX_BATCH
@@ -163,6 +172,8 @@ class Host:
         self.is_waiting = False
         self._is_connected = False
         self._has_read = False
+        self._unheard = 0  # heartbeats confirmed while it waited, since something came
+        self._left = 0  # messages that waited when it was a standby and heard nothing
         tell_figures_of(self)
 
     def figures(self) -> dict[tuple[str, str, str], int]:
@@ -196,6 +207,7 @@ class Host:
             )
         self.is_active = self._has_read = False
         self.machine = self._make_machine()
+        stop_if_told()
 
     @property
     def is_connected(self) -> bool:
@@ -272,9 +284,10 @@ class Host:
         """Read until the place is given up: nothing of what came since is acknowledged."""
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
+        self._unheard = self._left = 0
         beats = asyncio.create_task(self._beat())
         try:
-            await self._loop(subscription)
+            await self._loop(subscription, beats)
         finally:
             self._is_connected = False
             beats.cancel()
@@ -284,24 +297,24 @@ class Host:
                 with suppress(BusUnavailableError, BusClosedError):
                     await subscription.close()
 
-    async def _loop(self, subscription: Subscription) -> None:
+    async def _loop(self, subscription: Subscription, beats: "asyncio.Task[None]") -> None:
         receiving: asyncio.Task[list[Delivery]] | None = None
         injected: asyncio.Task[Injected] | None = None
         sleeping: asyncio.Task[None] | None = None
         try:
             while not self._gives_up:
+                stop_if_told()
                 receiving = receiving or asyncio.create_task(
                     subscription.receive(self._options.max_batch)
                 )
                 injected = injected or asyncio.create_task(self._injected.get())
                 sleeping = self._sleeper()
                 waiting = {receiving, injected} | ({sleeping} if sleeping else set())
-                self.is_waiting = True
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                self.is_waiting = False
+                await self._wait(waiting, beats)
                 deliveries: list[Delivery] = []
                 inside: list[Envelope] = []
                 if receiving.done():
+                    self._unheard = self._left = 0
                     deliveries, receiving = self._taken(receiving.result()), None
                 if injected.done():
                     inside.append(injected.result().envelope)
@@ -317,6 +330,15 @@ class Host:
             for task in (receiving, injected, sleeping):
                 if task is not None:
                     task.cancel()
+
+    async def _wait(self, waiting: set["asyncio.Task[Any]"], beats: "asyncio.Task[None]") -> None:
+        """Wait for one of them, or for the heartbeats to say that the place is lost."""
+        is_beating = self._options.heartbeat_ns > 0
+        self.is_waiting = True
+        await asyncio.wait(waiting | ({beats} if is_beating else set()), return_when=_FIRST)
+        self.is_waiting = False
+        if is_beating and beats.done():
+            beats.result()
 
     def _taken(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Return what is to be handled of what came: nothing, if the place is not to be taken."""
@@ -630,6 +652,7 @@ class Host:
     async def _beat(self) -> None:
         """Put a heartbeat into the own inbox: whoever is active sees that it is."""
         while True:
+            stop_if_told()
             self._entered += 1
             now_ns = self._clock.now_ns()
             message_id = derived_id(f"beat/{self.instance}/{self._started_ns}", self._entered)
@@ -644,7 +667,35 @@ class Host:
                 continue
             if not self._options.heartbeat_ns:
                 return
+            await self._check_place()
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)
+
+    async def _check_place(self) -> None:
+        """Count a heartbeat that was confirmed. Raises BusUnavailableError where none comes back.
+
+        What is handled meanwhile takes its time, and a process that was stopped finds what came: so
+        heartbeats are counted, and only while it waits.
+        """
+        self._unheard += self.is_waiting
+        if self._unheard * self._options.heartbeat_ns < self._options.silent_ns:
+            return
+        where = self.inbox.routing_key
+        if self.is_active:
+            log.warning(
+                "its own heartbeats do not come: its place is lost, taking one anew", inbox=where
+            )
+            raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
+        self._unheard = 0
+        if not self.inbox.is_durable:
+            return
+        before, self._left = self._left, (await self._bus.fill(self.inbox)).waiting
+        if self._left >= before > 0:
+            log.warning(
+                "messages wait and nobody takes them: taking a place anew",
+                inbox=where,
+                waiting=self._left,
+            )
+            raise BusUnavailableError(f"nobody reads {where}")
 
 
 def _batches(deliveries: list[Delivery]) -> list[list[Delivery]]:

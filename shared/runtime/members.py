@@ -29,6 +29,7 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.clock import Clock
 from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.stopping import stop_if_told
 
 MISSED_BEATS = 3
 PASS_BEATS = 3
@@ -172,6 +173,7 @@ class Members:
 
     async def _hear(self, subscription: Subscription) -> None:
         while True:
+            stop_if_told()
             deliveries = await subscription.receive(_AT_ONCE)
             for delivery in deliveries:
                 match delivery.envelope.message:
@@ -190,6 +192,7 @@ class Members:
     async def _tell(self) -> None:
         """Say what this process is active for, and give up what is too much, each heartbeat."""
         while True:
+            stop_if_told()
             await asyncio.sleep(self._beat_seconds)
             if len(self.hosts) == 1:
                 continue

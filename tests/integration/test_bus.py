@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from aio_pika.exceptions import DeliveryError
@@ -22,7 +23,10 @@ from shared.messages.envelope import (
     Envelope,
 )
 from shared.messages.interface import AllocationAsk, UpdateRequest
-from shared.messages.protocol import Heartbeat
+from shared.messages.protocol import ContinueCycle, Heartbeat
+from shared.model.units import milliseconds
+from shared.runtime.clock import SystemClock
+from shared.runtime.host import Host, HostOptions
 from tests.patience import PATIENCE_SECONDS, patience, until
 
 
@@ -112,6 +116,10 @@ def beat(number, to=CORE):
     return Envelope(
         f"id-{number}", "Heartbeat", Heartbeat(f"h{number}"), to, "test", published_ns=number
     )
+
+
+def cycle(number):
+    return Envelope(f"id-{number}", "ContinueCycle", ContinueCycle(number), CORE, "test")
 
 
 async def receive(subscription, count):
@@ -380,3 +388,38 @@ async def test_the_trace_of_one_process_has_limits_and_the_oldest_go(memory_kit,
     monkeypatch.setattr("shared.bus.memory.MAX_TRACE_BYTES", 2 * size)
     await bus.publish([beat(5, API_TRACE)])
     assert [e.message_id for e, _ in memory_kit.broker.trace] == ["id-4", "id-5"]
+
+
+async def test_a_reader_whom_the_broker_has_forgotten_takes_its_place_anew(rabbit_kit):
+    """So it is after a queue's leader has moved, or a cancel that nobody hears of."""
+    bus, other = await rabbit_kit.bus(), await rabbit_kit.bus()
+    first = await other.subscribe(CORE)
+    places, subscribe = [], bus.subscribe
+
+    async def watched(inbox):
+        places.append(await subscribe(inbox))
+        return places[-1]
+
+    async def forget(place):
+        channel = await place._channel.get_underlay_channel()
+        for consumer in list(channel.consumers):
+            await channel.basic_cancel(consumer)
+
+    bus.subscribe = watched
+    seen = []
+    machine = SimpleNamespace(handle=lambda envelope, _: seen.append(envelope.message_id) or [])
+    options = HostOptions(heartbeat_ns=milliseconds(20), silent_ns=milliseconds(400))
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=options)
+    task = asyncio.create_task(host.run())
+    try:
+        await until(lambda: host.is_connected, "it stands by")
+        await forget(places[0])
+        await first.close()
+        await other.publish([cycle(1)])
+        await until(lambda: "id-1" in seen, "a standby takes what nobody takes")
+        await forget(places[-1])
+        await other.publish([cycle(2)])
+        await until(lambda: "id-2" in seen, "the active one takes what does not come to it")
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -4,16 +4,19 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import REGISTRY
 
 from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.messages.envelope import CORE, TIMERS, Address, Envelope, Outgoing
+from shared.messages.envelope import CORE, TIMERS, Address, Envelope, Outgoing, members_of
 from shared.messages.protocol import (
     ContinueCycle,
     Heartbeat,
+    Partitions,
+    PartitionsHeld,
     TimerKind,
     TimerOrders,
     TimerSet,
@@ -23,6 +26,7 @@ from shared.runtime import dedupe
 from shared.runtime import host as hosts
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
+from shared.runtime.members import Members
 from tests.patience import PATIENCE_SECONDS, patience, until
 
 
@@ -588,4 +592,125 @@ async def test_who_ends_a_host_that_is_leaving_a_lost_place_is_obeyed():
         await asyncio.wait([running], timeout=PATIENCE_SECONDS / 10)
     ended = running.done()
     running.cancel()
+    assert ended
+
+
+class Deaf(MemoryBus):
+    """Takes readers for alive, and delivers nothing to the first of an inbox."""
+
+    places = 0
+    is_deaf = False
+
+    async def subscribe(self, inbox):
+        place = await super().subscribe(inbox)
+        self.places += 1
+        if self.places == 1:
+            receive = place.receive
+
+            async def nothing(max_items):
+                deliveries = await receive(max_items)
+                if self.is_deaf:
+                    await asyncio.get_running_loop().create_future()
+                return deliveries
+
+            place.receive = nothing
+        return place
+
+
+async def test_one_who_hears_no_heartbeat_of_its_own_takes_its_place_anew_and_says_so(monkeypatch):
+    logs = []
+    said = SimpleNamespace(warning=lambda event, **_: logs.append(event))
+    monkeypatch.setattr(hosts, "log", said)
+    broker, machine = MemoryBroker(), Echo()
+    bus = Deaf(broker)
+    options = HostOptions(heartbeat_ns=5_000_000, silent_ns=50_000_000)
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=options)
+    task = asyncio.create_task(host.run())
+    await until(lambda: host.is_active, "it is active")
+    bus.is_deaf = True
+    await MemoryBus(broker).publish([message(1)])
+    await until(lambda: 1 in machine.seen, "it has a place again")
+    assert bus.places == 2
+    assert any("its place is lost" in line for line in logs)
+    await stop(task)
+
+
+async def test_one_who_is_busy_longer_than_a_place_lasts_keeps_it():
+    broker, machine = MemoryBroker(), Echo()
+    bus = Deaf(broker)
+    goes_on = threading.Event()
+    machine.prepare = lambda envelope: (
+        goes_on.wait if isinstance(envelope.message, ContinueCycle) else None
+    )
+    options = HostOptions(heartbeat_ns=1_000_000, silent_ns=20_000_000)
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=options)
+    task = asyncio.create_task(host.run())
+    await MemoryBus(broker).publish([message(1)])
+    before = broker.published
+    await until(lambda: broker.published > before + 100, "a hundred heartbeats are said meanwhile")
+    goes_on.set()
+    await until(lambda: machine.seen == [1], "it goes on")
+    assert bus.places == 1
+    await stop(task)
+
+
+class Swallows(MemoryBus):
+    """Ends what waits with what it waited for, though that is asked to stop: as wait_for does."""
+
+    def __init__(self, broker, where):
+        super().__init__(broker)
+        self.where = where
+        self.is_reached, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def reach(self, where):
+        if where == self.where:
+            self.is_reached.set()
+            with suppress(asyncio.CancelledError):
+                await self.may_end.wait()
+
+    async def subscribe(self, inbox):
+        await self.reach("subscribe")
+        return await super().subscribe(inbox)
+
+    async def publish(self, envelopes):
+        kind = type(envelopes[0].message)
+        await self.reach({Heartbeat: "beat", PartitionsHeld: "held"}.get(kind, "answer"))
+        await super().publish(envelopes)
+
+
+@pytest.mark.parametrize("where", ["subscribe", "beat", "answer"])
+async def test_a_stop_that_the_bus_has_swallowed_is_obeyed(where):
+    broker = MemoryBroker()
+    bus = Swallows(broker, where)
+    options = HostOptions(heartbeat_ns=1_000_000, is_tapped=False)
+    host = Host(CORE, Echo, bus, SystemClock(), instance="h", options=options)
+    task = asyncio.create_task(host.run())
+    await MemoryBus(broker).publish([message(1)])
+    async with patience():
+        await bus.is_reached.wait()
+    task.cancel()
+    await asyncio.wait([task], timeout=PATIENCE_SECONDS / 10)
+    ended = task.cancelled()
+    bus.where = ""
+    task.cancel()
+    assert ended
+
+
+async def test_a_stop_that_is_swallowed_as_one_says_what_it_has_is_obeyed():
+    broker = MemoryBroker()
+    bus = Swallows(broker, "held")
+    options = HostOptions(heartbeat_ns=1_000_000, is_tapped=False)
+    members = Members("core", lambda _: Echo(), bus, SystemClock(), instance="m", options=options)
+    task = asyncio.create_task(members.run())
+    await until(lambda: members.is_connected, "it hears of partitions")
+    told = Partitions(("default", "gpu"))
+    everybody = members_of("core", "all")
+    await MemoryBus(broker).publish([Envelope("id", "Partitions", told, everybody, "test")])
+    async with patience():
+        await bus.is_reached.wait()
+    task.cancel()
+    await asyncio.wait([task], timeout=PATIENCE_SECONDS / 10)
+    ended = task.cancelled()
+    bus.where = ""
+    task.cancel()
     assert ended

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiormq.base import FutureStore
+from aiormq.exceptions import ConnectionClosed
 
 from shared.bus.errors import BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
@@ -79,6 +80,25 @@ async def test_what_is_wrong_with_us_is_no_bus_that_is_away():
     exchange.pending[0].set_exception(KeyError("a mistake of ours"))
     with pytest.raises(KeyError):
         await publishing
+
+
+async def test_a_publisher_that_is_told_to_stop_as_the_connection_ends_stops():
+    """The client's own tasks then throw the reason of the end in place of the stop."""
+    bus, exchange = pending_bus()
+    wait = exchange.publish
+
+    async def publish(*args, **options):
+        try:
+            await wait(*args, **options)
+        except asyncio.CancelledError as error:
+            raise ConnectionClosed(320, "closed") from error
+
+    exchange.publish = publish
+    publishing = asyncio.create_task(bus.publish([BEAT]))
+    await published(exchange)
+    publishing.cancel()
+    await asyncio.wait([publishing])
+    assert publishing.cancelled()
 
 
 async def test_a_publisher_that_is_told_to_stop_stops():
