@@ -8,16 +8,25 @@ from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient
 from services.shim_adapter.backends.kubernetes.session import Session
 from services.shim_adapter.machine import ShimMachine
+from shared.runtime.clock import Clock
 from shared.runtime.host import Host
 
 
 class KubernetesService:
     """The cluster, which outlives the machines that mirror it: each has a session of its own."""
 
-    def __init__(self, access: Access, *, instance: str, rm_id: str = "mycluster") -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        instance: str,
+        rm_id: str = "mycluster",
+        clock: Clock | None = None,
+    ) -> None:
         self._access = access
         self._instance = instance
         self._rm_id = rm_id
+        self._clock = clock
         self._client: ApiClient | None = None
         self._made = 0
         self._is_new = asyncio.Event()
@@ -27,7 +36,9 @@ class KubernetesService:
         """Return a machine over a session of its own; the session before it ends."""
         self._client = self._client or ApiClient(self._access)
         self._made += 1
-        self.session = Session(self._client, instance=self._instance, is_warm=self._made == 1)
+        self.session = Session(
+            self._client, instance=self._instance, is_warm=self._made == 1, clock=self._clock
+        )
         self._is_new.set()
         cluster = self.session.cluster
         save = self.session.note_saved

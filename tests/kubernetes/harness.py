@@ -17,8 +17,11 @@ from services.shim_adapter.backends.kubernetes.client import (
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Reflector, Source
 from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.mirror.calls import PodBound
+from shared.bus.base import Bus
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.runtime.clock import SystemClock
+from shared.bus.tracked import TrackedBus, Traffic
+from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.host import HostOptions
 from tests.patience import until
 
 AGAIN_SECONDS = 0.1
@@ -35,18 +38,34 @@ def _now() -> str:
 class Muster:
     """The services, with the Kubernetes backend, against an API server."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(
+        self,
+        access: Access,
+        clock: Clock | None = None,
+        traffic: Traffic | None = None,
+        options: HostOptions | None = None,
+    ) -> None:
         self.access = access
         self.broker = MemoryBroker()
+        self.clock = clock or SystemClock()
+        self._traffic = traffic
+        self._options = options or HostOptions()
         self.cluster = self._make()
         self._running: asyncio.Task[None] | None = None
         self._counted: list[object] = []
 
     def _make(self) -> LocalCluster:
-        self.kubernetes = KubernetesService(self.access, instance="shim-test")
+        self.kubernetes = self._make_kubernetes()
         return LocalCluster(
-            lambda: MemoryBus(self.broker), SystemClock(), kubernetes=self.kubernetes
+            self._make_bus, self.clock, host_options=self._options, kubernetes=self.kubernetes
         )
+
+    def _make_kubernetes(self) -> KubernetesService:
+        return KubernetesService(self.access, instance="shim-test", clock=self.clock)
+
+    def _make_bus(self) -> Bus:
+        bus = MemoryBus(self.broker)
+        return bus if self._traffic is None else TrackedBus(bus, self._traffic)
 
     async def __aenter__(self) -> Self:
         await self.cluster.start()
@@ -71,9 +90,7 @@ class Muster:
         """Kill the shim adapter and all it knows, and start another."""
         await self.cluster.crash("shim_adapter")
         await self._stop_beside()
-        self.kubernetes = self.cluster.kubernetes = KubernetesService(
-            self.access, instance="shim-test"
-        )
+        self.kubernetes = self.cluster.kubernetes = self._make_kubernetes()
         await self.cluster.start_service("shim_adapter")
         self._beside()
 
@@ -272,9 +289,9 @@ class Kubelets:
 
 
 @asynccontextmanager
-async def muster_over(access: Access, kubectl: Kubectl):
+async def muster_over(access: Access, kubectl: Kubectl, **more: Any):
     """Give the running services, ready, with the kubelets and kubectl beside them."""
-    async with Kubelets(kubectl) as kubelets, Muster(access) as running:
+    async with Kubelets(kubectl) as kubelets, Muster(access, **more) as running:
         running.kubelets, running.kubectl = kubelets, kubectl
         await until(running.is_ready, "the first sync")
         yield running

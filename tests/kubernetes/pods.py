@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.kubernetes import budgets
-from tests.kubernetes.store import ApiFailureError, Object, Store, now
+from tests.kubernetes.store import ApiFailureError, Object, Store
 
 PODS = "pods"
 CLASSES = "priorityclasses.scheduling.k8s.io"
@@ -31,7 +31,7 @@ def admit(store: Store, namespace: str, body: Object) -> None:
     conditions = []
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-        conditions.append({**gated, "lastTransitionTime": now()})
+        conditions.append({**gated, "lastTransitionTime": store.now()})
     body["status"] = {"phase": "Pending", "conditions": conditions, **body.get("status", {})}
     _take_quota(store, namespace, body.get("metadata", {}).get("name", ""))
 
@@ -86,7 +86,7 @@ def bind(store: Store, namespace: str, name: str, body: Object) -> None:
         obj["metadata"].setdefault("annotations", {}).update(
             body["metadata"].get("annotations", {})
         )
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": store.now()}
         set_condition(obj, scheduled)
 
     store.update(PODS, pod, change)
@@ -136,7 +136,7 @@ def delete(store: Store, namespace: str, name: str, options: Object) -> Object:
     has_ended = pod["status"].get("phase") in ("Succeeded", "Failed")
 
     def mark(obj: Object) -> None:
-        obj["metadata"]["deletionTimestamp"] = now()
+        obj["metadata"]["deletionTimestamp"] = store.now()
         obj["metadata"]["deletionGracePeriodSeconds"] = grace if is_bound else 0
 
     if is_bound and grace and not has_ended:

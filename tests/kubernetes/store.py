@@ -62,6 +62,7 @@ class Store:
         """``counted`` are resources whose generation is counted beside WITH_GENERATION."""
         self.version = 1000
         self._counted = (*WITH_GENERATION, *counted)
+        self.now: Callable[[], str] = now
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         self.history: deque[Event] = deque(maxlen=HISTORY)
         self.changed = asyncio.Event()
@@ -120,7 +121,7 @@ class Store:
             name = metadata["name"]
             raise ApiFailureError(409, "AlreadyExists", f'{resource} "{name}" already exists')
         metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = now()
+        metadata["creationTimestamp"] = self.now()
         return self._write(resource, None, obj)
 
     def update(self, resource: str, obj: Object, change: Callable[[Object], None]) -> Object:

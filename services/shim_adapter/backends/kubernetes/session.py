@@ -62,19 +62,21 @@ from services.shim_adapter.translation.pods import SCHEDULER_NAMES, PriorityClas
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.interface import UpdateConfiguration
 from shared.messages.protocol import SyncRequest, Tick
-from shared.runtime.clock import SystemClock
+from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.host import Host
 
 _RETRY_SECONDS = 1.0
-_CLOCK = SystemClock()
 log = structlog.get_logger("muster.kubernetes")
 
 
 class Session:
     """One session over a client. ``instance`` is who takes the turn."""
 
-    def __init__(self, client: ApiClient, *, instance: str, is_warm: bool) -> None:
+    def __init__(
+        self, client: ApiClient, *, instance: str, is_warm: bool, clock: Clock | None = None
+    ) -> None:
         self.instance = instance
+        self._clock = clock or SystemClock()
         self.is_warm = is_warm
         self.classes: dict[str, PriorityClass] = {}
         kinds = Discovery(client, GROUP_KINDS, self._on_pod_group)
@@ -146,7 +148,7 @@ class Session:
         while not cluster.is_quiet:
             await self._absorb()
         cluster.configuration.begin()
-        cluster.begin(self.turn.number, _CLOCK.now_ns(), self.turn.last_good)
+        cluster.begin(self.turn.number, self._clock.now_ns(), self.turn.last_good)
         log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:
             host = host_of()
@@ -160,7 +162,7 @@ class Session:
 
     async def _absorb(self) -> None:
         """Take in what is seen while nothing may be said yet."""
-        self.cluster.advance(_CLOCK.now_ns())
+        self.cluster.advance(self._clock.now_ns())
         if self.cluster.is_quiet:
             await asyncio.sleep(0.01)
         else:
