@@ -28,7 +28,6 @@ from services.core.scheduler.model.settings import (
     MAX_NODE_SCORE_WINDOW,
     MAY_BE_NAMED,
     NODE_SCORE_WINDOW,
-    PRESETS,
     YUNIKORN,
     refused_actions,
 )
@@ -39,6 +38,7 @@ from shared.messages.constraints import Constraints
 from shared.model.duration import parse_go_duration
 from shared.model.event_codes import ChangeDetail
 from shared.model.names import DEFAULT_PARTITION
+from shared.model.presets import PRESETS
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import Resource, ResourceView
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
@@ -365,6 +365,7 @@ class SchedulerSettings(_Strict):
     preset: Annotated[str, _among(PRESETS)] = ""
     backfill: Literal["enabled", "disabled"] = "disabled"
     backfillOrder: Literal["submission", "shortestFirst"] = "submission"  # noqa: N815
+    remakePlaceholders: Literal["enabled", "disabled"] = "enabled"  # noqa: N815
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815

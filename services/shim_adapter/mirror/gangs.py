@@ -135,12 +135,13 @@ def missing_placeholders(world: World, application: ApplicationRecord) -> Iterat
 def in_place_of(world: World, application: ApplicationRecord, lost: PodRecord) -> list[CreatePod]:
     """Return what is to be made for a placeholder that was lost while its gang reserves.
 
-    Nothing, if the core let it go because its time was up, or for a real pod.
+    Nothing, if the core let it go because its time was up, or for a real pod, or where the settings
+    say, as YuniKorn does, that what is lost stays lost: the gang then waits for its timeout.
     """
     groups = {group.name: group for group in application.task_groups}
     group = groups.get(lost.spec.task_group_name)
     is_over = application.phase is not ApplicationPhase.RESERVING
-    if group is None or is_over or lost.release in _NOT_LOST:
+    if group is None or is_over or lost.release in _NOT_LOST or not world.remakes_placeholders:
         return []
     members = sum(group.min_member for group in application.task_groups)
     losses = application.placeholders_lost // members

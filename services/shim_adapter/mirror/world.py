@@ -16,6 +16,7 @@ from shared.messages.commands import PodSpec
 from shared.messages.protocol import MAX_EPOCH
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE, Devices
 from shared.model.names import DEFAULT_PARTITION
+from shared.model.presets import REMAKE_PLACEHOLDERS, with_preset
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
@@ -217,6 +218,11 @@ class World:
             oldest = next(iter(self.answers))
             self.answered -= self.answers.pop(oldest).size
             self.changed_answers[oldest] = None
+
+    @property
+    def remakes_placeholders(self) -> bool:
+        """Return whether a placeholder that is lost while its gang reserves is made again."""
+        return with_preset(self.scheduler_settings).get(REMAKE_PLACEHOLDERS) != "disabled"
 
     @property
     def partition_names(self) -> tuple[str, ...]:

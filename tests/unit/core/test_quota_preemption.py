@@ -248,3 +248,68 @@ def test_children_give_back_only_what_their_parent_has_left_to_give():
     taken = enforce(core)
     assert len(taken) == 3  # the parent one of each, then a one more down to its own max
     assert len([key for key in taken if int(key[1:]) < 4]) == 2
+
+
+PROMISED = "{name: a, resources: {guaranteed: {vcore: %dm}}}, {name: b}"
+
+
+def over_by(*pods: int, most: int, waits: int | None, guaranteed: int = 0) -> Core:
+    """Return a cluster whose queue has pods in a, is over its max, and has an ask wait in b."""
+    leaves = PROMISED % guaranteed
+    core = using(*({"vcore": pod} for pod in pods), leaves=leaves)
+    lower(core, most, leaves=leaves)
+    if waits is not None:
+        core.application("b", "root.p.b")
+        core.asks("b", ["late"], {"vcore": waits}, create_time_ns=START_NS)
+    return core
+
+
+@pytest.mark.parametrize(
+    ("pods", "most", "waits", "guaranteed", "victims"),
+    [
+        # one that is larger than what is over goes for somebody who waits and then fits
+        ([100, 100, 100], 250, 50, 200, ["k0"]),
+        ([100, 100, 100], 250, 50, 0, ["k0"]),
+        ([100, 100, 100], 250, None, 200, []),
+        ([100, 100, 100], 250, 51, 0, []),
+        # never below what is guaranteed; another that keeps it is as good
+        ([100, 100, 100], 250, 50, 201, []),
+        ([200, 60, 40], 250, 10, 240, ["k1"]),
+        ([200, 100], 250, 50, 150, ["k1"]),
+        # who was taken before and is not needed any more stays
+        ([200, 40, 40], 230, 10, 0, ["k1", "k2"]),
+        ([100, 20, 100], 150, 10, 0, ["k0"]),
+        # as many as it takes
+        ([100, 100, 100, 100], 150, 50, 100, ["k0", "k1", "k2"]),
+    ],
+)
+def test_one_that_is_larger_goes_for_an_ask_that_waits(pods, most, waits, guaranteed, victims):
+    core = over_by(*pods, most=most, waits=waits, guaranteed=guaranteed)
+    assert due_in(core) == 10
+    assert enforce(core) == victims
+
+
+def test_what_is_guaranteed_above_the_leaf_is_kept_too():
+    text = config(250, leaves="{name: a}, {name: b}").replace(
+        "resources: {", "resources: {guaranteed: {vcore: 201m}, "
+    )
+    core = using(*({"vcore": 100} for _ in "aaa"), leaves="{name: a}, {name: b}")
+    core.send(UpdateConfiguration(text))
+    core.application("b", "root.p.b")
+    core.asks("b", ["late"], {"vcore": 50}, create_time_ns=START_NS)
+    assert due_in(core) == 10
+    assert enforce(core) == []
+
+
+def test_an_ask_that_comes_to_wait_later_begins_the_delay():
+    core = over_by(100, 100, 100, most=250, waits=None)
+    assert enforce(core) == []
+    assert due_in(core) is None
+    core.now_ns += seconds(100)
+    core.application("b", "root.p.b")
+    core.asks("b", ["late"], {"vcore": 50}, create_time_ns=core.now_ns)
+    assert due_in(core) == 10
+    core.now_ns += seconds(3)
+    core.asks("b", ["later"], {"vcore": 50}, create_time_ns=core.now_ns)
+    assert due_in(core) == 7  # it goes on
+    assert enforce(core) == ["k0"]

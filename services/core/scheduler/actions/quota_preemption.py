@@ -10,14 +10,19 @@ Rule 2: given back is what is over the max, in the types that the max names, and
 Rule 3: victims are those of a leaf with a type in common and no required node: ordinary ones before
         originators and those that opted out, those with more of the types first, then lower
         priorities, then those created in a later hour, then the smaller. One is taken only if all
-        taken together stay within what is to be given back.
+        taken together stay within what is to be given back. Where that leaves the queue over its
+        max, and an ask waits at it that would fit below the max, larger ones are taken in the same
+        order until it is not, if every queue on their paths keeps what it is guaranteed; and then
+        none that was taken before and is not needed any more. An ask that comes to wait at a queue
+        over its max starts the delay, where none runs.
 Rule 4: parents go before their children, which then give back what is left to give.
 Source: contract section 6.10; cases X-17, X-19, X-20.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 from heapq import heapify, heappop
+from itertools import chain
 from operator import le, sub
 
 from services.core.scheduler.actions.victims import evict
@@ -25,12 +30,15 @@ from services.core.scheduler.model.rows import Queue, depth_first
 from services.core.scheduler.nodes.victim_budgets import Going
 from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, AllocationAsk
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Law
 from shared.model.resources import (
     Resource,
     ResourceView,
+    add_into,
+    fits_limit,
+    subtract,
     total_of,
     without_zeros,
 )
@@ -63,6 +71,16 @@ def use_changed(partition: Partition, queue: Queue) -> None:
         for level in queue.lineage():
             if level.settings.quota_preemption_delay_ns:
                 max_changed(partition, level)
+
+
+def asks_came(partition: Partition, asks: Iterable[AllocationAsk]) -> None:
+    """Start the delay of the queues over their max at which asks come to wait."""
+    if not partition.quota_preemption_enabled:
+        return
+    owners = dict.fromkeys(ask.application_id for ask in asks)
+    found = (partition.applications.get(owner) for owner in owners)
+    for leaf in dict.fromkeys(application.queue for application in found if application):
+        use_changed(partition, leaf)
 
 
 def _arm(partition: Partition) -> None:
@@ -150,7 +168,7 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
         text = f"Preempted by Quota change enforcement process in {queue.path}"
         key, reason = victim.allocation_key, MESSAGE + queue.path
         evict(partition, owner, key, None, reason, law=Law.QUOTA, event=text)
-    claimed = total_of(victim.resource_per_alloc for victim in victims)
+    claimed = _sum(victims)
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 
 
@@ -168,11 +186,94 @@ def victims_below(
 ) -> list[Allocation]:
     """Return whom a queue that is to give something back would evict; ``gone`` are left out."""
     going = partition.victims.budgets.going()
-    return [
+    shares = divided(queue, wanted)
+    victims = [
         victim
-        for leaf, share in divided(queue, wanted).items()
+        for leaf, share in shares.items()
         for victim in victims_of(partition, leaf, share, gone, going)
     ]
+    if len(queue.gate.buckets) and _less(wanted, _sum(victims)):
+        more = _with_larger(partition, shares, wanted, victims, gone)
+        if more and _helps(queue, more):
+            return more
+    return victims
+
+
+def _with_larger(
+    partition: Partition,
+    leaves: Iterable[Queue],
+    wanted: Resource,
+    victims: list[Allocation],
+    gone: Container[str],
+) -> list[Allocation]:
+    """Return whom to take so that nothing is over the max; ``[]``: guarantees do not let it."""
+    chosen = {victim.allocation_key for victim in victims}
+    going = partition.victims.budgets.going(chosen)
+    refused: set[tuple[Queue, Part]] = set()  # of a leaf and a size: another is as little good
+    for leaf in leaves:
+        for part, candidate in _in_order(partition, leaf, wanted, gone):
+            key = candidate.allocation_key
+            if key in chosen or (leaf, part) in refused or not going.may_go(key):
+                continue
+            taken = _needed(wanted, victims, candidate)
+            if not _keep_guarantees(partition, taken):
+                refused.add((leaf, part))
+                continue
+            going.go(key)
+            chosen.add(key)
+            victims = taken
+            if not _less(wanted, _sum(victims)):
+                return victims
+    return []
+
+
+def _needed(
+    wanted: Resource, victims: list[Allocation], candidate: Allocation
+) -> list[Allocation]:
+    """Return one more victim, and of the others those without whom it would not be enough."""
+    claimed = _sum([*victims, candidate])
+    kept: list[Allocation] = []
+    for victim in reversed(victims):
+        without = subtract(claimed, victim.resource_per_alloc)
+        if _less(wanted, without):
+            kept.append(victim)
+        else:
+            claimed = without
+    return [*reversed(kept), candidate]
+
+
+def _keep_guarantees(partition: Partition, victims: list[Allocation]) -> bool:
+    """Return whether every queue that victims are in keeps what it is guaranteed without them."""
+    taken: dict[Queue, Resource] = {}
+    for victim in victims:
+        for level in partition.applications[victim.application_id].queue.lineage():
+            add_into(taken.setdefault(level, {}), victim.resource_per_alloc)
+    return all(
+        not amount.get(name) or _used(level, name) - amount[name] >= value
+        for level, amount in taken.items()
+        for name, value in (level.guaranteed_resource or {}).items()
+    )
+
+
+def _helps(queue: Queue, victims: list[Allocation]) -> bool:
+    """Return whether an ask that waits at a queue fits below its max once the victims have gone."""
+    claimed = _sum(victims)
+    room = {
+        name: most - _used(queue, name) + claimed.get(name, 0)
+        for name, most in (queue.max_resource or {}).items()
+    }
+    waiting = queue.gate.buckets.to_try(room)
+    return any(fits_limit(room, bucket.shape.resource) for bucket in waiting)
+
+
+def _less(wanted: Resource, amount: ResourceView) -> Resource:
+    """Return what is still wanted beyond an amount."""
+    left = {name: value - amount.get(name, 0) for name, value in wanted.items()}
+    return {name: value for name, value in left.items() if value > 0}
+
+
+def _sum(victims: Iterable[Allocation]) -> Resource:
+    return total_of(victim.resource_per_alloc for victim in victims)
 
 
 def victims_of(
@@ -200,6 +301,15 @@ def victims_of(
                 left = tuple(map(sub, left, part))
                 chosen.append(allocation)
     return chosen
+
+
+def _in_order(
+    partition: Partition, leaf: Queue, wanted: Resource, gone: Container[str]
+) -> Iterator[tuple[Part, Allocation]]:
+    """Yield who may go of a leaf, in order, each with what it has of the types."""
+    for _, parts in sorted(_classes(partition, leaf, wanted, gone).items()):
+        for *_, part, allocation in sorted(chain.from_iterable(parts.values())):
+            yield part, allocation
 
 
 def _fits(part: Part, left: Part) -> bool:

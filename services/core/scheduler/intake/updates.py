@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from services.core.scheduler.actions import gang, replacement
+from services.core.scheduler.actions import gang, quota_preemption, replacement
 from services.core.scheduler.intake import allocations, arrivals, disruptions, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
@@ -65,6 +65,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     _each(partition, request.disruptions, disruptions.take)
     _each(partition, request.gangs_given_up, gang.give_up_reserving)
     arrivals.take_all(partition, request.asks, add_ask)
+    quota_preemption.asks_came(partition, request.asks)
     _enter_all(partition, request)
     _each(partition, request.ask_releases, release_ask)
     _each(partition, request.releases, release_allocation)

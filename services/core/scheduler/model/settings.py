@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shared.model.duration import parse_go_duration
 from shared.model.names import EVENT_SETTING
+from shared.model.presets import PRESETS, REMAKE_PLACEHOLDERS, with_preset
 from shared.model.units import seconds
 
 QUEUE_GANG = "queue"
@@ -38,15 +39,6 @@ MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one tha
 MAX_NAMES_CHARACTERS = 10_000  # of these names together; more are as one that there is not
 MAX_REFUSED = 50  # sentences about settings that do not hold; of the others it tells how many
 _WINDOW = re.compile(r"[0-9]{1,6}")
-PRESETS = {
-    "yunikorn": {
-        "gangAdmission": PARTIAL_GANG,
-        "gangPatience": "876000h",  # a hundred years: a gang closes no leaf there
-        "maxReservedNodes": "100%",
-        "reservationsFor": ASKS,
-    },
-    "muster": {"gangAdmission": CLUSTER_GANG, "gangLane": "enabled", "nodeScores": "enabled"},
-}
 
 
 def _is_duration(text: str) -> bool:
@@ -82,6 +74,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         f"a number of asks from 1 to {MAX_NODE_SCORE_WINDOW}",
     ),
     "preset": _one_of(*PRESETS),
+    REMAKE_PLACEHOLDERS: _one_of("enabled", "disabled"),  # which the resource manager obeys
     "stateAware": _one_of("fifo", "filtered"),
     "policy": _one_of(*MAY_BE_NAMED),
     "actions": (  # each name is judged by itself
@@ -168,8 +161,8 @@ class Settings:
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
-    values = stated = dict(pairs)
-    values = {**PRESETS.get(values.get("preset", ""), {}), **stated}
+    stated = dict(pairs)
+    values = with_preset(stated)
     patience_ns = parse_go_duration(values.get("gangPatience", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
