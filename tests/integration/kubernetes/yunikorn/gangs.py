@@ -117,8 +117,8 @@ async def hard_style_failed(stack: Stack) -> None:
     assert await stack.groups(APP) == {"a": (3, 0, 3), "b": (3, 0, 3)}
 
 
-@spec
-async def fifo_order(stack: Stack) -> None:
+async def a_gang_between_two_pods(stack: Stack) -> tuple[str, list[str]]:
+    """Have a gang of three come where two of it fit, and a pod after it; return where, and whom."""
     await stack.begin()
     space = await stack.namespace("gang-fifo", quota='{"cpu": "300m", "memory": "300M"}')
     size = {"cpu": "100m", "memory": "100M"}
@@ -128,8 +128,14 @@ async def fifo_order(stack: Stack) -> None:
     names = await stack.job(
         "b", 3, "app-b", namespace=space, annotations=gang(groups, "g"), **size
     )
-    await until_placeholders_run(stack, 2, space)
+    await stack.passes(5)
     await stack.apply(pod_body("c", "app-c", **size), namespace=space)
+    return space, names
+
+
+@spec
+async def fifo_order(stack: Stack) -> None:
+    space, names = await a_gang_between_two_pods(stack)
 
     async def both_wait() -> bool:
         found = [await stack.state("app-b"), await stack.state("app-c")]
@@ -147,8 +153,8 @@ async def fifo_order(stack: Stack) -> None:
     assert (waiting["applicationState"], waiting.get("allocations") or []) == ("Accepted", [])
 
 
-@spec
-async def deleted_placeholders(stack: Stack) -> None:
+async def a_gang_that_loses_its_placeholders(stack: Stack) -> set[str]:
+    """Have a gang reserve that is never whole, delete the placeholders that run; return them."""
     await stack.begin()
     on_one = {"nodeSelector": {"kubernetes.io/hostname": "w1"}}
     groups = [task_group("a", 3, **on_one), task_group("b", 1, **NOWHERE)]
@@ -158,6 +164,12 @@ async def deleted_placeholders(stack: Stack) -> None:
     held = [name for name, node in (await placeholders(stack)).items() if node == "w1"]
     assert len(held) == 3
     await stack.delete(*held)
+    return set(held)
+
+
+@spec
+async def deleted_placeholders(stack: Stack) -> None:
+    await a_gang_that_loses_its_placeholders(stack)
 
     async def is_empty() -> bool:
         nodes = await stack.ws("partition/default/nodes")
