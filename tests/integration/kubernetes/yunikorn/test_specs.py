@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.kubernetes.conftest import REAL
-from tests.integration.kubernetes.yunikorn import (gangs, limits, more_gangs, more_limits, more_preemption, preemption, quotas)
+from tests.integration.kubernetes.yunikorn import (gangs, limits, more_basics, more_gangs, more_limits, more_preemption, preemption, quotas)
 from tests.integration.kubernetes.yunikorn.otherwise import OTHERWISE
 from tests.integration.kubernetes.yunikorn.rows import SPECS
 from tests.kubernetes.stack import Stack
 
 pytestmark = pytest.mark.parametrize("server", ["double", REAL], indirect=True)
-MODULES = (gangs, limits, more_gangs, more_limits, more_preemption, preemption, quotas)
+MODULES = (gangs, limits, more_basics, more_gangs, more_limits, more_preemption, preemption, quotas)
 PAGE = Path(__file__).parents[4] / "docs" / "from-yunikorn.md"
 HEADING = "## YuniKorn's end-to-end specs"
 
