@@ -1,4 +1,4 @@
-"""The presets of the scheduler settings: defaults under a name, each of which may be stated otherwise.
+"""Presets of the scheduler settings: defaults under a name, each of which may be stated otherwise.
 
 A service reads with ``with_preset`` what of the settings is its own; the core judges all of them.
 """

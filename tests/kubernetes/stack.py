@@ -265,7 +265,9 @@ class Stack:
             await self.kubectl.delete(name, namespace)
         await self.settle()
 
-    async def finish(self, *names: str, namespace: str = "default", phase: str = "Succeeded") -> None:
+    async def finish(
+        self, *names: str, namespace: str = "default", phase: str = "Succeeded"
+    ) -> None:
         """Let pods run to their end."""
         for name in names:
             await self.server.client.request(

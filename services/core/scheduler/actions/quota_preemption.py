@@ -227,9 +227,7 @@ def _with_larger(
     return []
 
 
-def _needed(
-    wanted: Resource, victims: list[Allocation], candidate: Allocation
-) -> list[Allocation]:
+def _needed(wanted: Resource, victims: list[Allocation], candidate: Allocation) -> list[Allocation]:
     """Return one more victim, and of the others those without whom it would not be enough."""
     claimed = _sum([*victims, candidate])
     kept: list[Allocation] = []

@@ -125,9 +125,7 @@ async def a_gang_between_two_pods(stack: Stack) -> tuple[str, list[str]]:
     await stack.apply(pod_body("a", "app-a", **size), namespace=space)
     await stack.until_running("a", namespace=space)
     groups = [task_group("g", 3, minResource=size)]
-    names = await stack.job(
-        "b", 3, "app-b", namespace=space, annotations=gang(groups, "g"), **size
-    )
+    names = await stack.job("b", 3, "app-b", namespace=space, annotations=gang(groups, "g"), **size)
     await stack.passes(5)
     await stack.apply(pod_body("c", "app-c", **size), namespace=space)
     return space, names
@@ -201,7 +199,12 @@ async def _the_originator_goes(stack: Stack, owners: list[dict[str, str]]) -> No
     await stack.begin()
     groups = [task_group("a", 3, **NOWHERE), task_group("b", 3)]
     await stack.apply(
-        pod_body("driver", APP, annotations=gang(groups), **({"ownerReferences": owners} if owners else {}))
+        pod_body(
+            "driver",
+            APP,
+            annotations=gang(groups),
+            **({"ownerReferences": owners} if owners else {}),
+        )
     )
     await until_placeholders_run(stack, 3)
     assert await stack.state(APP) == "Accepted"

@@ -28,7 +28,11 @@ def of_group(*groups: str, memory: str = "", applications: int = 0) -> Object:
 
 def _of(kind: str, names: tuple[str, ...], memory: str, applications: int) -> Object:
     most = {"maxresources": {"memory": memory}} if memory else {}
-    return {kind: list(names), **most, **({"maxapplications": applications} if applications else {})}
+    return {
+        kind: list(names),
+        **most,
+        **({"maxapplications": applications} if applications else {}),
+    }
 
 
 async def submit(stack: Stack, name: str, queue: str, user: str, *groups: str, **more: Any) -> None:
@@ -95,7 +99,9 @@ async def valid_user_name(stack: Stack) -> None:
 @spec
 async def queue_name_special_characters(stack: Stack) -> None:
     await stack.begin(tree(leaf(ODD_QUEUE)))
-    await stack.apply(pod_body("a", "app", annotations={"yunikorn.apache.org/queue": f"root.{ODD_QUEUE}"}))
+    await stack.apply(
+        pod_body("a", "app", annotations={"yunikorn.apache.org/queue": f"root.{ODD_QUEUE}"})
+    )
     await stack.until_running("a")
     path = f"root.{ODD_QUEUE.lower()}"
     for name in (path, f"root.{ODD_QUEUE}"):
@@ -109,7 +115,9 @@ async def queue_name_special_characters(stack: Stack) -> None:
 @spec
 async def user_and_wildcard_grow(stack: Stack) -> None:
     def limits(own: int, others: int) -> str:
-        return tree(limited("one", of_user("user1", memory=f"{own}M"), of_user("*", memory=f"{others}M")))
+        return tree(
+            limited("one", of_user("user1", memory=f"{own}M"), of_user("*", memory=f"{others}M"))
+        )
 
     await stack.begin(limits(50, 50))
     for user in ("user1", "user2"):
@@ -129,7 +137,9 @@ async def user_and_wildcard_grow(stack: Stack) -> None:
 PRIORITIES = {"low": -100, "normal": 0, "high": 100}
 
 
-async def _one_after_the_other(stack: Stack, queues: dict[str, str], order: list[str], **more: Any) -> None:
+async def _one_after_the_other(
+    stack: Stack, queues: dict[str, str], order: list[str], **more: Any
+) -> None:
     """Have the place of one pod be filled, three wait for it, and see who has it in which order."""
     for name, value in PRIORITIES.items():
         await stack.priority_class(f"{name}-class", value)
@@ -138,7 +148,9 @@ async def _one_after_the_other(stack: Stack, queues: dict[str, str], order: list
     await stack.until_running("filler")
     for name in ("low", "normal", "high"):
         await stack.apply(
-            pod_body(name, name, queue=queues[name], priorityClassName=f"{name}-class", **size, **more)
+            pod_body(
+                name, name, queue=queues[name], priorityClassName=f"{name}-class", **size, **more
+            )
         )
     await waits(stack, "low", "normal", "high")
     last = "filler"

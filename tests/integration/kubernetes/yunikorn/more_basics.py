@@ -19,7 +19,11 @@ async def nodes_of(stack: Stack, namespace: str = "default") -> dict[str, str]:
 
 def node_affinity(key: str, operator: str, *values: str, preferred: bool = False) -> Object:
     """Return an affinity to nodes."""
-    expression: Object = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    expression: Object = {
+        "key": key,
+        "operator": operator,
+        **({"values": list(values)} if values else {}),
+    }
     term = {"matchExpressions": [expression]}
     if preferred:
         weighed = [{"weight": 100, "preference": term}]
@@ -113,7 +117,9 @@ async def fair_apps_share_a_leaf(stack: Stack) -> None:
     fair["resources"] = {"guaranteed": {"vcore": "1"}, "max": {"vcore": "1"}}
     await stack.begin(tree(fair))
     for app in ("a", "b"):
-        await stack.apply(*(pod_body(f"{app}-{at}", app, queue="root.fair", cpu="100m") for at in range(10)))
+        await stack.apply(
+            *(pod_body(f"{app}-{at}", app, queue="root.fair", cpu="100m") for at in range(10))
+        )
     await stack.passes(5)
     held = await stack.running()
     assert len(held) == 10
@@ -169,6 +175,7 @@ async def priorities_of_gangs_of_one(stack: Stack) -> None:
 @spec
 async def fenced_priorities(stack: Stack) -> None:
     """Priorities do not leave a fence: beside it the queue's offset counts."""
+
     def fenced(name: str, offset: int) -> Object:
         return {"name": name, "queues": [{"name": "leaf"}],
                 "properties": {"priority.policy": "fence", "priority.offset": str(offset)}}  # fmt: skip
@@ -203,7 +210,9 @@ async def node_selector_matches(stack: Stack) -> None:
 
 @spec
 async def required_node_affinity(stack: Stack) -> None:
-    await stack.begin(OPEN, {"w1": {"labels": {"kind": "a"}}, "w2": {"labels": {"kind": "b"}}, "w3": {}})
+    await stack.begin(
+        OPEN, {"w1": {"labels": {"kind": "a"}}, "w2": {"labels": {"kind": "b"}}, "w3": {}}
+    )
     for name, affinity in {
         "in": node_affinity("kind", "In", "b", "c"),
         "exists-not": node_affinity("kind", "DoesNotExist"),
@@ -221,7 +230,9 @@ async def required_node_affinity(stack: Stack) -> None:
 @spec
 async def tolerations_let_pods_on_tainted_nodes(stack: Stack) -> None:
     taint = {"key": "kind", "value": "x", "effect": "NoSchedule"}
-    await stack.begin(OPEN, {"w1": {"taints": [taint]}, "w2": {"taints": [{**taint, "value": "y"}]}})
+    await stack.begin(
+        OPEN, {"w1": {"taints": [taint]}, "w2": {"taints": [{**taint, "value": "y"}]}}
+    )
     tolerated = {"key": "kind", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
     await stack.apply(pod_body("equal", "app", tolerations=[tolerated]))
     await stack.apply(pod_body("none", "app-n"))
@@ -267,7 +278,9 @@ async def host_ports(stack: Stack) -> None:
     await stack.begin(OPEN, {"w1": {}})
     for name in ("first", "second"):
         body = pod_body(name, f"app-{name}")
-        body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]
+        body["spec"]["containers"][0]["ports"] = [
+            {"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}
+        ]
         await stack.apply(body)
     await stack.until_running("first")
     await waits(stack, "second")
@@ -298,7 +311,9 @@ async def a_cordoned_node(stack: Stack) -> None:
     await stack.apply(*(pod_body(name, "app") for name in names))
     await stack.until_running(*names)
     assert set((await nodes_of(stack)).values()) == {"w3"}
-    shown = {node["nodeID"]: node["schedulable"] for node in await stack.ws("partition/default/nodes")}
+    shown = {
+        node["nodeID"]: node["schedulable"] for node in await stack.ws("partition/default/nodes")
+    }
     assert shown == {"w1": False, "w2": False, "w3": True}
 
 
@@ -308,7 +323,9 @@ async def a_cordoned_node(stack: Stack) -> None:
 @spec
 async def nodes_as_they_are(stack: Stack) -> None:
     await stack.begin(OPEN, {"w1": {"cpu": "4", "memory": "8Gi", "pods": "50"}})
-    await stack.kubectl.pod(a_pod("theirs", scheduler="default-scheduler", cpu="500m", nodeName="w1"))
+    await stack.kubectl.pod(
+        a_pod("theirs", scheduler="default-scheduler", cpu="500m", nodeName="w1")
+    )
     await stack.passes(2)
     await stack.apply(pod_body("p", "app", cpu="1", memory="1Gi"))
     await stack.until_running("p")
@@ -353,7 +370,9 @@ async def a_node_grows(stack: Stack) -> None:
 @spec
 async def restart_keeps_what_runs(stack: Stack) -> None:
     await stack.begin()
-    await stack.kubectl.pod(a_pod("theirs", scheduler="default-scheduler", cpu="500m", nodeName="w1"))
+    await stack.kubectl.pod(
+        a_pod("theirs", scheduler="default-scheduler", cpu="500m", nodeName="w1")
+    )
     names = await stack.job("p", 4, "app")
     await stack.until_running(*names)
     before = (await stack.app("app"), await stack.queue("root.default"), await _nodes(stack))
@@ -581,10 +600,14 @@ async def a_pod_comes_while_its_application_completes(stack: Stack) -> None:
 async def sidecars_and_init_containers_count(stack: Stack) -> None:
     await stack.begin()
     body = pod_body("p", "app", cpu="100m", memory="10M")
+
     def init(name: str, cpu: str, **more: str) -> Object:
         return {"name": name, "image": "x", "resources": {"requests": {"cpu": cpu}}, **more}
 
-    body["spec"]["initContainers"] = [init("side", "50m", restartPolicy="Always"), init("once", "500m")]
+    body["spec"]["initContainers"] = [
+        init("side", "50m", restartPolicy="Always"),
+        init("once", "500m"),
+    ]
     body["spec"]["overhead"] = {"cpu": "7m"}
     await stack.apply(body)
     await stack.until_running("p")
@@ -596,5 +619,7 @@ async def scheduling_gates(stack: Stack) -> None:
     await stack.begin()
     await stack.apply(pod_body("p", "app", schedulingGates=[{"name": "example.com/a"}]))
     await waits(stack, "p")
-    await stack.kubectl.patch("/api/v1/namespaces/default/pods/p", {"spec": {"schedulingGates": None}})
+    await stack.kubectl.patch(
+        "/api/v1/namespaces/default/pods/p", {"spec": {"schedulingGates": None}}
+    )
     await stack.until_running("p")

@@ -85,7 +85,10 @@ async def larger_than_its_queue_is_rejected(stack: Stack) -> None:
     pods = await stack.pods()
     assert set(pods) == set(names)
     for pod in pods.values():
-        assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "ApplicationRejected")
+        assert (pod["status"]["phase"], pod["status"]["reason"]) == (
+            "Failed",
+            "ApplicationRejected",
+        )
 
 
 @spec
@@ -142,7 +145,10 @@ async def tolerations_and_selectors_of_groups(stack: Stack) -> None:
 @spec
 async def anti_affinity_of_a_group(stack: Stack) -> None:
     await stack.begin()
-    term = {"labelSelector": {"matchLabels": {"spread": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    term = {
+        "labelSelector": {"matchLabels": {"spread": "x"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     groups = [task_group("a", 3, labels={"spread": "x"}, affinity=affinity)]
     names = await stack.job("job", 3, APP, annotations=gang(groups, "a"), labels={"spread": "x"})

@@ -245,7 +245,9 @@ async def max_applications_of_a_queue(stack: Stack) -> None:
 @spec
 async def a_queue_that_does_not_admit(stack: Stack) -> None:
     closed = {"name": "closed", "submitacl": "alice"}
-    text = str({"partitions": [{"name": "default", "queues": [{"name": "root", "queues": [closed]}]}]})
+    text = str(
+        {"partitions": [{"name": "default", "queues": [{"name": "root", "queues": [closed]}]}]}
+    )
     await stack.begin(text)
     await submit(stack, "a", "closed", "alice")
     await submit(stack, "b", "closed", "bob")
@@ -305,7 +307,10 @@ async def usage_of_users_and_groups(stack: Stack) -> None:
     assert found["userName"] == "user1"
     assert found["queues"]["resourceUsage"] == {"vcore": 20, "memory": 60_000_000, "pods": 2}
     assert sorted(found["queues"]["runningApplications"]) == ["app-a", "app-b"]
-    below = {child["queuePath"]: child["resourceUsage"]["memory"] for child in found["queues"]["children"]}
+    below = {
+        child["queuePath"]: child["resourceUsage"]["memory"]
+        for child in found["queues"]["children"]
+    }
     assert below == {"root.one": 30_000_000, "root.two": 30_000_000}
     groups = await stack.ws("partition/default/usage/groups")
     (group,) = [one for one in groups if one["groupName"] == "group1"]
@@ -322,7 +327,9 @@ async def placeholders_count_for_users(stack: Stack) -> None:
     from tests.kubernetes.stack import gang, task_group, user_info
 
     await stack.begin(tree(leaf("one")))
-    own = gang([task_group("a", 3), task_group("b", 1, nodeSelector={"no": "where"})]) | user_info("user1")
+    own = gang([task_group("a", 3), task_group("b", 1, nodeSelector={"no": "where"})]) | user_info(
+        "user1"
+    )
     await stack.apply(pod_body("driver", "app", queue="root.one", annotations=own))
     await until_placeholders_run(stack, 3)
     assert (await usage(stack, "user", "user1"))["memory"] == 60_000_000

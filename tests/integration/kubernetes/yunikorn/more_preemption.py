@@ -116,7 +116,11 @@ async def no_guarantee_no_preemption(stack: Stack) -> None:
 @spec
 async def guarantee_of_the_parent_counts(stack: Stack) -> None:
     parents = [
-        {"name": name, "resources": {"guaranteed": {"memory": "1980M"}}, "queues": [leaf("leaf", "990M")]}
+        {
+            "name": name,
+            "resources": {"guaranteed": {"memory": "1980M"}},
+            "queues": [leaf("leaf", "990M")],
+        }
         for name in ("p1", "p2")
     ]
     await begin(stack, *parents)
@@ -206,7 +210,9 @@ async def events_of_a_victim_and_its_winner(stack: Stack) -> None:
         for event in await stack.kubectl.events()
         if event["regarding"]["name"] == gone
     ]
-    assert any("Preempted by" in note and "app-late" in note and "root.two" in note for note in notes)
+    assert any(
+        "Preempted by" in note and "app-late" in note and "root.two" in note for note in notes
+    )
 
 
 @spec
@@ -239,7 +245,10 @@ async def a_gang_preempts(stack: Stack) -> None:
 @spec
 async def placeholders_are_preempted(stack: Stack) -> None:
     await begin(stack, leaf("one", "990M"), leaf("two", "990M"))
-    groups = [task_group("a", 3, minResource=SIZE), task_group("b", 1, nodeSelector={"no": "where"})]
+    groups = [
+        task_group("a", 3, minResource=SIZE),
+        task_group("b", 1, nodeSelector={"no": "where"}),
+    ]
     await stack.job("job", 3, "gang", annotations=gang(groups, "a"), queue="root.one", **SIZE)
     await until_placeholders_run(stack, 3)
     await sleep(stack, "late", "two")
@@ -304,7 +313,9 @@ async def daemon_takes_nobody_of_higher_priority(stack: Stack) -> None:
 async def daemon_with_preemption_disabled_takes_its_place(stack: Stack) -> None:
     nodes = {"w1": {"memory": "3G"}, "w2": {"memory": "3G"}, "w3": FOREIGN_NODE}
     await stack.begin(tree(leaf("one"), leaf("daemons"), preemption={"enabled": False}), nodes)
-    await sleep(stack, "filler", "one", memory="3000M", nodeSelector={"kubernetes.io/hostname": "w1"})
+    await sleep(
+        stack, "filler", "one", memory="3000M", nodeSelector={"kubernetes.io/hostname": "w1"}
+    )
     await stack.until_running("filler")
     await stack.apply(daemon("d", "w1", memory="900M"))
     await stack.until_running("d")

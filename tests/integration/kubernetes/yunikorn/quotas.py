@@ -4,7 +4,7 @@ The leaf has three pods of 100m and 100Mi, guaranteed 200 of each, and a max of 
 what is said anew, when, and how many pods run for how long before how many are left.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.integration.kubernetes.yunikorn.preemption import tree
 from tests.integration.kubernetes.yunikorn.rows import SPECS
@@ -44,6 +44,7 @@ def amounts(number: int) -> dict[str, str]:
 
 def configured(change: Change, *, is_enabled: bool) -> str:
     """Return the configuration after a change."""
+
     def properties(delay: str) -> Object:
         return {"properties": {"quota.preemption.delay": delay}} if delay else {}
 

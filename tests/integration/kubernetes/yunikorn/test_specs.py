@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.integration.kubernetes.conftest import REAL
-from tests.integration.kubernetes.yunikorn import (gangs, limits, more_basics, more_gangs, more_limits, more_preemption, preemption, quotas)
+from tests.integration.kubernetes.yunikorn import (
+    gangs,
+    limits,
+    more_basics,
+    more_gangs,
+    more_limits,
+    more_preemption,
+    preemption,
+    quotas,
+)
 from tests.integration.kubernetes.yunikorn.otherwise import OTHERWISE
 from tests.integration.kubernetes.yunikorn.rows import SPECS
 from tests.kubernetes.stack import Stack
