@@ -16,7 +16,10 @@ import yaml
 
 from services.core.scheduler.model import queue_settings
 from services.core.scheduler.model.queue_settings import settings_of
-from services.core.scheduler.model.settings import RESERVED_FOR_HEADS_PERCENT, settings_from
+from services.core.scheduler.model.settings import (
+    _RULES,
+    RESERVED_FOR_HEADS_PERCENT,
+)
 from services.core.scheduler.model.settings import Settings as SchedulerSettings
 from services.shim_adapter.admission import filters
 from services.shim_adapter.backends.kubernetes import configuration
@@ -45,7 +48,6 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
 _DEFAULT = re.compile(r"<(\w+)>")
 _READERS = (pods, task_groups, namespaces, filters)
 _NAME = re.compile(r"[\w.]+/[\w.-]+")
-_GIVEN = r'values\.get\("(\w+)"'
 _PROPERTY = r'"([a-z]+\.[\w.]+)"'
 _KEY = r"""["']((?:service|admission\w*)\.[\w.]+)["']"""
 _INTRODUCTION = """\
@@ -120,7 +122,7 @@ def settings_page() -> tuple[str, list[str]]:
     """Return the page as Markdown, and what does not hold."""
     words = yaml.safe_load(_DEFAULT.sub(lambda found: str(_DEFAULTS[found[1]]), WORDS.read_text()))
     wrong = [
-        *_differ("scheduler", words["scheduler"], _read_in(settings_from, _GIVEN)),
+        *_differ("scheduler", words["scheduler"], _RULES),
         *_differ("properties", words["properties"], _read_in(settings_of, _PROPERTY)),
         *_differ("config_maps", words["config_maps"], _read_in(configuration, _KEY)),
         *_differ("admission", words["admission"], list(filters.KEYS.values())),
