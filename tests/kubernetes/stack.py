@@ -31,7 +31,8 @@ from tests.patience import PATIENCE_SECONDS, until
 
 Object = dict[str, Any]
 YUNIKORN = "yunikorn.apache.org/"
-_QUIET_ROUNDS, _ROUND_SECONDS = 8, 0.001
+_QUIET_ROUNDS, _PAUSED = 12, 6  # rounds of the loop; each of which one is a millisecond long
+_ROUND_SECONDS = 0.001
 _REAL_QUIET_SECONDS = 0.2  # without anything new from an API server elsewhere
 _STEP_NS = NANOS_PER_SECOND
 _WITHIN_SECONDS = 60.0
@@ -136,15 +137,16 @@ class Stack:
         quiet, seen = 0, None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_SECONDS
-        pause = _ROUND_SECONDS
-        if self.server.double is None:
-            pause = _REAL_QUIET_SECONDS / _QUIET_ROUNDS
+        is_real = self.server.double is None
         while quiet < _QUIET_ROUNDS:
             found = self._what_is_done()
             quiet = quiet + 1 if found == seen else 0
             seen = found
             assert loop.time() < deadline, f"it is never quiet: {found}"
-            await asyncio.sleep(pause)
+            if is_real:
+                await asyncio.sleep(_REAL_QUIET_SECONDS / _QUIET_ROUNDS)
+            else:
+                await asyncio.sleep(0 if (quiet + 1) % _PAUSED else _ROUND_SECONDS)
 
     def _what_is_done(self) -> object:
         """Return what differs as long as anything goes on; None is never equal to it."""
@@ -317,6 +319,18 @@ class Stack:
     async def queue(self, path: str) -> Object:
         """Return a queue."""
         return dict(await self.ws(f"partition/default/queue/{quote_plus(path)}"))
+
+    async def until_told(self, pod: str, *texts: str) -> None:
+        """Wait until an event at a pod has all of these texts; they are written after all else."""
+
+        async def is_told() -> bool:
+            return any(
+                event["regarding"]["name"] == pod
+                and all(text in f"{event['reason']}: {event['note']}" for text in texts)
+                for event in await self.kubectl.events()
+            )
+
+        await until(is_told, f"an event at {pod} with {texts}")
 
     async def pods(self, namespace: str = "default") -> dict[str, Object]:
         """Return the pods of a namespace."""

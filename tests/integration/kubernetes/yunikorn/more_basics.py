@@ -554,19 +554,9 @@ async def events_at_pods(stack: Stack) -> None:
     await stack.apply(pod_body("a", "app"))
     await stack.until_running("a")
 
-    async def are_told() -> bool:
-        told = {
-            (event["reason"], event["note"])
-            for event in await stack.kubectl.events()
-            if event["regarding"]["name"] == "a"
-        }
-        node = (await nodes_of(stack))["a"]
-        return {
-            ("Scheduling", "default/a is queued and waiting for allocation"),
-            ("Scheduled", f"Successfully assigned default/a to node {node}"),
-        } <= told
-
-    await stack.until(are_told, "the events")
+    await stack.until_told("a", "Scheduling: default/a is queued and waiting for allocation")
+    node = (await nodes_of(stack))["a"]
+    await stack.until_told("a", f"Scheduled: Successfully assigned default/a to node {node}")
 
 
 @spec

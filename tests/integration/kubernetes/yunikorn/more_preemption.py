@@ -199,23 +199,6 @@ async def originator_goes_last(stack: Stack) -> None:
 
 
 @spec
-async def events_of_a_victim_and_its_winner(stack: Stack) -> None:
-    await begin(stack, leaf("one", "990M"), leaf("two", "990M"))
-    held = await _three(stack)
-    await sleep(stack, "late", "two")
-    await _one_goes(stack, held, "late")
-    (gone,) = held - await stack.running()
-    notes = [
-        event["note"]
-        for event in await stack.kubectl.events()
-        if event["regarding"]["name"] == gone
-    ]
-    assert any(
-        "Preempted by" in note and "app-late" in note and "root.two" in note for note in notes
-    )
-
-
-@spec
 async def dynamic_queues_with_guarantees_of_namespaces(stack: Stack) -> None:
     rules = [{"name": "tag", "value": "namespace", "create": True}]
     template = {"properties": {"preemption.delay": "1s"}}
