@@ -92,6 +92,8 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
+# What changes nothing that a search for victims looks at; of firings see ``_fire``.
+_CHANGING_NOTHING = (Heartbeat, SnapshotRequest, TimerFirings, TimerSyncRequest, WhatIf)
 MAX_QUESTIONS = 1  # that are answered in one batch: a what-if may take as long as a cycle
 BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
 RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
@@ -196,6 +198,8 @@ class Scheduler:
         if envelope.epoch > self._epoch and not isinstance(envelope.message, SyncBegin):
             self.is_synced = self._is_syncing = False  # another core has been at work since
         if handler is not None and not (envelope.epoch and envelope.epoch < self._epoch):
+            if not isinstance(envelope.message, _CHANGING_NOTHING):
+                self.partition.fruitless.changed()
             handler(envelope)
         elif isinstance(envelope.message, UpdateRequest | SyncBegin):
             self._ask_for_everything(now_ns)  # whoever it is that lives is not whom we followed
@@ -240,6 +244,8 @@ class Scheduler:
         with self._timings.cycle:
             decisions = cycle.run(self.partition)
         self.decisions += decisions
+        if decisions:
+            self.partition.fruitless.changed()
         self.partition.write_requeued()
         self._digest.read(self.partition.journal.trim())
         outgoing += self._digest.orders(self._epoch, timers_of(self.name))
@@ -470,6 +476,8 @@ class Scheduler:
             return
         del timers[fired.timer_id]
         partition.journal.record(TimerSpent(fired.timer_id))
+        if fired.kind is not TimerKind.PREEMPTION:
+            partition.fruitless.changed()
         if application is None:
             self._fire_own(fired.kind)
         else:

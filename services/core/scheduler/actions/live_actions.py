@@ -50,6 +50,7 @@ from services.core.scheduler.statement.trial import (
     holds_room,
     is_evictable,
 )
+from shared.model.numbers import INT64_MAX
 from shared.model.reasons import Reason
 from shared.model.resources import Resource, add_into
 from shared.model.units import NANOS_PER_SECOND
@@ -75,15 +76,33 @@ class Laws(Protocol):
 
 
 def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
-    """Run actions over the partition and carry out what they decide; return how many decisions."""
+    """Run actions over the partition and carry out what they decide; return how many decisions.
+
+    Searches for victims that found nothing are not repeated before something has changed.
+    """
     wanted = [name for name in actions if name != ALLOCATE]
+    known, now_ns = partition.fruitless, partition.now_ns
+    is_fruitless = known.holds(actions, now_ns) and STALE not in wanted[:-1]
+    if is_fruitless:
+        known.skipped += 1
+        wanted = wanted[-1:] if wanted[-1:] == [STALE] else []
     if not wanted or not partition.nodes.nodes:
         return 0
     trial = Trial(partition, LiveTerms(partition))
     decide(trial, wanted, laws)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
+    if not (decisions or is_fruitless) and partition.hooks is None:
+        known.remember(actions, _changes_at(partition))
     return len(decisions)
+
+
+def _changes_at(partition: Partition) -> int:
+    """Return from when searches may find victims by time alone: a pair is held no more, or so."""
+    now_ns = partition.now_ns
+    moments = list(partition.evictions.held_until_ns.values())
+    moments += [moment[0] for moment in partition.patience_moments[:1]]
+    return min((moment for moment in moments if moment > now_ns), default=INT64_MAX)
 
 
 def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
+from services.core.scheduler.model.fruitless import FruitlessSearches
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.needs import NeedTable
@@ -126,6 +127,7 @@ class Partition:
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
+    fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
     victims: VictimIndex = field(init=False)
     rooms_lost: int = 0  # how often an ask has lost what was freed for it, and may preempt again
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
@@ -524,6 +526,7 @@ class Partition:
     def mark_released(self, application: Application, key: str, why: TerminationType) -> Allocation:
         """Write down that an allocation is being released, and for what; return it."""
         allocation = application.allocations[key]
+        self.fruitless.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
         self.releasing[key] = application
@@ -889,6 +892,7 @@ class Partition:
     def end_successor(self, application: Application, key: str) -> None:
         """Let everybody have a place again that was kept for who was to come."""
         successor = application.successors[key]
+        self.fruitless.changed()
         if successor.until_ns:
             queueing.keep_no_more(application.queue, successor.allocation.resource_per_alloc)
         else:  # its queues count the old one as any that goes
