@@ -84,15 +84,18 @@ def _row(owner: str, path: str, name: str, numbers: tuple[int, int, int]) -> Lim
 
 def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
     """Return what the nodes lack by class, the largest class first, and what would cure it."""
-    fails: dict[str, list[Failure]] = {name: [] for name in evidence.classes}
+    fails: dict[str, dict[str, int]] = {name: {} for name in evidence.classes}
     for failure in evidence.failures:
-        fails.setdefault(failure.node_class, []).append(
-            Failure(what=failure.on, nodes=failure.nodes)
-        )
+        of_class = fails.setdefault(failure.node_class, {})
+        of_class[failure.on] = of_class.get(failure.on, 0) + failure.nodes
     return Nodes(
         total=evidence.total,
         classes=[
-            NodeClass(name=readable(name), nodes=evidence.classes.get(name, 0), fails=found)
+            NodeClass(
+                name=readable(name),
+                nodes=evidence.classes.get(name, 0),
+                fails=[Failure(what=on, nodes=number) for on, number in found.items()],
+            )
             for name, found in fails.items()
         ],
         nearest=Nearest(

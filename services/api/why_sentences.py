@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from shared.messages.state import Waiting
 from shared.model.amounts import amount_text, amounts_text, readable
+from shared.model.causes import causes_text
 from shared.model.names import ROOT
 from shared.model.reasons import (
     OTHER_PODS,
@@ -46,6 +47,8 @@ def left_text(limit: Shortage) -> str:
     """Say what a limit leaves."""
     name, left = limit.resource, max(limit.left, 0)
     most = amount_text(name, limit.most)
+    if limit.is_nowhere:
+        return f"no node has {name}"
     if limit.owner == f"queue {ROOT}":
         return f"the nodes together have {amount_text(name, left)} left of {most}"
     where = "" if limit.owner.startswith("queue ") else f" in queue {limit.queue}"
@@ -54,36 +57,6 @@ def left_text(limit: Shortage) -> str:
 
 def _evidence(waiting: Waiting) -> NodeEvidence:
     return waiting.nodes or _NO_EVIDENCE
-
-
-def failures_text(evidence: NodeEvidence) -> str:
-    """Say on what how many nodes fail, all classes together, the most first."""
-    counts: dict[str, int] = {}
-    for failure in evidence.failures:
-        counts[failure.on] = counts.get(failure.on, 0) + failure.nodes
-    said = sorted(counts.items(), key=lambda item: -item[1])
-    return ", ".join(_counted(number, _FAILURES.get(on, f"lack {on}")) for on, number in said)
-
-
-def _counted(number: int, text: str) -> str:
-    """Return how many do something, in the singular of one."""
-    verb, _, rest = text.partition(" ")
-    return f"{number} {_SINGULAR[verb] if number == 1 else verb} {rest}"
-
-
-_SINGULAR = {"are": "is", "do": "does", "have": "has", "lack": "lacks"}
-
-
-_FAILURES = {
-    UNSCHEDULABLE: "are closed",
-    SELECTOR: "do not match its selector or affinity",
-    TAINTS: "have a taint that it does not tolerate",
-    TOO_SMALL: "are too small even when empty",
-    OTHER_PODS: "are ruled out by pods' affinity, spread or ports",
-    VOLUMES: "have no place for its volumes",
-    TAKEN: "are reserved for others",
-    PLUGIN: "are refused by a plugin",
-}
 
 
 def nearest_text(evidence: NodeEvidence) -> str:
@@ -98,7 +71,7 @@ def _of_nodes(what: str) -> Sentence:
 
     def said(waiting: Waiting) -> str:
         evidence = _evidence(waiting)
-        failures = failures_text(evidence)
+        failures = causes_text(evidence)
         found = f" ({failures})" if failures else f" ({readable(waiting.message)})"
         return f"{what.format(evidence.total)}{found}{nearest_text(evidence)}"
 

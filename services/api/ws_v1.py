@@ -20,6 +20,7 @@ from shared.messages.state import (
     UsedResource,
     Waiting,
 )
+from shared.model.causes import causes_of
 from shared.model.duration import go_duration
 from shared.model.names import FOREIGN_STATIC, FOREIGN_TAG, ROOT
 from shared.model.resources import Resource, ResourceView, bounded, without_zeros
@@ -254,7 +255,6 @@ def rfc3339(time_ns: int) -> str:
 _LOG_TEXTS = {
     "QUEUE_QUOTA": "Not enough queue quota",
     "USER_QUOTA": "Not enough user quota",
-    "NO_NODE_FITS": "No node fits the request",
 }
 
 
@@ -285,12 +285,18 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
 
 
 def _allocation_log(ask: AskState, waiting: Waiting | None) -> list[Answer]:
-    """Return what an ask was told, and why it waits now if that was told to one before it."""
+    """Return what an ask was told, and why it waits now if that was told to one before it.
+
+    What nodes keep it out by has a line for each cause, with the number of nodes as its count.
+    """
     lines = [(item.last_occurrence_ns, item.message, item.count) for item in ask.log]
     if waiting is not None:
-        text = _LOG_TEXTS.get(waiting.reason, waiting.message)
-        if all(text != message for _, message, _ in lines):
-            lines.append((waiting.since_ns, text, 1))
+        known = {message for _, message, _ in lines}
+        why = {_LOG_TEXTS.get(waiting.reason, waiting.message): 1}
+        if waiting.nodes is not None and waiting.nodes.failures:
+            why = causes_of(waiting.nodes)
+        since_ns = waiting.since_ns
+        lines += [(since_ns, text, count) for text, count in why.items() if text not in known]
     return [
         {"message": message, "lastOccurrence": last_ns, "count": count}
         for last_ns, message, count in sorted(lines, key=lambda line: line[0])

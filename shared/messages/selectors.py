@@ -80,9 +80,14 @@ def selects(constraints: Constraints, name: str, labels: Mapping[str, str]) -> b
     return not terms or any(term_matches(term, name, labels) for term in terms)
 
 
+def first_untolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> Taint | None:
+    """Return the first taint that keeps pods away and is not tolerated; None: all are."""
+    for taint in taints:
+        if taint.effect in HARD_EFFECTS and not tolerates(constraints.tolerations, taint):
+            return taint
+    return None
+
+
 def is_tolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> bool:
     """Return whether every taint that keeps pods away is tolerated."""
-    return not taints or all(
-        taint.effect not in HARD_EFFECTS or tolerates(constraints.tolerations, taint)
-        for taint in taints
-    )
+    return not taints or first_untolerated(constraints, taints) is None

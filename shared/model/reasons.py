@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shared.model.names import ROOT
 from shared.model.resources import go_map
 
 
@@ -66,13 +67,19 @@ class Law(StrEnum):
 UNSCHEDULABLE, SELECTOR, TAINTS = "unschedulable", "selector", "taints"
 TOO_SMALL, TAKEN, OTHER_PODS, PLUGIN = "too small", "reserved", "other pods", "plugin"
 VOLUMES = "volumes"
-PREDICATES = {  # what a node may fail on but for its room, in the words of Kubernetes' scheduler
-    SELECTOR: "node(s) didn't match Pod's node affinity/selector",
-    TAINTS: "node(s) had untolerated taint(s)",
-    OTHER_PODS: "node(s) didn't satisfy affinity, spread or host ports of pods",
-    VOLUMES: "node(s) exceed max volume count, or a volume is in use by another pod",
-    PLUGIN: "node(s) were refused by a plugin",
-}
+IN_USE = "in use"  # of volumes: another pod has one that only one pod may have
+PREDICATES = (SELECTOR, TAINTS, OTHER_PODS, VOLUMES, PLUGIN)  # what but its room a node fails on
+
+
+class PodCause(StrEnum):
+    """Which rule about other pods closes a node."""
+
+    PORTS = "ports"
+    SPREAD = "spread"
+    SPREAD_LABEL = "spread label"  # the node lacks a label that the spread is by
+    AFFINITY = "affinity"
+    ANTI_AFFINITY = "anti-affinity"
+    KEPT_AWAY = "kept away"  # by the anti-affinity of pods that are there
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +87,14 @@ class NodeFailures:
     """How many nodes of a class fail on one thing.
 
     ``on`` is one of the words above, or the resource type of which they have too little now; a
-    node that lacks several types is counted for each.
+    node that lacks several types is counted for each. ``detail`` says which taint, which rule about
+    pods or volumes, or which types a node has too little of even when empty, by commas.
     """
 
     node_class: str
     on: str
     nodes: int
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +127,18 @@ class Shortage:
     most: int
     amount: Mapping[str, int]
 
+    @property
+    def is_nowhere(self) -> bool:
+        """Return whether it is the nodes that lack it, and none of them has any of it at all."""
+        return self.owner == f"queue {ROOT}" and self.most <= 0
+
     def __str__(self) -> str:
         """Return it in a sentence."""
+        if self.is_nowhere:
+            return (
+                f"{self.resource}: no node has it, requested {self.amount[self.resource]} "
+                f"(all of it: {go_map(self.amount)})"
+            )
         where = "" if self.owner.startswith("queue ") else f" in queue {self.queue}"
         return (
             f"{self.resource}: {self.owner} has {max(self.left, 0)} of {self.most} left{where}, "

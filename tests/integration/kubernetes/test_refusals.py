@@ -61,7 +61,8 @@ async def test_a_gang_survives_an_api_server_that_does_not_know_our_rights_yet(m
     await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="100")
     await until(runs(muster, *names), "the whole gang")
     await no_placeholder_is_left(muster, names)
-    assert "FailedScheduling" not in await reasons(muster)
+    failed = [e["note"] for e in await muster.kubectl.events() if e["reason"] == "FailedScheduling"]
+    assert set(failed) == {"0/1 nodes are available: 1 Insufficient cpu."}
 
 
 async def test_a_gang_survives_a_restart_of_the_api_server_in_its_middle(muster, double):

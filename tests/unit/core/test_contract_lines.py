@@ -93,7 +93,7 @@ def test_7_2_people_are_told_what_the_nodes_fail_on_and_not_too_often():
     core.asks("app", ["first", "second"], {"vcore": 1}, constraints=only_x)
     text = (
         "Unschedulable request 'first': node(s) didn't match Pod's node affinity/selector (2x); "
-        "node(s) had untolerated taint(s) (1x)"
+        "node(s) had untolerated taint {gpu: } (1x)"
     )
     assert predicates_told(core) == [text]  # of those that wait behind one another the first speaks
     for seconds, times in ((14, 1), (1, 2), (14, 2)):

@@ -1,7 +1,14 @@
 """Which asks are said to be helped by more nodes: once each, and none that a quota or a gang holds."""
 
 from services.core.scheduler.actions import unschedulable
-from shared.messages.interface import AllocationRelease, TerminationType, UserGroupInformation
+from shared.messages.constraints import Taint
+from shared.messages.interface import (
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+    UserGroupInformation,
+)
 from tests.builders import Core, config_of, section
 
 
@@ -37,7 +44,7 @@ def test_what_waits_for_the_whole_cluster_is_helped_by_nodes_too():
     core.application("app", "root.a")
     responses = core.asks("app", ["a"], {"vcore": 3})
     (state,) = section(responses, "scheduling_states")
-    assert "root" in state.reason
+    assert state.reason == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_what_waits_for_a_quota_is_not_told_and_no_more_than_the_quota_has_room_for():
@@ -72,7 +79,7 @@ def test_a_gang_of_a_type_that_no_node_has_is_told_as_far_as_its_queue_lets_it()
     responses = core.gang("g", 2, resource, queue="root.small")
     assert told(responses) == ["g-ph-0", "g-ph-1"]
     (state, _) = section(responses, "scheduling_states")
-    assert "gpu: queue root has 0 of 0 left, requested 1" in state.reason
+    assert state.reason == "0/1 nodes are available: 1 Insufficient gpu."
     assert told(core.gang("waits", 2, resource, queue="root.small")) == []
     core.check()
 
@@ -127,3 +134,20 @@ def test_no_more_are_told_than_a_limit_of_their_user_has_room_for():
             f"{user}-1",
         ]
     core.check()
+
+
+def test_the_condition_counts_nodes_by_cause_in_the_words_of_kubernetes():
+    core = Core(config_of("{name: a}"))
+    taint = Taint("gpu", "true", "NoSchedule")
+    nodes = [
+        NodeInfo(f"t{at}", NodeAction.CREATE, {"vcore": 9}, taints=(taint,)) for at in range(3)
+    ]
+    nodes += [NodeInfo(f"n{at}", NodeAction.CREATE, {"vcore": 2}) for at in range(2)]
+    nodes += [NodeInfo("closed", NodeAction.CREATE_DRAIN, {"vcore": 9})]
+    core.update(nodes=tuple(nodes))
+    core.application("app", "root.a")
+    (state,) = section(core.asks("app", ["p"], {"vcore": 4}), "scheduling_states")
+    assert state.reason == (
+        "0/6 nodes are available: 3 node(s) had untolerated taint {gpu: true}, 2 Insufficient cpu, "
+        "1 node(s) were unschedulable."
+    )

@@ -218,6 +218,9 @@ def _no_headroom(
     short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
     if short is not None:
         queue, limit = short
+        if limit.is_nowhere:
+            refusal = partition.nodes.refusal(ask.shape)
+            return Refusal(refusal.reason, str(limit), refusal.nodes, limit), queue.gate
         available = application.queue.headroom()
         _note_no_headroom(partition, application, ask, BY_QUEUE, available)
         text = allocation_log.QUEUE_QUOTA

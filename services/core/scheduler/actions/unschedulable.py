@@ -9,6 +9,7 @@ Source: contract section 2.9 (the condition), 8.12 (what goes wrong otherwise).
 Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others have their turn later.
 """
 
+from dataclasses import replace
 from itertools import islice
 
 from services.core.scheduler.actions import backoff
@@ -28,10 +29,12 @@ def mark(partition: Partition) -> None:
         if not _nodes_would_help(partition, bucket):
             continue
         room = _room(bucket)
+        refusal: Refusal | None = None
         for group in list(islice(bucket.unmarked, MAX_GROUPS)):
             if room <= 0:
                 break
-            room -= _mark_group(partition, bucket, group, room)
+            refusal = refusal or _by_nodes(partition, bucket)
+            room -= _mark_group(partition, bucket, group, room, refusal)
         backoff.begin(partition, bucket)  # what came since waits with those that were refused
 
 
@@ -55,6 +58,14 @@ def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
     return refusal.reason in NODES_WOULD_HELP or bucket.blocked_at is partition.root.gate
 
 
+def _by_nodes(partition: Partition, bucket: Bucket) -> Refusal:
+    """Return why a bucket waits, with what the nodes lack: also where their sum refused it."""
+    assert bucket.refusal is not None
+    if bucket.refusal.nodes is not None:
+        return bucket.refusal
+    return replace(bucket.refusal, nodes=partition.nodes.evidence(bucket.shape))
+
+
 def _room(bucket: Bucket) -> int:
     """Return how many asks of a bucket queues and limits have room for, unmarked ones.
 
@@ -72,14 +83,15 @@ def _room(bucket: Bucket) -> int:
     return most
 
 
-def _mark_group(partition: Partition, bucket: Bucket, group: AskGroup, room: int) -> int:
+def _mark_group(
+    partition: Partition, bucket: Bucket, group: AskGroup, room: int, refusal: Refusal
+) -> int:
     """Mark at most ``room`` asks of a group; one that is held back goes to the end of the line."""
     application = group.application
     if queueing.hold(application, group) is not None or not application.may_schedule:
         bucket.mark_last(group)
         return 0
-    assert bucket.refusal is not None
-    return _mark_asks(partition, group, room, bucket.refusal)
+    return _mark_asks(partition, group, room, refusal)
 
 
 def _mark_asks(partition: Partition, group: AskGroup, room: int, refusal: Refusal) -> int:

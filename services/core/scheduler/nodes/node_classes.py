@@ -5,6 +5,7 @@ Limit: MAX_CLASSES are told apart; what comes later is OTHERS.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,26 @@ from shared.model.resources import go_map
 MAX_CLASSES = 64
 MAX_SHOWN = 8  # classes in one refusal; the smaller ones are told together
 OTHERS = "others"
-Failing = tuple[str, NDArray[np.bool_], int]  # on what, in which rows, in how many
+
+
+class Failing(NamedTuple):
+    """Which rows fail on one thing, and how many; ``detail`` as in ``NodeFailures``."""
+
+    on: str
+    rows: NDArray[np.bool_]
+    number: int
+    detail: str = ""
+
+
+def split(
+    on: str, rows: NDArray[np.bool_], codes: NDArray[np.int64], texts: Sequence[str]
+) -> list[Failing]:
+    """Return the rows that fail on something by the number of the text that says on what."""
+    found, numbers = np.unique(codes[rows], return_counts=True)
+    return [
+        Failing(on, rows & (codes == code), number, texts[code])
+        for code, number in zip(found.tolist(), numbers.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +80,14 @@ class NodeClasses:
         if counted is None or counted.count != count:
             counted = self._counted = self._count(count)
         found: list[NodeFailures] = []
-        for on, mask, number in failures:
+        for on, mask, number, detail in failures:
             if number == count:
                 numbers = counted.sizes
             elif counted.only is not None:
                 numbers = {counted.only: number}
             else:
                 numbers = self._by_class(counted.shown, self._of[:count][mask])
-            found += [NodeFailures(name, on, nodes) for name, nodes in numbers.items()]
+            found += [NodeFailures(name, on, nodes, detail) for name, nodes in numbers.items()]
         found.sort(key=lambda failure: -failure.nodes)
         node, lacks = nearest if nearest is not None else (None, {})
         return NodeEvidence(count, counted.sizes, tuple(found), node.node_id if node else "", lacks)

@@ -22,7 +22,7 @@ from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Demand, Shape, demand_of
 from services.core.scheduler.nodes.device_rows import MANY, DeviceRows, open_devices, places_on
 from services.core.scheduler.nodes.gpu_scores import Room, Rooms
-from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
+from services.core.scheduler.nodes.node_classes import Failing, NodeClasses, split
 from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
 from services.core.scheduler.nodes.node_scores import NodeScores
 from services.core.scheduler.nodes.node_view import (
@@ -40,6 +40,7 @@ from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
 from shared.model.names import BINPACKING, FAIR
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.reasons import (
+    IN_USE,
     OTHER_PODS,
     PLUGIN,
     SELECTOR,
@@ -72,6 +73,7 @@ SCORES: dict[str, Callable[[float], float]] = {  # of the weighted share in use
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
 _LARGEST_WEIGHT = 1e100
 _BY_DEVICES = BINPACKING  # where scores look at what is asked for: what a node scores by itself
+MAX_LACKING = 128  # sets of types that empty nodes lack, told apart; more types are left out
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
 
 
@@ -1105,7 +1107,7 @@ class NodeTable:
         left, large = self._could_hold(shape, may)
         failures = list(may.failures)
         if large < may.usable:
-            failures.append((TOO_SMALL, may.left ^ left, may.usable - large))
+            failures += self._too_small(shape, may.left ^ left)
         room, lacking, need = left, [], self.need_of(shape)
         for name, value in shape.resource.items():
             if value > 0 and large:  # else there may be no column
@@ -1113,7 +1115,7 @@ class NodeTable:
                 if need is not None and name in (GPU, GPU_SHARE):
                     mask |= left & ~self._devices.holding(need, slice(left.size))
                 if number := int(np.count_nonzero(mask)):
-                    failures.append((name, mask, number))
+                    failures.append(Failing(name, mask, number))
                     lacking.append(name)
                     room = room & ~mask
         roomy = int(np.count_nonzero(room)) if lacking else large
@@ -1137,8 +1139,10 @@ class NodeTable:
         ):
             kept = left & passes
             passed.append(int(np.count_nonzero(kept)))
-            if passed[-1] < passed[-2]:
-                failures.append((on, left ^ kept, passed[-2] - passed[-1]))
+            if passed[-1] < passed[-2] and on == TAINTS:
+                failures += split(on, left ^ kept, view.taint_codes, view.taints)
+            elif passed[-1] < passed[-2]:
+                failures.append(Failing(on, left ^ kept, passed[-2] - passed[-1]))
             left = kept
         view.may_be_used = MayBeUsed(self._facts, failures, left, passed[1], passed[3], passed[4])
         return view.may_be_used
@@ -1161,6 +1165,18 @@ class NodeTable:
             left = left & self._devices.holding_when_empty(need, left.size)
         return left, may.usable if left is may.left else int(np.count_nonzero(left))
 
+    def _too_small(self, shape: Shape, rows: NDArray[np.bool_]) -> list[Failing]:
+        """Return rows that could not hold a shape when empty, by the types that they lack."""
+        codes = np.zeros(rows.size, dtype=np.int64)
+        texts = [GPU if shape.on_devices is not None else ""]
+        for name, value in shape.resource.items():
+            column = self._columns.get(name)
+            lacks = rows if column is None else self._capacity[: rows.size, column] < value
+            if value > 0 and (lacks & rows).any() and len(texts) <= MAX_LACKING:
+                codes += lacks * len(texts)
+                texts += [f"{text},{name}" if at else name for at, text in enumerate(texts)]
+        return split(TOO_SMALL, rows, codes, texts)
+
     def _evidence(self, shape: Shape, judged: "_Judged", *, is_short: bool) -> NodeEvidence:
         """Return it with what is in the way of those that have the room.
 
@@ -1178,19 +1194,26 @@ class NodeTable:
     def _closed_in_spite_of_room(
         self, shape: Shape, room: NDArray[np.bool_], *, is_short: bool
     ) -> list[Failing]:
-        found: list[tuple[str, NDArray[np.bool_]]] = []
+        found: list[tuple[str, NDArray[np.bool_], str]] = []
         open_rows = self._open_rows(shape)
         if open_rows is not None:
-            to_volumes = self.pods.volumes.open_rows(shape.constraints.volumes, self.rows)
-            found.append((VOLUMES, room & ~to_volumes))
-            found.append((OTHER_PODS, room & to_volumes & ~open_rows))
+            volumes, view = shape.constraints.volumes, self._view(shape)
+            to_volumes = self.pods.volumes.open_rows(volumes, self.rows)
+            in_use = IN_USE if self.pods.volumes.is_in_use(volumes) else ""
+            found.append((VOLUMES, room & ~to_volumes, in_use))
+            left = room & to_volumes
+            for cause, closed in self.pods.closed_by(shape, view.eligible, view.selected):
+                found.append((OTHER_PODS, left & closed, cause.value))
+                left = left & ~closed
             room = room & open_rows
         reserved = self._closed(slice(len(self.rows)), shape)
-        found.append((TAKEN, room & reserved))
+        found.append((TAKEN, room & reserved, ""))
         if not is_short and self.hooks is not None:
-            found.append((PLUGIN, room & ~reserved))
-        numbers = [int(np.count_nonzero(mask)) for _, mask in found]
-        return [(*item, number) for item, number in zip(found, numbers, strict=True) if number]
+            found.append((PLUGIN, room & ~reserved, ""))
+        failing = (
+            Failing(on, mask, int(np.count_nonzero(mask)), detail) for on, mask, detail in found
+        )
+        return [one for one in failing if one.number]
 
     def _why_none(self, shape: Shape, judged: "_Judged") -> tuple[Reason, str]:
         count, matching, large, roomy = (

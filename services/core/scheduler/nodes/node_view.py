@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from services.core.scheduler.model import devices
 from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.nodes.node_classes import Failing
+from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import (
     SOFT_EFFECT,
-    is_tolerated,
+    first_untolerated,
     selects,
     term_matches,
     tolerates,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Shape
 
 FULL_MARKS = 100
+MAX_TAINTS = 32  # told apart in a refusal; the others are told together
 
 
 class NodeHooks(Protocol):
@@ -104,6 +106,7 @@ class NodeView:
         "_selected",
         "_shape",
         "_soft_taints",
+        "_taint_codes",
         "eligible",
         "feasible",
         "made",
@@ -112,6 +115,8 @@ class NodeView:
         "scores",
         "selected",
         "soft_taints",
+        "taint_codes",
+        "taints",
     )
 
     eligible: NDArray[np.bool_]
@@ -120,6 +125,7 @@ class NodeView:
     selected: NDArray[np.bool_]
     preferred: NDArray[np.int64]  # the sum of the weights of the preferred terms that match
     soft_taints: NDArray[np.int64]  # PreferNoSchedule taints that are not tolerated
+    taint_codes: NDArray[np.int64]  # the first hard one that is not, by its place in ``taints``
 
     def __init__(self, shape: "Shape", hooks: NodeHooks | None = None) -> None:
         self.made = 0
@@ -133,6 +139,8 @@ class NodeView:
         self._selected = np.zeros(0, dtype=np.bool_)
         self._preferred = np.zeros(0, dtype=np.int64)
         self._soft_taints = np.zeros(0, dtype=np.int64)
+        self._taint_codes = np.zeros(0, dtype=np.int64)
+        self.taints = [""]
         self._cut()
 
     def extend(self, rows: "list[Node]") -> None:
@@ -144,6 +152,7 @@ class NodeView:
             self._selected = np.pad(self._selected, (0, more))
             self._preferred = np.pad(self._preferred, (0, more))
             self._soft_taints = np.pad(self._soft_taints, (0, more))
+            self._taint_codes = np.pad(self._taint_codes, (0, more))
             if self._hooks is not None:
                 self._feasible = np.pad(self._feasible, (0, more))
                 self._scores = np.pad(self._scores, ((0, 0), (0, more)))
@@ -167,7 +176,9 @@ class NodeView:
         constraints = self._constraints
         is_selected = selects(constraints, node.node_id, node.labels)
         self._selected[row] = is_selected
-        self._eligible[row] = is_selected and is_tolerated(constraints, node.taints)
+        taint = first_untolerated(constraints, node.taints) if node.taints else None
+        self._eligible[row] = is_selected and taint is None
+        self._taint_codes[row] = self._code_of(taint) if taint is not None else 0
         self._preferred[row] = sum(
             term.weight
             for term in constraints.preferred_nodes
@@ -182,11 +193,22 @@ class NodeView:
             self._feasible[row] = self._eligible[row] and is_admitted
             self._scores[:, row] = self._hooks.scores_as_it_is(node, self._shape)
 
+    def _code_of(self, taint: Taint) -> int:
+        """Return the place of a taint's text among those that were met."""
+        text = f"{{{taint.key}: {taint.value}}}"
+        if text in self.taints:
+            return self.taints.index(text)
+        if len(self.taints) > MAX_TAINTS:
+            return MAX_TAINTS
+        self.taints.append(text if len(self.taints) < MAX_TAINTS else "")
+        return len(self.taints) - 1
+
     def _cut(self) -> None:
         self.eligible = self._eligible[: self.made]
         self.selected = self._selected[: self.made]
         self.preferred = self._preferred[: self.made]
         self.soft_taints = self._soft_taints[: self.made]
+        self.taint_codes = self._taint_codes[: self.made]
         self.feasible = self.eligible
         if self._hooks is not None:
             self.feasible = self._feasible[: self.made]

@@ -150,6 +150,11 @@ class SpreadCount:
         is_open = self._sums <= self._limit + self._least
         self.open = is_open[self._domains.rows] & self._has_keys
 
+    @property
+    def has_keys(self) -> Mask:
+        """Return the rows that have the key of every constraint."""
+        return self._has_keys
+
     def change(self, row: int, change: int) -> None:
         """Count one pod in (1) or out (-1) on a row."""
         if not self._counted[row]:

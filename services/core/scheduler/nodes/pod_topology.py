@@ -43,6 +43,7 @@ from services.core.scheduler.nodes.volume_counts import VolumeCounts
 from shared.messages.constraints import Constraints, HostPort, PodTerm
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.messages.selectors import is_tolerated
+from shared.model.reasons import PodCause
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
@@ -388,6 +389,24 @@ class PodIndex:
         if shape.constraints.volumes:
             closed.append(~self.volumes.open_rows(shape.constraints.volumes, self._rows))
         return PodLimits(plan, self._kept_away(plan.kind), closed)
+
+    def closed_by(
+        self, shape: "Shape", eligible: Mask, selected: Mask
+    ) -> Iterator[tuple[PodCause, Mask]]:
+        """Yield which rows each rule closes to a shape, in the order in which Kubernetes asks."""
+        plan = self._plan(shape, eligible, selected)
+        for port in shape.constraints.host_ports:
+            yield PodCause.PORTS, self._closed_to(port)
+        for spread in plan.spreads:
+            yield PodCause.SPREAD_LABEL, ~spread.has_keys
+            yield PodCause.SPREAD, ~spread.open
+        is_first = plan.is_first and not any(count.total for count, _ in plan.near)
+        for _, near in plan.near:
+            yield PodCause.AFFINITY, ~(near.has_key if is_first else near.taken())
+        for count in plan.apart:
+            yield PodCause.ANTI_AFFINITY, count.taken()
+        for count in self._kept_away(plan.kind):
+            yield PodCause.KEPT_AWAY, count.taken()
 
     def mask_when_empty(self, shape: "Shape") -> Mask:
         """Return the rows that would be open to a shape if no pod ran."""

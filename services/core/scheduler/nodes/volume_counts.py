@@ -69,7 +69,7 @@ class VolumeCounts:
 
     def open_rows(self, volumes: Sequence[AttachedVolume], rows: "list[Node]") -> Mask:
         """Return the rows that have room for a pod's volumes, and where nobody has one of them."""
-        if self._is_in_use(volumes):
+        if self.is_in_use(volumes):
             return np.zeros(len(rows), dtype=np.bool_)
         result = np.ones(len(rows), dtype=np.bool_)
         for driver, own in _by_driver(volumes).items():
@@ -79,7 +79,8 @@ class VolumeCounts:
                 result &= (left >= needs) | (needs <= 0)
         return result
 
-    def _is_in_use(self, volumes: Sequence[AttachedVolume]) -> bool:
+    def is_in_use(self, volumes: Sequence[AttachedVolume]) -> bool:
+        """Return whether another pod has one of some volumes that only one pod may have."""
         return any(item.exclusive and (item.driver, item.claim) in self._pods for item in volumes)
 
     def _needs(self, volumes: Sequence[AttachedVolume], count: int) -> _Left:

@@ -61,6 +61,7 @@ from shared.messages.state import (
     QueueState,
     StateDelta,
 )
+from shared.model.causes import unavailable_text
 from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
@@ -214,7 +215,10 @@ class Digest:
         self._say("rejected_allocations", item.application_id, rejected)
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
-        self._say_pod(entry, SchedulingState.FAILED, entry.refusal.message)
+        why, evidence = entry.refusal.message, entry.refusal.nodes
+        if evidence is not None and evidence.failures:
+            why = unavailable_text(evidence)
+        self._say_pod(entry, SchedulingState.FAILED, why)
         if entry.ask.key not in self._asks:
             self._asks[entry.ask.key] = journal.AskChanged(entry.application, entry.ask)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from services.core.scheduler.statement import journal
 from shared.messages.state import EventState
+from shared.model.causes import causes_of
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from shared.model.names import ROOT
 from shared.model.reasons import PREDICATES
@@ -86,11 +87,7 @@ def _no_victim(entry: journal.NoVictim, now_ns: int) -> list[EventState]:
 
 def _nodes_closed(entry: journal.NodesClosed, now_ns: int) -> list[EventState]:
     key, evidence = entry.ask.key, entry.refusal.nodes
-    failed: dict[str, int] = {}
-    for failure in evidence.failures if evidence is not None else ():
-        if failure.on in PREDICATES:
-            text = PREDICATES[failure.on]
-            failed[text] = failed.get(text, 0) + failure.nodes
+    failed = causes_of(evidence, PREDICATES) if evidence is not None else {}
     why = "; ".join(f"{text} ({nodes}x)" for text, nodes in failed.items())
     text = f"Unschedulable request '{key}': {why}"
     return [EventState(REQUEST, key, text, now_ns, reference_id=entry.application.id)]

@@ -45,7 +45,10 @@ class Notes:
         self._operate(Operation("note", pod, body))
 
     def mark(self, pod: PodRecord, message: str) -> None:
-        """Mark a pod for autoscalers, unless it is marked: they look at the time of the first."""
+        """Mark a pod for autoscalers, unless it is marked: they look at the time of the first.
+
+        The event ``FailedScheduling`` says what the condition does, as with kube-scheduler.
+        """
         if pod.uid not in self._marked:
             self._marked[pod.uid] = None
             body = bodies.not_scheduled(
@@ -55,6 +58,7 @@ class Notes:
             name = f"{pod.spec.namespace}/{pod.spec.name}"
             text = f"Task {name} is pending for the requested resources become available"
             self.tell(pod, "PodUnschedulable", text)
+            self.tell(pod, "FailedScheduling", message, is_warning=True)
 
     def nominate(self, pod: PodRecord, node: str) -> None:
         """Say at a pod on which node others make way for it, for whoever schedules beside us."""

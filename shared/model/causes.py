@@ -1,0 +1,85 @@
+"""Why nodes do not take a pod, a sentence a cause, in the words of Kubernetes' scheduler.
+
+The allocation log, the pod's condition, the events and ``why`` all say what is written here.
+"""
+
+from shared.model.reasons import (
+    IN_USE,
+    OTHER_PODS,
+    PLUGIN,
+    SELECTOR,
+    TAINTS,
+    TAKEN,
+    TOO_SMALL,
+    UNSCHEDULABLE,
+    VOLUMES,
+    NodeEvidence,
+    NodeFailures,
+    PodCause,
+)
+from shared.model.resources import VCORE
+
+_PODS = "pods"
+_CPU = "cpu"
+_TEXTS = {
+    UNSCHEDULABLE: "node(s) were unschedulable",
+    SELECTOR: "node(s) didn't match Pod's node affinity/selector",
+    TAINTS: "node(s) had untolerated taint",
+    OTHER_PODS: "node(s) didn't satisfy affinity, spread or host ports of pods",
+    VOLUMES: "node(s) exceed max volume count",
+    TAKEN: "node(s) were reserved for pods that have waited longer",
+    PLUGIN: "node(s) were refused by a plugin",
+}
+_DETAILS = {
+    (OTHER_PODS, PodCause.PORTS): "node(s) didn't have free ports for the requested pod ports",
+    (OTHER_PODS, PodCause.SPREAD): "node(s) didn't match pod topology spread constraints",
+    (OTHER_PODS, PodCause.SPREAD_LABEL): (
+        "node(s) didn't match pod topology spread constraints (missing required label)"
+    ),
+    (OTHER_PODS, PodCause.AFFINITY): "node(s) didn't match pod affinity rules",
+    (OTHER_PODS, PodCause.ANTI_AFFINITY): "node(s) didn't match pod anti-affinity rules",
+    (OTHER_PODS, PodCause.KEPT_AWAY): ("node(s) didn't satisfy existing pods anti-affinity rules"),
+    (VOLUMES, IN_USE): (
+        "node(s) were closed by a pod that uses a ReadWriteOncePod PersistentVolumeClaim of the pod"
+    ),
+}
+
+
+def sentences_of(failure: NodeFailures) -> list[str]:
+    """Return what some nodes fail on: a sentence, or of amounts one for each type."""
+    if failure.on == TOO_SMALL:
+        return [_insufficient(name) for name in failure.detail.split(",")]
+    if failure.on == TAINTS and failure.detail:
+        return [f"{_TEXTS[TAINTS]} {failure.detail}"]
+    text = _DETAILS.get((failure.on, failure.detail), _TEXTS.get(failure.on, ""))
+    return [text or _insufficient(failure.on)]
+
+
+def _insufficient(name: str) -> str:
+    """Return that nodes have too little of a type; "" is none that is known."""
+    if name == _PODS:
+        return "Too many pods"
+    return f"Insufficient {_CPU if name == VCORE else name or 'resources'}"
+
+
+def causes_of(evidence: NodeEvidence, among: tuple[str, ...] | None = None) -> dict[str, int]:
+    """Return how many nodes each cause keeps out, the most first, then by the sentence.
+
+    ``among`` are the only things that failures count which are on them; None: all do.
+    """
+    found: dict[str, int] = {}
+    for failure in evidence.failures:
+        if among is None or failure.on in among:
+            for text in sentences_of(failure):
+                found[text] = found.get(text, 0) + failure.nodes
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def causes_text(evidence: NodeEvidence) -> str:
+    """Return all causes with their counts: ``2 Insufficient cpu, 1 node(s) were unschedulable``."""
+    return ", ".join(f"{nodes} {text}" for text, nodes in causes_of(evidence).items())
+
+
+def unavailable_text(evidence: NodeEvidence) -> str:
+    """Return what a pod's condition says: ``0/3 nodes are available: …``."""
+    return f"0/{evidence.total} nodes are available: {causes_text(evidence)}."
