@@ -6,6 +6,7 @@ from services.api.why_sentences import cure, left_text
 from shared.messages.state import AskState, Waiting
 from shared.model.amounts import amounts_text, readable
 from shared.model.duration import go_duration
+from shared.model.gpus import GPU, WHOLE
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
 
@@ -25,9 +26,10 @@ def queue_rows(
     rows: list[LimitRow] = []
     queue = model.queues.get(view.summary.queue_name)
     while queue is not None:
-        for name, most in (queue.max_resource or {}).items():
+        limits = queue.max_resource or {}
+        for name, own_left in model.left_of(limits, queue.allocated).items():
             if name in need:
-                left = most - queue.allocated.get(name, 0)
+                most, left = limits.get(name, WHOLE * limits.get(GPU, 0)), own_left
                 limit = waiting.limit
                 if limit is not None and (limit.owner, limit.resource) == (
                     f"queue {queue.path}",
@@ -55,9 +57,10 @@ def limit_rows(
                 f"{usage.path}."
             ):
                 continue
-            for name, most in (usage.max_resource or {}).items():
+            limits = usage.max_resource or {}
+            for name, own_left in model.left_of(limits, usage.usage).items():
                 if name in need:
-                    left = most - usage.usage.get(name, 0)
+                    most, left = limits.get(name, WHOLE * limits.get(GPU, 0)), own_left
                     if limit is not None and (limit.owner, limit.queue, limit.resource) == (
                         owner,
                         usage.path,

@@ -14,7 +14,12 @@ PRESETS = {
         "reservationsFor": "asks",
         REMAKE_PLACEHOLDERS: "disabled",
     },
-    "muster": {"gangAdmission": "cluster", "gangLane": "enabled", "nodeScores": "enabled"},
+    "muster": {
+        "gangAdmission": "cluster",
+        "gangLane": "enabled",
+        "nodeScores": "enabled",
+        "gpuSharesInQuota": "enabled",
+    },
 }
 
 

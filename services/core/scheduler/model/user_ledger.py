@@ -16,6 +16,7 @@ from typing import Any
 
 from services.core.scheduler.model.queue_ledger import MANY, QueueLedger
 from services.core.scheduler.model.queue_settings import Limit
+from shared.model.gpus import GPU_MILLI, amount_of, counted
 from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
@@ -83,12 +84,13 @@ class UserLedger:
             used = self.usage.get(level.path, {})
             promised = self.promised.get(level.path, {}) if count_promises else {}
             kept = self.kept.get(level.path, {})
-            wanted = shared_types(amount, promised) if if_promised else amount
+            amount = counted(amount) if GPU_MILLI in limit.max_resource else amount
+            wanted = shared_types(amount, counted(promised)) if if_promised else amount
             for name, value in wanted.items():
                 most = limit.max_resource.get(name)
                 if most is None or value <= 0:
                     continue
-                left = most - used.get(name, 0) - promised.get(name, 0) - kept.get(name, 0)
+                left = most - sum(amount_of(part, name) for part in (used, promised, kept))
                 if value > left:
                     return Shortage(self.title, level.path, name, left, most, amount)
         return None
@@ -99,9 +101,9 @@ class UserLedger:
         for level, limit in self.limits(queue):
             used, kept = self.usage.get(level.path, {}), self.kept.get(level.path, {})
             for name, most in (limit.max_resource or {}).items():
-                value = amount.get(name, 0)
+                value = amount_of(amount, name)
                 if value > 0:
-                    left = most - used.get(name, 0) - kept.get(name, 0)
+                    left = most - amount_of(used, name) - amount_of(kept, name)
                     room = min(room, left // value)
         return max(room, 0)
 
@@ -111,7 +113,7 @@ class UserLedger:
         for level, limit in self.limits(queue):
             used = self.usage.get(level.path, {})
             most = limit.max_resource or {}
-            room = smaller_of(room, {n: v - used.get(n, 0) for n, v in most.items()})
+            room = smaller_of(room, {n: v - amount_of(used, n) for n, v in most.items()})
         return room
 
     def full(self, queue: QueueLedger, application_id: str) -> str:

@@ -22,6 +22,7 @@ from services.core.scheduler.policies.preemption_choice import NoChoice, Suppose
 from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
+from shared.model.gpus import amount_of
 
 
 def would_be_whole(partition: Partition, application: Application) -> bool:
@@ -84,8 +85,8 @@ class _GangTrial:
     def _has_headroom(self, ask: Ask) -> bool:
         wanted = ask.shape.resource
         return all(
-            used(queue, name) + wanted.get(name, 0) <= most
+            used(queue, name) + amount_of(wanted, name) <= most
             for queue in self._leaf.lineage()
             for name, most in (queue.max_resource or {}).items()
-            if wanted.get(name, 0) > 0
+            if amount_of(wanted, name) > 0
         )

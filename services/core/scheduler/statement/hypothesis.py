@@ -114,7 +114,7 @@ class Hypothesis:
             return
         before = root.max_resource
         nodes.share_devices()
-        _limit(root, dict(nodes.total) or None)
+        _limit(root, self.partition.capacity() or None)
 
         def undo() -> None:
             nodes.share_devices(are_shared=False)
@@ -214,7 +214,7 @@ class Hypothesis:
         nodes, root = self.partition.nodes, self.partition.root
         before = root.max_resource
         nodes.add(node)
-        _limit(root, dict(nodes.total))
+        _limit(root, self.partition.capacity())
 
         def undo() -> None:
             nodes.remove(node)
