@@ -171,11 +171,16 @@ class QueueLedger:
             limit = queue.max_resource
             if limit is None:
                 continue
-            for name, value in (counted(amount) if GPU_MILLI in limit else amount).items():
+            allocated: ResourceView = queue.allocated
+            kept: ResourceView = queue.kept
+            one = amount
+            if GPU_MILLI in limit:
+                allocated, kept, one = counted(allocated), counted(kept), counted(amount)
+            for name, value in one.items():
                 most = limit.get(name)
                 if value <= 0 or (most is None and queue.parent is not None):
                     continue
-                used = amount_of(queue.allocated, name) + amount_of(queue.kept, name)
+                used = allocated.get(name, 0) + kept.get(name, 0)
                 room = min(room, ((most or 0) - used) // value)
         return max(room, 0)
 
@@ -210,8 +215,9 @@ class QueueLedger:
         """
         room = dict(self.max_resource or {})
         for used in (self.allocated, self.promised, self.kept) if for_gangs else (self.allocated,):
+            counts = counted(used) if GPU_MILLI in room else used
             for name in room:
-                room[name] -= amount_of(used, name)
+                room[name] -= counts.get(name, 0)
         return room
 
     def _shortage(self, used: ResourceView, amount: ResourceView) -> Shortage | None:

@@ -81,16 +81,17 @@ class UserLedger:
         for level, limit in self.limits(queue):
             if limit.max_resource is None:
                 continue
-            used = self.usage.get(level.path, {})
-            promised = self.promised.get(level.path, {}) if count_promises else {}
-            kept = self.kept.get(level.path, {})
-            amount = counted(amount) if GPU_MILLI in limit.max_resource else amount
-            wanted = shared_types(amount, counted(promised)) if if_promised else amount
+            used: ResourceView = self.usage.get(level.path, {})
+            promised: ResourceView = self.promised.get(level.path, {}) if count_promises else {}
+            kept: ResourceView = self.kept.get(level.path, {})
+            if GPU_MILLI in limit.max_resource:
+                amount, used, promised, kept = map(counted, (amount, used, promised, kept))
+            wanted = shared_types(amount, promised) if if_promised else amount
             for name, value in wanted.items():
                 most = limit.max_resource.get(name)
                 if most is None or value <= 0:
                     continue
-                left = most - sum(amount_of(part, name) for part in (used, promised, kept))
+                left = most - used.get(name, 0) - promised.get(name, 0) - kept.get(name, 0)
                 if value > left:
                     return Shortage(self.title, level.path, name, left, most, amount)
         return None
@@ -99,11 +100,15 @@ class UserLedger:
         """Return how many times an amount its limits on the path have headroom for."""
         room = MANY
         for level, limit in self.limits(queue):
-            used, kept = self.usage.get(level.path, {}), self.kept.get(level.path, {})
-            for name, most in (limit.max_resource or {}).items():
-                value = amount_of(amount, name)
+            used: ResourceView = self.usage.get(level.path, {})
+            kept: ResourceView = self.kept.get(level.path, {})
+            one, most_of = amount, limit.max_resource or {}
+            if GPU_MILLI in most_of:
+                used, kept, one = counted(used), counted(kept), counted(amount)
+            for name, most in most_of.items():
+                value = one.get(name, 0)
                 if value > 0:
-                    left = most - amount_of(used, name) - amount_of(kept, name)
+                    left = most - used.get(name, 0) - kept.get(name, 0)
                     room = min(room, left // value)
         return max(room, 0)
 

@@ -25,7 +25,7 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
 from shared.messages.interface import Allocation
-from shared.model.gpus import GPU, GPU_MILLI, WHOLE, amount_of, stated
+from shared.model.gpus import GPU, GPU_MILLI, WHOLE, amount_of, counted, stated
 from shared.model.resources import PODS, ResourceView
 
 UNLIMITED = -1
@@ -247,7 +247,8 @@ class Share:
                 amount_of(held, name) - amount_of(going, name) + amount_of(kept, name)
                 for name in self.names
             )
-        return tuple([amount_of(held, name) for name in self.names])
+        amounts = counted(held) if GPU_MILLI in self.names else held
+        return tuple([amounts.get(name, 0) for name in self.names])
 
     def lineage(self) -> "Iterator[Share]":
         """Yield this queue's and those of every one above it."""
@@ -536,7 +537,8 @@ class Trial:
 
     def amounts(self, resource: ResourceView) -> Amount:
         """Return a resource in the order of the names."""
-        return tuple([amount_of(resource, name) for name in self.names])
+        resource = counted(resource) if GPU_MILLI in self.names else resource
+        return tuple([resource.get(name, 0) for name in self.names])
 
     def shape_of(self, task: Task) -> Shape:
         """Return what a task asks of nodes; of a pod that runs, as it would if it waited."""
