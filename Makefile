@@ -16,6 +16,9 @@ setup: .setup-stamp ## Make .venv with everything in it (again only when the loc
 demo: setup ## A simulated cluster with gang applications, live; ARGS=--once runs it to its end
 	@.venv/bin/muster up --demo $(ARGS)
 
+# What is compiled is kept for the tests: pytest rewrites every test file, and every service that a
+# test starts compiles its own modules. It is in __pycache__, which git does not see.
+test test-kubernetes test-containers soak: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## All tests: on RabbitMQ against a real broker, the live page in Chromium
 	@scripts/ensure_broker.sh
 	@scripts/ensure_browser.sh
@@ -140,4 +143,5 @@ build/covering.json:
 	@$(PYTHON) -m tests.mutation.covering
 
 clean: ## Remove what the other targets made
+	@find services shared tests scripts -name __pycache__ -prune -exec rm -rf {} +
 	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

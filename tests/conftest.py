@@ -13,7 +13,7 @@ from hypothesis.internal.conjecture import providers
 
 from shared.runtime.logs import set_up_logs
 from tests.broker import broker
-from tests.kubernetes.real import OPTION
+from tests.options import OPTION
 
 pytest_plugins = ["tests.limits"]
 
@@ -42,6 +42,7 @@ if settings().derandomize:
     providers._get_local_constants = lambda: providers._local_constants
 set_up_logs(level="error")  # before pytest has handlers: what libraries say takes our form
 
+MAX_TEXT_IN_NAME = 24
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
 NO_DATA = "real manifests, queue files, traces, tables (../shared) are not beside this checkout"
@@ -54,6 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the Kubernetes tests on a real API server too, K3s unless the environment names one",
     )
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Cut what a long text is called in the name of its test: the number of its row tells them."""
+    if isinstance(val, str) and len(val) > MAX_TEXT_IN_NAME:
+        return f"{val[: MAX_TEXT_IN_NAME - 1].strip()}~"
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

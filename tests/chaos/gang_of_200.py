@@ -39,7 +39,8 @@ from tests.kubernetes.between import Between, Trap, until_felt
 from tests.kubernetes.control_plane import API_SERVER, ETCD, ControlPlane, control_plane
 from tests.kubernetes.controllers import PODS, Controllers, insist
 from tests.kubernetes.harness import Kubectl, Kubelets
-from tests.kubernetes.real import OPTION, cordon, empty
+from tests.kubernetes.real import cordon, empty
+from tests.options import OPTION
 from tests.patience import PATIENCE_SECONDS, until
 
 SLOTS = 10  # members that one node takes

@@ -7,7 +7,8 @@ import pytest
 from tests.broker import own_broker
 from tests.chaos.gang_of_200 import MOMENTS, VICTIMS, Case, bench_of
 from tests.integration.kubernetes.conftest import REAL
-from tests.kubernetes.real import OPTION, WHY_NOT
+from tests.kubernetes.real import WHY_NOT
+from tests.options import OPTION
 
 MEMBERS = 40
 DOUBLE = pytest.param("double", marks=pytest.mark.xdist_group("broker"))

@@ -26,7 +26,6 @@ from tests.broker import free_port, image_missing
 from tests.kubernetes.harness import TEST_LABEL
 from tests.patience import until
 
-OPTION = "--real-api-server"
 WHY_NOT = (
     "no real API server was asked for: make test-kubernetes, KUBEBUILDER_ASSETS (the folder of etcd and "
     "kube-apiserver) or KUBECONFIG"

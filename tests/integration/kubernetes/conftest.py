@@ -12,8 +12,9 @@ from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Kubectl
-from tests.kubernetes.real import OPTION, WHY_NOT, cordon, empty, real_access
+from tests.kubernetes.real import WHY_NOT, cordon, empty, real_access
 from tests.kubernetes.versions import NEWEST, OLDEST
+from tests.options import OPTION
 
 
 @dataclass
