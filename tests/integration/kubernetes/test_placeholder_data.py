@@ -10,9 +10,11 @@ from tests.kubernetes.harness import muster_over
 from tests.patience import until
 
 
-@pytest.fixture
-async def muster(server):
-    await server.kubectl.config(QUEUES)
+@pytest.fixture(params=["", "yunikorn"])
+async def muster(server, request):
+    """Run Muster's own way of admitting gangs, and YuniKorn's: the counts are the same."""
+    preset = {"muster.scheduler.preset": request.param} if request.param else {}
+    await server.kubectl.config(QUEUES, **preset)
     await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="20")
     async with muster_over(server.access, server.kubectl) as running:
         yield running
@@ -127,3 +129,47 @@ async def test_a_pod_that_comes_again_starts_its_gang_anew_at_once(muster):
     again = muster.model.application("gang").summary
     assert (again.state, again.submission != first) == ("Accepted", True)
     assert counts(muster, "gang") == {"a": (3, 0, 0), "b": (3, 0, 0)}
+
+
+async def test_a_group_that_is_announced_by_a_pod_in_none_is_replaced_by_a_job_in_it(muster):
+    """As YuniKorn's spec annotation_taskgroup_def."""
+    groups = groups_of(("a", 5, {}))
+    await muster.kubectl.pod(driver("driver", "gang", groups, "placeholderTimeoutInSeconds=600"))
+    await until(lambda: "driver" in muster.kubelets.ran, "the pod that announces it")
+    assert muster.model.application("gang").summary.state == "Running"
+    assert counts(muster, "gang") == {"a": (5, 0, 0)}
+    for number in range(5):
+        await muster.kubectl.pod(driver(f"m{number}", "gang", groups, "", "a"))
+    await only(muster, "driver", *(f"m{number}" for number in range(5)))
+    await until(lambda: counts(muster, "gang") == {"a": (5, 0, 5)}, "all are replaced")
+    names = {f"m{number}" for number in range(5)}
+    await until(lambda: names <= set(muster.kubelets.ran), "all of them run")
+
+
+async def test_a_soft_gang_that_is_given_up_counts_all_as_timed_out(muster):
+    """As YuniKorn's spec default_style_soft."""
+    groups = groups_of(("a", 3, {}), ("b", 1, NOWHERE))
+    for number in range(3):
+        await muster.kubectl.pod(
+            driver(f"m{number}", "gang", groups, "placeholderTimeoutInSeconds=2")
+        )
+    names = {f"m{number}" for number in range(3)}
+    await until(lambda: names <= set(muster.kubelets.ran), "they run without their gang")
+    await only(muster, *names)
+    gang = muster.model.application("gang")
+    assert gang.summary.state == "Running"
+    assert counts(muster, "gang") == {"a": (3, 3, 0), "b": (1, 1, 0)}
+    assert [held.placeholder for held in gang.allocations.values()] == [False] * 3
+
+
+async def test_groups_of_three_sizes_are_where_their_placeholders_were(muster):
+    """As YuniKorn's specs multiple_taskgroups_nodes and more_than_min_members."""
+    groups = groups_of(("a", 3, {}), ("b", 5, {}), ("c", 2, {}))
+    jobs = {"a": 3, "b": 5, "c": 4}
+    for group, members in jobs.items():
+        for number in range(members):
+            await muster.kubectl.pod(driver(f"{group}{number}", "gang", groups, "", group))
+    names = {f"{group}{number}" for group, members in jobs.items() for number in range(members)}
+    await only(muster, *names)
+    await until(lambda: names <= set(muster.kubelets.ran), "all of them run")
+    assert counts(muster, "gang") == {"a": (3, 0, 3), "b": (5, 0, 5), "c": (2, 0, 2)}
