@@ -537,3 +537,37 @@ def test_a_placeholder_that_goes_with_its_node_counts_as_timed_out():
     assert {one.message for one in section(said, "released_allocations")} == {"Node n1 Removed"}
     assert data(core) == {"tg": (2, 2, 0)}
     core.check()
+
+
+def test_placeholders_that_come_back_with_their_node_are_the_same_as_before():
+    core = core_of(vcore=2000)
+    core.gang("app", 2, ONE)
+    core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
+    core.node("n1", vcore=2000, pods=9)
+    held = {"placeholder": True, "task_group_name": "tg"}
+    back = tuple(Allocation(f"app-ph-{at}", "app", "n1", ONE, **held) for at in range(2))
+    core.update(allocations=back)
+    assert data(core) == {"tg": (2, 0, 0)}
+    confirm(core, core.asks("app", ["r", "s"], ONE, task_group_name="tg"))
+    assert data(core) == {"tg": (2, 0, 2)}
+    core.check()
+
+
+def test_placeholders_that_are_asked_for_in_place_of_lost_ones_are_counted_once():
+    core = core_of(vcore=2000, settings=PARTIAL)
+    core.application("app", placeholder_ask={"vcore": 3000, "pods": 3})
+    placeholders(core, ["p1", "p2", "p3"])
+    for lost, made in (("p1", "q1"), ("p3", "q3")):
+        (unask if lost == "p3" else release)(core, lost)
+        assert data(core) == {"tg": (3, 1, 0)}
+        placeholders(core, [made])
+        assert data(core) == {"tg": (3, 0, 0)}
+    core.check()
+
+
+def test_a_placeholder_more_of_a_gang_that_runs_is_one_more():
+    core = core_of()
+    core.gang("app", 2, ONE)
+    release(core, "app-ph-0")
+    placeholders(core, ["more"])
+    assert data(core) == {"tg": (3, 1, 0)}

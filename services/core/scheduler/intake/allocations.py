@@ -90,7 +90,8 @@ def _count_existing(
     ask = partition.remove_ask(application, key)
     partition.learn(allocation.constraints)
     if allocation.placeholder and not (ask is not None and ask.request.placeholder):
-        application.count_placeholder(allocation.task_group_name, allocation.resource_per_alloc)
+        name, amount = allocation.task_group_name, allocation.resource_per_alloc
+        application.count_placeholder(name, amount, exists=True)
     partition.count_in(application, allocation, node)
     quota_preemption.use_changed(partition, application.queue)
     if allocation.released:

@@ -1260,14 +1260,17 @@ class Application:
         """Count a placeholder that was asked for and will never be allocated as timed out."""
         self.task_groups[task_group_name].timedout += 1
 
-    def count_placeholder(self, task_group_name: str, resource: ResourceView) -> None:
-        """Count a placeholder that is asked for, or that exists already.
+    def count_placeholder(
+        self, task_group_name: str, resource: ResourceView, *, exists: bool = False
+    ) -> None:
+        """Count a placeholder that is asked for, or that ``exists`` already.
 
-        While its gang reserves it takes the place of one of its group that was lost, if any was:
-        the group has no more members for that.
+        While its gang reserves one that is asked for takes the place of one of its group that was
+        lost, if any was: the group has no more members for that. One that exists was lost with its
+        node, and is back with it.
         """
         counts = self._counts_in(task_group_name)
-        if counts.timedout and self.is_reserving:
+        if counts.timedout and (exists or self.is_reserving):
             counts.timedout -= 1
         else:
             counts.count += 1
