@@ -571,3 +571,23 @@ def test_a_placeholder_more_of_a_gang_that_runs_is_one_more():
     release(core, "app-ph-0")
     placeholders(core, ["more"])
     assert data(core) == {"tg": (3, 1, 0)}
+
+
+def test_the_placeholder_timeout_runs_on_when_all_that_a_gang_held_was_lost():
+    core = core_of(vcore=1000, settings=PARTIAL)
+    core.application(
+        "app", placeholder_ask={"vcore": 2000, "pods": 2}, execution_timeout_milli_seconds=60_000
+    )
+    placeholders(core, ["p1", "p2"])
+    first_ns = core.now_ns
+    core.now_ns += seconds(20)
+    core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
+    ((_, due_ns),) = app_of(core).timers.values()
+    assert (app_of(core).state, due_ns) == ("Accepted", first_ns + seconds(60))
+    core.now_ns += seconds(20)
+    core.node("n1", vcore=1000, pods=9)
+    placeholders(core, ["q1"])
+    ((_, due_ns),) = app_of(core).timers.values()
+    assert (app_of(core).state, due_ns) == ("Accepted", first_ns + seconds(60))
+    core.fire("app", "placeholder")
+    assert app_of(core).state == "Resuming"
