@@ -299,3 +299,25 @@ async def test_a_daemon_sets_pods_run_on_their_nodes_also_on_one_that_is_cordone
             return sorted(n for name, n in muster.kubelets.ran.items() if name.startswith("log-"))
 
         await until(lambda: nodes() == ["n1", "n2", "n3"], "one runs on every node")
+
+
+async def test_a_deployment_that_no_queue_takes_is_no_storm_of_failed_pods(server, muster, double):
+    """Its controller makes another pod for each that fails; the pods fail ever later."""
+    async with ControllerManager(server.access):
+        labels = {"applicationId": "lost", "queue": "root.nowhere"}
+        template = template_of(a_pod("p", labels=labels))
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "x"}}}
+        await post(muster, made_by("Deployment", "lost", spec, template))
+
+        async def failed():
+            found = await muster.kubectl.pods()
+            return sum(pod["status"]["phase"] == "Failed" for pod in found.values())
+
+        async def have_failed_twice():
+            return await failed() >= 4
+
+        await until(have_failed_twice, "two rounds have failed")
+        patient = a_pod("other", labels=LABELS)
+        await muster.kubectl.pod(patient)
+        await until(lambda: "other" in muster.kubelets.ran, "others go on meanwhile")
+        assert len(await names_of(muster, "lost-")) <= 12

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
+from services.shim_adapter.backends.kubernetes.failing import MAX_PAUSE_SECONDS
 from services.shim_adapter.backends.kubernetes.objects import pod_view
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
@@ -20,6 +21,7 @@ from services.shim_adapter.mirror.calls import (
     BindRefused,
     CreatePod,
     DeletePod,
+    FailPod,
     MarkUnschedulable,
     PodAdded,
     PodBound,
@@ -155,6 +157,27 @@ def test_a_pod_is_marked_for_autoscalers_once_and_not_again_by_the_next_session(
     later.see(PodSeen(pod_view(body, READING, later.cluster.knows)))
     later.cluster.carry_out(MarkUnschedulable("uid-p", "none of 2 nodes"), 5)
     assert later.done == []
+
+
+def test_pods_of_a_rejected_application_that_come_again_and_again_are_failed_ever_later():
+    """Their controller makes another one at once: what a queue that is not there would cost."""
+    session = Session()
+
+    def rejected(*names, why="ApplicationRejected"):
+        for name in names:
+            session.pod(name=name)
+        session.done.clear()
+        for name in names:
+            session.cluster.carry_out(FailPod(f"uid-{name}", why, "no queue"), 5)
+        return [op.pause for op in session.done if op.what == "fail"]
+
+    assert rejected("a", "b", "c") == [0, 0, 0]
+    assert rejected("d", "e") == [1, 1]
+    assert [rejected(name) for name in "fghi"] == [[3], [7], [15], [31]]
+    assert rejected("j", why="ResourceReservationTimeout") == [0]
+    for at in range(20):
+        (last,) = rejected(f"k{at}")
+    assert last == MAX_PAUSE_SECONDS
 
 
 def test_a_foreign_pod_is_news_once_it_has_a_node():

@@ -20,6 +20,7 @@ from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.backends.kubernetes import bodies, recover
 from services.shim_adapter.backends.kubernetes.budgets import Budgets
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
+from services.shim_adapter.backends.kubernetes.failing import Failing
 from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses
 from services.shim_adapter.backends.kubernetes.held import HeldPods
 from services.shim_adapter.backends.kubernetes.notes import Notes
@@ -114,7 +115,7 @@ class KubernetesCluster:
         self._has_room.set()
         self._binding: dict[str, None] = {}
         self._notes = Notes(operate, now_text, instance)
-        self.budgets = Budgets()
+        self.budgets, self._failing = Budgets(), Failing()
         self.held = HeldPods()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self.groups = PodGroups(
@@ -256,7 +257,8 @@ class KubernetesCluster:
                 return news
         pod.phase, pod.reason, pod.message = PodPhase.FAILED, call.reason, call.message
         body = bodies.failed_status(pod.uid, call.reason, call.message)
-        self._operate(Operation("fail", pod, body))
+        pause = self._failing.pause_before(pod, call.reason, self.world.pods_made)
+        self._operate(Operation("fail", pod, body, pause=pause))
         return []
 
     def _create(self, call: CreatePod, now_ns: int) -> None:
