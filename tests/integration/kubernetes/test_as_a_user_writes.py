@@ -321,3 +321,12 @@ async def test_a_deployment_that_no_queue_takes_is_no_storm_of_failed_pods(serve
         await muster.kubectl.pod(patient)
         await until(lambda: "other" in muster.kubelets.ran, "others go on meanwhile")
         assert len(await names_of(muster, "lost-")) <= 12
+
+
+async def test_a_toleration_that_is_added_to_a_pod_that_waits_is_heard(muster):
+    """The one thing of where it may be that can be changed at a pod that is not gated."""
+    await muster.kubectl.pod(a_pod("p", labels=LABELS, nodeSelector=IN_B))
+    await until_condition(muster.kubectl, "p", ("False", "Unschedulable"))
+    added = {"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}
+    await muster.kubectl.patch(f"{PODS}/p", added)
+    await until(lambda: muster.kubelets.ran.get("p") == "n2", "it runs")

@@ -74,6 +74,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass
 from shared.messages.commands import PodName
+from shared.messages.constraints import Toleration
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
@@ -181,9 +182,14 @@ class KubernetesCluster:
         self.is_ready = True
 
     def knows(self, uid: str) -> bool:
-        """Return whether a pod is known, so that only what may change of it has to be read."""
+        """Return whether a pod is known, so that only what may change of it has to be read.
+
+        A gated one may still be changed in any way, and one that waits tolerate more.
+        """
         pod = self.world.pods.get(uid)
-        return pod is not None and not pod.gates  # a gated one may still be changed in any way
+        if pod is None or pod.gates:
+            return False
+        return bool(pod.node or pod.has_ended or pod.spec.placeholder)
 
     # --- Backend --------------------------------------------------------------------------------
 
@@ -442,6 +448,8 @@ class KubernetesCluster:
             self.world.drop_pod(pod)
             pod.spec = self.volumes.spec_of(view)[0]
             self.world.add_pod(pod)
+        elif view.spec is not None and not pod.node:
+            changed = self._tolerates_more(pod, view.spec.constraints.tolerations) or changed
         pod.gates = view.gates
         if changed and pod.gates:
             self._hold_gated(view, now_ns)
@@ -451,6 +459,16 @@ class KubernetesCluster:
             self.world.resize(pod, view.resource)
             changed = True
         return [PodChanged(pod)] if changed else []
+
+    def _tolerates_more(self, pod: PodRecord, tolerations: tuple[Toleration, ...]) -> bool:
+        """Take in the tolerations of a pod that waits; return whether there are others now."""
+        if tolerations == pod.spec.constraints.tolerations:
+            return False
+        constraints = replace(pod.spec.constraints, tolerations=tolerations)
+        pod.spec = replace(pod.spec, constraints=constraints)
+        self.volumes.tolerate(pod.uid, tolerations)
+        self.world.touch_pod(pod)
+        return True
 
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
         self._notes.forget(seen.uid)

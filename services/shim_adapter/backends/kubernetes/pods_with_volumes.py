@@ -19,7 +19,7 @@ from services.shim_adapter.mirror.calls import News, NodeNews, PodChanged
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec
-from shared.messages.constraints import Constraints
+from shared.messages.constraints import Constraints, Toleration
 
 
 class PodsWithVolumes:
@@ -60,6 +60,11 @@ class PodsWithVolumes:
         self._own[view.uid] = spec.constraints
         allowed = within(spec.constraints, verdict.terms)
         return replace(spec, constraints=self._attaching(spec, allowed)), ""
+
+    def tolerate(self, uid: str, tolerations: tuple[Toleration, ...]) -> None:
+        """Take in that a pod tolerates other taints than when it came."""
+        if uid in self._own:
+            self._own[uid] = replace(self._own[uid], tolerations=tolerations)
 
     def _attaching(self, spec: PodSpec, constraints: Constraints) -> Constraints:
         attached = self.volumes.attached(spec.namespace, spec.claims)
