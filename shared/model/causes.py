@@ -3,6 +3,8 @@
 The allocation log, the pod's condition, the events and ``why`` all say what is written here.
 """
 
+from functools import lru_cache
+
 from shared.model.reasons import (
     IN_USE,
     OTHER_PODS,
@@ -14,7 +16,6 @@ from shared.model.reasons import (
     UNSCHEDULABLE,
     VOLUMES,
     NodeEvidence,
-    NodeFailures,
     PodCause,
 )
 from shared.model.resources import VCORE
@@ -45,14 +46,15 @@ _DETAILS = {
 }
 
 
-def sentences_of(failure: NodeFailures) -> list[str]:
+@lru_cache(maxsize=1_000)
+def sentences_of(on: str, detail: str) -> tuple[str, ...]:
     """Return what some nodes fail on: a sentence, or of amounts one for each type."""
-    if failure.on == TOO_SMALL:
-        return [_insufficient(name) for name in failure.detail.split(",")]
-    if failure.on == TAINTS and failure.detail:
-        return [f"{_TEXTS[TAINTS]} {failure.detail}"]
-    text = _DETAILS.get((failure.on, failure.detail), _TEXTS.get(failure.on, ""))
-    return [text or _insufficient(failure.on)]
+    if on == TOO_SMALL:
+        return tuple(_insufficient(name) for name in detail.split(","))
+    if on == TAINTS and detail:
+        return (f"{_TEXTS[TAINTS]} {detail}",)
+    text = _DETAILS.get((on, detail), _TEXTS.get(on, ""))
+    return (text or _insufficient(on),)
 
 
 def _insufficient(name: str) -> str:
@@ -70,7 +72,7 @@ def causes_of(evidence: NodeEvidence, among: tuple[str, ...] | None = None) -> d
     found: dict[str, int] = {}
     for failure in evidence.failures:
         if among is None or failure.on in among:
-            for text in sentences_of(failure):
+            for text in sentences_of(failure.on, failure.detail):
                 found[text] = found.get(text, 0) + failure.nodes
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 

@@ -33,11 +33,11 @@ def split(
     on: str, rows: NDArray[np.bool_], codes: NDArray[np.int64], texts: Sequence[str]
 ) -> list[Failing]:
     """Return the rows that fail on something by the number of the text that says on what."""
-    found, numbers = np.unique(codes[rows], return_counts=True)
-    return [
-        Failing(on, rows & (codes == code), number, texts[code])
-        for code, number in zip(found.tolist(), numbers.tolist(), strict=True)
-    ]
+    numbers = np.bincount(codes[rows])
+    found = np.flatnonzero(numbers).tolist()
+    if len(found) == 1:
+        return [Failing(on, rows, int(numbers[found[0]]), texts[found[0]])]
+    return [Failing(on, rows & (codes == at), int(numbers[at]), texts[at]) for at in found]
 
 
 @dataclass(frozen=True, slots=True)

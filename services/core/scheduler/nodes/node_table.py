@@ -1127,7 +1127,7 @@ class NodeTable:
         left, large = self._could_hold(shape, may)
         failures = list(may.failures)
         if large < may.usable:
-            failures += self._too_small(shape, may.left ^ left)
+            failures += self._too_small(shape, may.left ^ left, may.usable - large)
         room, lacking, need = left, [], self.need_of(shape)
         for name, value in shape.resource.items():
             if value > 0 and large:  # else there may be no column
@@ -1185,14 +1185,22 @@ class NodeTable:
             left = left & self._devices.holding_when_empty(need, left.size)
         return left, may.usable if left is may.left else int(np.count_nonzero(left))
 
-    def _too_small(self, shape: Shape, rows: NDArray[np.bool_]) -> list[Failing]:
+    def _too_small(self, shape: Shape, rows: NDArray[np.bool_], number: int) -> list[Failing]:
         """Return rows that could not hold a shape when empty, by the types that they lack."""
+        lows, columns = self._smallest[1], self._columns
+        lacked = [
+            name
+            for name, value in shape.resource.items()
+            if value > 0 and (name not in columns or lows[columns[name]] < value)
+        ]
+        if len(lacked) == 1 and shape.on_devices is None:
+            return [Failing(TOO_SMALL, rows, number, lacked[0])]
         codes = np.zeros(rows.size, dtype=np.int64)
         texts = [GPU if shape.on_devices is not None else ""]
-        for name, value in shape.resource.items():
-            column = self._columns.get(name)
-            lacks = rows if column is None else self._capacity[: rows.size, column] < value
-            if value > 0 and (lacks & rows).any() and len(texts) <= MAX_LACKING:
+        for name in lacked:
+            if len(texts) <= MAX_LACKING:
+                column, value = columns.get(name), shape.resource[name]
+                lacks = rows if column is None else self._capacity[: rows.size, column] < value
                 codes += lacks * len(texts)
                 texts += [f"{text},{name}" if at else name for at, text in enumerate(texts)]
         return split(TOO_SMALL, rows, codes, texts)
