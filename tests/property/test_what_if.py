@@ -45,7 +45,19 @@ APPLICATIONS = st.lists(
     min_size=1,
     max_size=7,
 )
-WAYS = st.sampled_from(("queue", "cluster", "partial"))
+PLACED = (("gangAdmission", "cluster"),)
+LANE = (*PLACED, ("gangLane", "enabled"))
+MODES = {
+    "queue": (("gangAdmission", "queue"),),
+    "cluster": PLACED,
+    "partial": (("gangAdmission", "partial"),),
+    "muster": (("preset", "muster"),),
+    "lane": LANE,
+    "backfill": (*PLACED, ("backfill", "enabled")),
+    "backfilled lane": (*LANE, ("backfill", "enabled")),
+    "yunikorn": (("preset", "yunikorn"),),
+}
+WAYS = st.sampled_from(tuple(MODES))
 
 
 def request_of(number, wanted):
@@ -80,7 +92,7 @@ def submit(core, number, wanted):
 
 
 def cluster(way, applications, nodes=3, config=CONFIG):
-    core = Core(config, settings=(("gangAdmission", way),))
+    core = Core(config, settings=MODES[way])
     for at in range(nodes):
         labels = {"zone": "z" if at else "y", "kubernetes.io/hostname": f"n{at}"}
         core.update(
@@ -161,7 +173,16 @@ MANY_RUN = [  # who is supposed to start counts among those that run
 ]
 
 
+BEHIND = [  # a gang has the lane: the node that comes is held for it, not for the older pod
+    ("root.c", False, 3, 5, PLAIN[0], "bob", 0),
+    ("root.c", True, 3, 5, PLAIN[0], "bob", 0),
+]
+
+
 @given(WAYS, APPLICATIONS, st.integers(1, 3))
+@example("muster", BEHIND, 1)
+@example("lane", BEHIND, 1)
+@example("backfilled lane", BEHIND, 1)
 @example("queue", IN_TURN, 3)
 @example("queue", MANY_RUN, 3)
 def test_who_would_start_on_more_nodes_does(way, applications, more):

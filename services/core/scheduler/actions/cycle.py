@@ -65,6 +65,7 @@ def run(partition: Partition) -> int:
     asked_again.look(partition)
     if partition.root.max_resource is None:
         return 0
+    lane.judge_anew(partition)
     patience.judge_anew(partition)
     patience.judge_started(partition)
     looked = 0  # how many decisions there were when plugins were last asked again

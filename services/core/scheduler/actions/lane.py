@@ -26,7 +26,8 @@ Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
 Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -42,6 +43,7 @@ from services.core.scheduler.model.rows import Application, AskGroup, Node, Queu
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.statement.hypothesis import Hypothesis
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
@@ -103,6 +105,16 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
 
 def _rank(application: Application) -> Rank:
     return min(rank_of(application.queue, ask) for ask in application.asks())
+
+
+def judge_anew(partition: Partition) -> None:
+    """Give the lane, where nobody has it, to a gang that the nodes could hold by now.
+
+    To be called before a cycle: what waits was too large for the nodes that there were.
+    """
+    settings = partition.settings
+    if partition.is_capacity_new and settings.gang_lane and partition.lane is None:
+        _choose(partition)
 
 
 def _choose(partition: Partition) -> None:
@@ -415,3 +427,113 @@ def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, i
         if GPU_SHARE in shape.resource:
             room.pop(GPU, None)
     return {name: min(value, node.available.get(name, 0)) for name, value in room.items()}
+
+
+# --- supposed -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def undisturbed(partition: Partition) -> Iterator[None]:
+    """Have what is supposed meanwhile, and taken back, be no change for which a gang is tried."""
+    lane = partition.lane
+    is_tried = lane is not None and lane.tried == partition.nodes.changes
+    try:
+        yield
+    finally:
+        if lane is not None and is_tried:
+            lane.was_tried(partition.nodes.changes)
+
+
+class SupposedLane:
+    """The lane on a hypothesis: what would be held as nodes come, and gangs start or are refused.
+
+    It is planned by the same rules on a lane of its own. Nobody is woken by it.
+    """
+
+    def __init__(self, hypothesis: Hypothesis) -> None:
+        self._partition = partition = hypothesis.partition
+        self._refused: dict[Application, None] = {}
+        self._has_let_go = False
+        if not partition.settings.gang_lane:
+            return
+        nodes, lane = partition.nodes, partition.lane
+        held = {node: dict(node.spare) for node in nodes.rows if node.is_held}
+        before_ns = nodes.backfill_ns
+
+        def undo() -> None:
+            for node in nodes.rows:
+                if node.is_held or node in held:
+                    nodes.hold_for_lane(node, held.get(node))
+            nodes.let_backfill(before_ns)
+
+        hypothesis.undo_later(undo)
+        own = replace(lane, nodes=dict(lane.nodes), rooms={}, facts=-1) if lane else None
+        hypothesis.set(partition, supposes=True, lane=own)
+        self._refused.update(
+            (gang, None)
+            for gang in partition.waiting_gangs.all()
+            if gang.is_refused_for(Reason.GANG_PLACES)
+        )
+        tried = [gang for gang in self._refused if own is None and self._has_room(gang)]
+        for gang in tried:  # it has the lane when it is refused
+            del self._refused[gang]
+        if own is None:  # there may be nodes for one that was too large
+            self._choose()
+
+    def _has_room(self, gang: Application) -> bool:
+        """Return whether a gang would be tried: all nodes have the room for one of its shapes."""
+        nodes, backfill = self._partition.nodes, self._partition.settings.backfill
+        needs = gang.placeholder_needs().items()
+        return any(
+            int(nodes.places(shape, backfill=backfill).sum()) >= count for shape, count in needs
+        )
+
+    def has_let_go(self) -> bool:
+        """Return whether nodes were let go since this was asked last: others may have them."""
+        had, self._has_let_go = self._has_let_go, False
+        return had
+
+    def look(self) -> None:
+        """Hold the nodes that are the lane's as everything is by now."""
+        if self._partition.lane is not None:
+            _look(self._partition, self._partition.lane)
+
+    def let_go(self, application: Application) -> None:
+        """Hold no node where it is the lane's gang that is about to be tried."""
+        let_go(self._partition, application)
+
+    def was_tried(self, application: Application, *, is_placed: bool) -> None:
+        """Hold the nodes again, for the same gang or the next one.
+
+        One that waits for something else than places gives the lane up as if it was placed.
+        """
+        partition, lane = self._partition, self._partition.lane
+        if not partition.settings.gang_lane:
+            return
+        if is_placed:
+            self._refused.pop(application, None)
+        else:
+            self._refused[application] = None
+        if lane is not None and lane.application is not application:
+            return
+        if lane is not None and not is_placed:
+            for node in lane.nodes:
+                partition.nodes.hold_for_lane(node, {})
+        elif lane is not None or not is_placed:
+            self._choose()
+            self._has_let_go = lane is not None
+        self.look()
+
+    def _choose(self) -> None:
+        partition, lane = self._partition, self._partition.lane
+        waiting = [gang for gang in self._refused if _may_have_it(partition, gang)]
+        if waiting:
+            gang = min(waiting, key=_rank)
+            held = dict(lane.nodes) if lane is not None else {}
+            needs = gang.placeholder_needs()
+            partition.lane = Lane(gang, partition.now_ns, needs, _rank(gang), nodes=held)
+        elif lane is not None:
+            partition.lane = None
+            partition.nodes.let_backfill(0)
+            for node in lane.nodes:
+                partition.nodes.hold_for_lane(node, None)

@@ -10,7 +10,9 @@ Rule 3: of a node that is drained, all pods but those that must be there are sup
 Rule 4: a configuration is supposed whole (``what_if_queues``). Reserved asks are tried first.
 Rule 5: for what is supposed and would wait, the expected start is looked for, which may take
         as many steps again (``expected_start``).
-Rule 6: nothing is committed: all of it is on a hypothesis that is discarded.
+Rule 6: the nodes that would be held for the lane's gang are supposed to be (``lane.SupposedLane``).
+        In which order ``backfillOrder: shortestFirst`` tries others is not forecast.
+Rule 7: nothing is committed: all of it is on a hypothesis that is discarded.
 Limits: MAX_STEPS searches for a node or for victims; what is not tried by then is said. MAX_PLACES
 places are told of one application, MAX_TOLD applications and as many queues.
 """
@@ -20,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heapreplace
 
-from services.core.scheduler.actions import gang_places, patience
+from services.core.scheduler.actions import gang_places, lane, patience
 from services.core.scheduler.actions.gang import lacks_headroom, over_applications, over_headroom
 from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.intake import updates
@@ -75,7 +77,8 @@ class _Waiter:
 
     def try_again(self) -> None:
         """Let what was not placed be tried once more."""
-        self.untried.extend(self.unplaced)
+        again = sorted((*self.unplaced, *self.untried), key=lambda item: item[1].order)
+        self.untried = deque(again)
         self.unplaced.clear()
         self.why_not = None
         if self.application.needs_places and not self.placed:
@@ -89,12 +92,13 @@ def forecast(
 
     ``config`` is the configuration that it asks about.
     """
-    try:
-        with Hypothesis(partition) as hypothesis:
-            answer = _Forecaster(hypothesis, Steps(MAX_STEPS)).answer(question, config)
-    except UnansweredError as error:
-        return Forecast(done=False, message=str(error))
-    return _with_starts(partition, question, answer)
+    with lane.undisturbed(partition):
+        try:
+            with Hypothesis(partition) as hypothesis:
+                answer = _Forecaster(hypothesis, Steps(MAX_STEPS)).answer(question, config)
+        except UnansweredError as error:
+            return Forecast(done=False, message=str(error))
+        return _with_starts(partition, question, answer)
 
 
 def _with_starts(partition: Partition, question: WhatIf, answer: Forecast) -> Forecast:
@@ -130,6 +134,7 @@ class _Forecaster:
         self._steps = steps
         self._rejected: list[ForecastApplication] = []
         self._queues: list[ForecastQueue] = []
+        self._lane: lane.SupposedLane | None = None  # from when something is placed
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
         """Return the forecast of a question. Raises UnansweredError."""
@@ -317,21 +322,40 @@ class _Forecaster:
     def _place_all(self, waiters: list[_Waiter]) -> None:
         """Place what can be placed, ask by ask, in the order of queues and applications.
 
-        Those for whom no steps are left are not tried.
+        Those for whom no steps are left are not tried. What the lane's gang is held nobody gets.
         """
+        if self._lane is None:
+            self._lane = lane.SupposedLane(self._hypothesis)
+        self._lane.look()
+        while not self._place_in_turns(waiters, self._lane):
+            for waiter in waiters:
+                waiter.try_again()
+
+    def _place_in_turns(self, waiters: list[_Waiter], held: lane.SupposedLane) -> bool:
+        """Place what can be placed; return whether all was tried: no nodes were let go."""
         closed: dict[Shape, Refusal] = {}
         by_leaf: dict[Queue, list[_Entry]] = {}
         for number, waiter in enumerate(waiters):
             key = _order(waiter)
             if key is not None:
                 by_leaf.setdefault(waiter.application.queue, []).append((key, number, waiter))
-        self._serve(by_leaf, closed)
+        if not self._serve(by_leaf, closed, held):
+            return False
         for entries in by_leaf.values():
             for _, _, waiter in entries:
                 waiter.why_not = waiter.why_not or _NOT_TRIED
+        return True
 
-    def _serve(self, by_leaf: dict[Queue, list[_Entry]], closed: dict[Shape, Refusal]) -> None:
-        """Serve the leaves in their turns as long as there are steps left."""
+    def _serve(
+        self,
+        by_leaf: dict[Queue, list[_Entry]],
+        closed: dict[Shape, Refusal],
+        held: lane.SupposedLane,
+    ) -> bool:
+        """Serve the leaves in their turns as long as there are steps left.
+
+        Return False where nodes were let go: those that were refused before have their turns.
+        """
         for entries in by_leaf.values():
             heapify(entries)
         turns = _Turns(self._partition.root, by_leaf)
@@ -340,6 +364,8 @@ class _Forecaster:
             _, number, waiter = by_leaf[leaf][0]
             self._steps.take(turns.cost)
             self._place_next(waiter, closed)
+            if held.has_let_go():
+                return False
             turns.moved(leaf)
             key = _order(waiter)
             if key is not None:
@@ -349,6 +375,7 @@ class _Forecaster:
             if not by_leaf[leaf]:
                 del by_leaf[leaf]
                 turns.leave(leaf)
+        return True
 
     def _place_next(self, waiter: _Waiter, closed: dict[Shape, Refusal]) -> None:
         """Place the next ask of an application, or say why it, or all of them, cannot be placed."""
@@ -377,6 +404,8 @@ class _Forecaster:
         application = waiter.application
         self._hypothesis.place(application, ask, node)
         self._hypothesis.promise(application)
+        if self._lane is not None and not application.needs_places:
+            self._lane.look()
         waiter.placed.append((ask, node))
         if application.queue.overdue_gang is application:
             self._hypothesis.set(application.queue, overdue_gang=None)
@@ -395,14 +424,29 @@ class _Forecaster:
                 return over[0]
         if waiter.is_admitted:
             return None
-        lacks = lacks_headroom(partition, application)
+        return self._admit(waiter)
+
+    def _admit(self, waiter: _Waiter) -> Refusal | None:
+        """Let a gang start, or say what has no room for the whole of it."""
+        application = waiter.application
+        lacks = lacks_headroom(self._partition, application)
         if lacks is not None:
+            if application.needs_places and self._lane is not None:
+                self._lane.was_tried(application, is_placed=True)
             return lacks[0]
         waiter.is_admitted = True
         if application.needs_places:
-            return self._place_whole(waiter)
+            return self._place_gang(waiter)
         self._hypothesis.promise(application)
         return None
+
+    def _place_gang(self, waiter: _Waiter) -> Refusal | None:
+        """Place all placeholders of a gang; what the lane holds is its, if it has it."""
+        assert self._lane is not None
+        self._lane.let_go(waiter.application)
+        refusal = self._place_whole(waiter)
+        self._lane.was_tried(waiter.application, is_placed=refusal is None)
+        return refusal
 
     def _place_whole(self, waiter: _Waiter) -> Refusal | None:
         """Place all placeholders of a gang, or say why one has no place."""
@@ -439,6 +483,8 @@ class _Forecaster:
         name = ask.shape.constraints.required_node
         if not name:
             best = nodes.best(ask.shape, backfill=self._partition.settings.backfill)
+            if best is None and lane.is_behind(self._partition, application, ask):
+                best = nodes.best_held(ask.shape)
             return best or nodes.refusal(ask.shape)
         node = nodes.nodes.get(name)
         is_kept = node is not None and any(

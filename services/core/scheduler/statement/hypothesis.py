@@ -64,6 +64,10 @@ class Hypothesis:
         self.partition.nodes.pods_changed = had_changed
         pods.waiting.note_only(noted)
 
+    def undo_later(self, undo: Callable[[], object]) -> None:
+        """Have something that is supposed taken back with the rest."""
+        self._undo.append(undo)
+
     # --- applications ---------------------------------------------------------------------------
 
     def application(self, request: AddApplicationRequest, queue: Queue) -> Application:
