@@ -42,7 +42,7 @@ from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor
 from shared.messages.state import AllocationState, AskState, EvictionState, Waiting
 from shared.model.amounts import readable
-from shared.model.gpus import stated, text_of
+from shared.model.gpus import text_of
 from shared.model.names import POD_NAME_TAG
 from shared.model.reasons import ANNOTATION_IGNORED, MISMATCHES, TASK_GROUPS_ERROR, Reason
 from shared.model.resources import Resource, add_into
@@ -260,7 +260,7 @@ def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> W
 def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
     """Return what a reason is about: as it was recorded, the whole gang's, or one ask's."""
     if waiting.limit is not None:
-        return dict(stated(waiting.limit.amount))
+        return dict(waiting.limit.amount)
     if waiting.reason in GANGS_WAIT:
         total: Resource = {}
         for ask in view.asks.values():

@@ -6,7 +6,6 @@ from services.api.why_sentences import cure, left_text
 from shared.messages.state import AskState, Waiting
 from shared.model.amounts import amounts_text, readable
 from shared.model.duration import go_duration
-from shared.model.gpus import GPU, WHOLE
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
 
@@ -26,10 +25,9 @@ def queue_rows(
     rows: list[LimitRow] = []
     queue = model.queues.get(view.summary.queue_name)
     while queue is not None:
-        limits = queue.max_resource or {}
-        for name, own_left in model.left_of(limits, queue.allocated).items():
+        for name, most in (queue.max_resource or {}).items():
             if name in need:
-                most, left = limits.get(name, WHOLE * limits.get(GPU, 0)), own_left
+                left = most - queue.allocated.get(name, 0)
                 limit = waiting.limit
                 if limit is not None and (limit.owner, limit.resource) == (
                     f"queue {queue.path}",
@@ -57,10 +55,9 @@ def limit_rows(
                 f"{usage.path}."
             ):
                 continue
-            limits = usage.max_resource or {}
-            for name, own_left in model.left_of(limits, usage.usage).items():
+            for name, most in (usage.max_resource or {}).items():
                 if name in need:
-                    most, left = limits.get(name, WHOLE * limits.get(GPU, 0)), own_left
+                    left = most - usage.usage.get(name, 0)
                     if limit is not None and (limit.owner, limit.queue, limit.resource) == (
                         owner,
                         usage.path,

@@ -129,7 +129,7 @@ def queue_info(model: Model, path: str, *, subtree: bool, partition: str = "") -
         "properties": by_name(queue.properties),
         "parent": queue.parent,
         "childNames": [child.path for child in children],
-        "absUsedCapacity": by_name(model.percent_of(queue.allocated, limit)),
+        "absUsedCapacity": by_name(percent_of(queue.allocated, limit)),
         "maxRunningApps": queue.max_running_apps,
         "runningApps": queue.running_apps,
         "currentPriority": queue.current_priority,

@@ -57,7 +57,6 @@ class PartitionState:
     failed_nodes: int = 0  # that it did not take in, since then
     rejected_asks: int = 0
     finds_pods: bool = False  # its resource manager answers FindPod
-    gpu_shares_in_quota: bool = False  # limits of GPUs count shares of them
 
 
 @dataclass(frozen=True, slots=True)

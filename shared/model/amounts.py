@@ -3,8 +3,6 @@
 import re
 from collections.abc import Mapping
 
-from shared.model.gpus import GPU, GPU_MILLI, WHOLE
-
 _UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _FIRST = ("vcore", "memory")
 _LAST = "pods"
@@ -19,14 +17,12 @@ def number_text(name: str, value: int) -> str:
         for unit, suffix in _UNITS:
             if abs(value) >= unit:
                 return f"{value / unit:.4g}{suffix}"
-    if name == GPU_MILLI:
-        return f"{value / WHOLE:.12g}"
     return str(value)
 
 
 def amount_text(name: str, value: int) -> str:
     """Return an amount with its type: ``1.5 vcore``, ``4Gi memory``, ``8 nvidia.com/gpu``."""
-    return f"{number_text(name, value)} {GPU if name == GPU_MILLI else name}"
+    return f"{number_text(name, value)} {name}"
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

@@ -14,12 +14,7 @@ PRESETS = {
         "reservationsFor": "asks",
         REMAKE_PLACEHOLDERS: "disabled",
     },
-    "muster": {
-        "gangAdmission": "cluster",
-        "gangLane": "enabled",
-        "nodeScores": "enabled",
-        "gpuSharesInQuota": "enabled",
-    },
+    "muster": {"gangAdmission": "cluster", "gangLane": "enabled", "nodeScores": "enabled"},
 }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shared.model.gpus import GPU, GPU_MILLI, WHOLE, stated
 from shared.model.names import ROOT
 from shared.model.resources import go_map
 
@@ -141,20 +140,10 @@ class Shortage:
                 f"(all of it: {go_map(self.amount)})"
             )
         where = "" if self.owner.startswith("queue ") else f" in queue {self.queue}"
-        left, most, asked = (
-            _number(self.resource, value)
-            for value in (max(self.left, 0), self.most, self.amount[self.resource])
-        )
-        name = GPU if self.resource == GPU_MILLI else self.resource
         return (
-            f"{name}: {self.owner} has {left} of {most} left{where}, "
-            f"requested {asked} (all of it: {go_map(stated(self.amount))})"
+            f"{self.resource}: {self.owner} has {max(self.left, 0)} of {self.most} left{where}, "
+            f"requested {self.amount[self.resource]} (all of it: {go_map(self.amount)})"
         )
-
-
-def _number(name: str, value: int) -> str:
-    """Return an amount in the unit of its type; of GPU_MILLI in GPUs."""
-    return f"{value / WHOLE:.12g}" if name == GPU_MILLI else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ Rule 4: a single amount fits an int64; a sum may not, and is exact all the same.
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from shared.model.gpus import GPU_MILLI, counted
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 
 Resource: TypeAlias = dict[str, int]
@@ -88,7 +87,7 @@ def first_excess(limit: ResourceView, amount: ResourceView) -> str | None:
 
     A type that the limit lacks is unlimited.
     """
-    for name, value in (counted(amount) if GPU_MILLI in limit else amount).items():
+    for name, value in amount.items():
         if value > 0 and name in limit and value > limit[name]:
             return name
     return None

@@ -18,12 +18,10 @@ from shared.messages.state import (
     UserState,
     Waiting,
 )
-from shared.model.gpus import GPU, GPU_MILLI, GPU_SHARE, WHOLE, amount_of
 from shared.model.names import DEFAULT_PARTITION
-from shared.model.resources import Resource, ResourceView, bounded, smaller_of
+from shared.model.resources import Resource, bounded, smaller_of
 from shared.model.states import ENDED
 
-PERCENT = 100
 MAX_EVICTIONS = 1_000  # that are remembered, the latest
 
 
@@ -108,31 +106,13 @@ class Model:
         queue = self.queues.get(path)
         while queue is not None:
             if queue.max_resource is not None:
-                room = smaller_of(room, self.left_of(queue.max_resource, queue.allocated))
+                own = {
+                    name: limit - queue.allocated.get(name, 0)
+                    for name, limit in queue.max_resource.items()
+                }
+                room = smaller_of(room, own)
             queue = self.queues.get(queue.parent)
         return bounded(room)
-
-    @property
-    def counts_shares(self) -> bool:
-        """Return whether limits of GPUs count shares of them."""
-        return self.partition is not None and self.partition.gpu_shares_in_quota
-
-    def left_of(self, limit: ResourceView, used: ResourceView) -> Resource:
-        """Return what a limit leaves, type by type; of GPUs whole ones, where shares count too."""
-        left = {name: most - used.get(name, 0) for name, most in limit.items()}
-        if self.counts_shares and GPU in limit:
-            milli = WHOLE * limit[GPU] - amount_of(used, GPU_MILLI)
-            left[GPU] = milli // WHOLE
-            if self.partition is not None and GPU_SHARE in self.partition.capacity:
-                left[GPU_SHARE] = min(left.get(GPU_SHARE, milli), milli)
-        return left
-
-    def percent_of(self, used: ResourceView, limit: ResourceView) -> Resource:
-        """Return how much of a limit is used, in percent, for the types that are in both."""
-        shares = {n: used[n] * PERCENT // limit[n] for n in used if limit.get(n, 0) > 0}
-        if self.counts_shares and limit.get(GPU, 0) > 0 and (GPU in used or GPU_SHARE in used):
-            shares[GPU] = amount_of(used, GPU_MILLI) * PERCENT // (WHOLE * limit[GPU])
-        return bounded(shares)
 
     def outstanding(self) -> list[AskState]:
         """Return the asks that more nodes would help, as the resource manager was told."""

@@ -362,7 +362,6 @@ class SchedulerSettings(_Strict):
     fairLeafGangs: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
     nodeScores: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
     nodeScoreWindow: int = Field(default=NODE_SCORE_WINDOW, ge=1, le=MAX_NODE_SCORE_WINDOW)  # noqa: N815
-    gpuSharesInQuota: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
     preset: Annotated[str, _among(PRESETS)] = ""
     backfill: Literal["enabled", "disabled"] = "disabled"
     backfillOrder: Literal["submission", "shortestFirst"] = "submission"  # noqa: N815

@@ -31,12 +31,7 @@ from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption, what_if
 from services.core.scheduler.queues import dynamic_queues
-from services.core.scheduler.queues.tree import (
-    PartitionConfig,
-    configure,
-    conflict,
-    counting_shares,
-)
+from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
 from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.journal import (
     ConfigurationRefused,
@@ -302,7 +297,6 @@ class Scheduler:
             config = self._parse(question.queues) if question.queues else None
         except ConfigurationError as error:
             return _refused(asked, str(error))
-        config = config and counting_shares(self.partition, config)
         recorded = len(self.partition.journal)
         answer = what_if.forecast(self.partition, question, config)
         assert len(self.partition.journal) == recorded
@@ -435,7 +429,6 @@ class Scheduler:
             config = self._parse(text)
         except ConfigurationError as error:
             return self._refuse_configuration(str(error))
-        config = counting_shares(self.partition, config)
         if config.checksum == self.partition.config_checksum:
             if self.partition.config_error:
                 self.partition.configure(config_error="")

@@ -605,18 +605,19 @@ class ClusterMirror(Moves):
         self._tell(application, "PlaceholderTimeOut", text, is_warning=True)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
-        """Say of a pod that it waits for nodes, for an autoscaler, or why, for its people.
+        """Say of a pod that it waits for nodes, for an autoscaler, or what befell it, for people.
 
-        Or which node others leave for it.
+        Or which node others leave for it. What befell it is said of one that runs, too.
         """
-        if state.allocation_key not in self._asked:
+        key, pod = state.allocation_key, self.world.pods.get(state.allocation_key)
+        if state.state is SchedulingState.SKIPPED and pod is not None and not pod.has_ended:
+            self._calls.append(TellPod(key, "Informational", state.reason))
+        if key not in self._asked:
             return
         if state.state is SchedulingState.RESERVED:
-            self._nominate(state.allocation_key, state.node_id)
+            self._nominate(key, state.node_id)
         elif state.state is SchedulingState.FAILED:
-            self._calls.append(MarkUnschedulable(state.allocation_key, state.reason))
-        elif state.state is SchedulingState.SKIPPED:
-            self._calls.append(TellPod(state.allocation_key, "Informational", state.reason))
+            self._calls.append(MarkUnschedulable(key, state.reason))
 
     def _nominate(self, uid: str, node: str) -> None:
         """Say of a pod on which node others make way for it, or, once that was said, on none."""

@@ -17,7 +17,6 @@ from shared.messages.interface import (
     UpdateConfiguration,
 )
 from shared.messages.state import SnapshotRequest, StateDelta
-from shared.model.names import NOMINATED_TAG
 from tests.builders import Core, config_of, envelope, section
 
 FAILED = TerminationType.SCHEDULING_FAILED_ON_RM
@@ -406,70 +405,3 @@ def test_a_pod_that_is_to_go_goes_wherever_it_is():
     core.update(releases=(gone,))
     assert app.allocations == {}
     core.check()
-
-
-# --- others' pods that are nominated for a node ------------------------------------------------------
-
-
-def nominated(key: str, node: str, priority: int, **resource: int) -> Allocation:
-    pod = foreign(key, node, priority=priority, **resource)
-    return replace(pod, allocation_tags={**pod.allocation_tags, NOMINATED_TAG: "true"})
-
-
-def asked(core: Core, key: str, priority: int, memory: int) -> str:
-    """Return the node on which a new ask is placed, "" for none."""
-    responses = core.asks("app", [key], {"memory": memory}, priority=priority)
-    core.check()
-    return next((item.node_id for item in section(responses, "new_allocations")), "")
-
-
-@pytest.fixture
-def shared() -> Core:
-    core = Core(config_of("{name: a}"))
-    core.node("n", memory=100)
-    core.application("app", "root.a")
-    return core
-
-
-@pytest.mark.parametrize(("priority", "node"), [(4, ""), (5, ""), (6, "n")])
-def test_the_room_of_a_nominated_pod_is_for_who_has_a_higher_priority(shared, priority, node):
-    shared.update(allocations=(nominated("f", "n", 5, memory=80),))
-    assert asked(shared, "small", 0, memory=20) == "n"
-    assert asked(shared, "large", priority, memory=70) == node
-
-
-def test_an_ask_that_waits_may_have_the_room_of_who_is_nominated_later(shared):
-    shared.update(allocations=(foreign("there", "n", memory=100),))
-    assert asked(shared, "high", 9, memory=100) == ""
-    shared.update(allocations=(nominated("f", "n", 5, memory=100),))
-    gone = AllocationRelease("", "there", TerminationType.STOPPED_BY_RM)
-    placed = section(shared.update(releases=(gone,)), "new_allocations")
-    assert [item.allocation_key for item in placed] == ["high"]
-    shared.check()
-
-
-def test_no_more_nominated_pods_are_forgotten_than_have_a_lower_priority(shared):
-    pods = (nominated("low", "n", 1, memory=50), nominated("high", "n", 7, memory=50))
-    shared.update(allocations=pods)
-    assert asked(shared, "whole", 5, memory=100) == ""
-    assert asked(shared, "half", 5, memory=50) == "n"
-    assert shared.partition.nominated == {"high": "n"}
-
-
-def test_a_nominated_pod_that_has_come_is_one_like_any_other(shared):
-    shared.node("m", memory=10)
-    shared.update(allocations=(nominated("f", "n", 5, memory=80),))
-    shared.update(allocations=(foreign("f", "m", priority=5, memory=80),))
-    assert shared.partition.nominated == {}
-    assert asked(shared, "p", 0, memory=100) == "n"
-    shared.update(allocations=(nominated("g", "m", 5, memory=1),))
-    shared.update(nodes=(NodeInfo("m", NodeAction.DECOMISSION),))
-    assert shared.partition.nominated == {}
-    shared.check()
-
-
-def test_a_nominated_pod_is_looked_past_only_where_the_node_matches(shared):
-    shared.update(allocations=(nominated("f", "n", 5, memory=80),))
-    here = Constraints(node_selector=(("zone", "a"),))
-    shared.asks("app", ["p"], {"memory": 50}, priority=9, constraints=here)
-    assert shared.partition.nominated == {"f": "n"}

@@ -12,7 +12,6 @@ from shared.messages.interface import (
     AllocationRelease,
     NodeAction,
     NodeInfo,
-    SchedulingState,
     TerminationType,
     UpdateConfiguration,
     UserGroupInformation,
@@ -116,30 +115,6 @@ def test_x_01_the_newer_victim_goes_and_the_ask_gets_its_room():
         "leaf1": (UsedResource("preemptedResource", "UNKNOWN", {"vcore": 5000}),),
         "leaf2": (),
     }
-
-
-def reserved(core: Core) -> list[tuple[str, str]]:
-    """Return which asks were told of which node that others leave for them, in order."""
-    states = [s for item in core.answers for s in getattr(item.message, "scheduling_states", ())]
-    return [(s.allocation_key, s.node_id) for s in states if s.state is SchedulingState.RESERVED]
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_a_preemptor_is_told_which_node_others_leave_for_it_and_when_they_do_no_more(is_lost):
-    leaf2 = guaranteed("leaf2", 5, "properties: {preemption.delay: 1ms},")
-    core = Cluster("{name: leaf1}", leaf2, nodes={"n1": 5, "n2": 5})
-    core.run("leaf1", "alloc-1", 5)
-    core.run("leaf1", "alloc-2", 5)
-    core.run("leaf2", "wants", 5, priority=1)
-    assert reserved(core) == []
-    assert core.look(0) == ["alloc-2"]
-    assert reserved(core) == [("wants", "n2")]
-    if is_lost:
-        core.update(nodes=(NodeInfo("n2", NodeAction.DECOMISSION),))
-        assert reserved(core) == [("wants", "n2"), ("wants", "")]
-    else:
-        assert core.confirm("leaf1", "alloc-2") == ["wants"]
-        assert reserved(core) == [("wants", "n2")]  # it is there: its binding says so
 
 
 def test_x_02_one_victim_is_enough_and_more_than_the_guarantee_is_refused():

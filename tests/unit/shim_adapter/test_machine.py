@@ -12,7 +12,6 @@ from services.shim_adapter.mirror.calls import (
     DeletePod,
     MarkUnschedulable,
     NodeNews,
-    NominatePod,
     PodAdded,
     PodChanged,
     TellPod,
@@ -628,12 +627,6 @@ def test_how_an_ask_stands_is_said_at_its_pod_and_of_a_bound_one_nothing():
         MarkUnschedulable(key, "it is FAILED"),
         TellPod(key, "Informational", "it is SKIPPED"),
     ]
-    nominated = []
-    for node in ("n1", "n1", "n2", "", ""):
-        state = ContainerSchedulingState("app", key, SchedulingState.RESERVED, node_id=node)
-        response = UpdateResponse(scheduling_states=(state,))
-        nominated += shim.machine.mirror.on_response(response, shim.world.epoch)[0]
-    assert nominated == [NominatePod(key, node) for node in ("n1", "n2", "")]
     shim.send(DeletePods((PodName("p", "default"),)))
     assert told(SchedulingState.SKIPPED) == []
 

@@ -47,7 +47,6 @@ from services.core.scheduler.statement.journal import (
     RunnableChanged,
 )
 from services.core.scheduler.statement.partition import Partition
-from shared.model.gpus import room_stated
 from shared.model.reasons import PREDICATES, Reason, Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationEvent, ApplicationState
@@ -212,7 +211,7 @@ def _no_headroom(
     short_user = first_shortage(application, amount)
     if short_user is not None:
         tracker, limit = short_user
-        available = room_stated(tracker.headroom(application.queue))
+        available = tracker.headroom(application.queue)
         _note_no_headroom(partition, application, ask, BY_USER, available)
         text = allocation_log.USER_QUOTA
         allocation_log.note(partition, application, ask, text)
@@ -223,7 +222,7 @@ def _no_headroom(
         if limit.is_nowhere:
             refusal = partition.nodes.refusal(ask.shape)
             return Refusal(refusal.reason, str(limit), refusal.nodes, limit), queue.gate
-        available = room_stated(application.queue.headroom())
+        available = application.queue.headroom()
         _note_no_headroom(partition, application, ask, BY_QUEUE, available)
         text = allocation_log.QUEUE_QUOTA
         allocation_log.note(partition, application, ask, text)

@@ -31,7 +31,6 @@ from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
-from shared.model.gpus import counted
 from shared.model.reasons import Reason, Refusal, Shortage
 from shared.model.resources import (
     Resource,
@@ -203,7 +202,7 @@ def over_maxima(partition: Partition) -> list[Application]:
     for application in sorted(admitted, key=_started_first):
         outstanding = application.outstanding()
         fits = all(
-            fits_limit(limit, _of_its_types(add(spoken_for[place], outstanding), outstanding))
+            fits_limit(limit, shared_types(add(spoken_for[place], outstanding), outstanding))
             for place, limit in _maxima(application)
         )
         if fits or any(ask.has_kept_room or ask.has_preempted for ask in application.asks()):
@@ -212,10 +211,6 @@ def over_maxima(partition: Partition) -> list[Application]:
         else:
             over.append(application)
     return over
-
-
-def _of_its_types(amount: Resource, own: Resource) -> Resource:
-    return shared_types(counted(amount), counted(own))
 
 
 def _started_first(application: Application) -> tuple[object, ...]:

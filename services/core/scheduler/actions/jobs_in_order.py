@@ -26,13 +26,12 @@ from services.core.scheduler.statement.trial import (
     request_of,
     within,
 )
-from shared.model.gpus import GPU, GPU_MILLI
+from shared.model.gpus import GPU
 from shared.model.resources import MEMORY, VCORE
 
 QueueKey = tuple[Any, ...]
 JobKey = tuple[Any, ...]
 DIVIDED = (VCORE, MEMORY, GPU)  # of which a queue that has too much has too much of each
-_COUNTING_SHARES = (VCORE, MEMORY, GPU_MILLI)  # the same, where quotas count shares of GPUs
 NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
 
 
@@ -84,11 +83,10 @@ def queue_key(
     allocated: Sequence[int] = queue.allocated
     if popped is not None:
         allocated = minus(allocated, popped)
-    divided = _COUNTING_SHARES if GPU_MILLI in trial.names else DIVIDED
     is_over = all(
         share != UNLIMITED and value > share
         for name, value, share in zip(trial.names, allocated, queue.fair_share, strict=True)
-        if name in divided
+        if name in DIVIDED
     )
     with_job = plus(allocated, request)
     allocatable = queue.all_allocatable

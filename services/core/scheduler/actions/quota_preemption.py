@@ -32,7 +32,6 @@ from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.messages.protocol import TimerKind
-from shared.model.gpus import amount_of
 from shared.model.reasons import Law
 from shared.model.resources import (
     Resource,
@@ -91,7 +90,7 @@ def _arm(partition: Partition) -> None:
 
 
 def _used(queue: Queue, name: str) -> int:
-    return amount_of(queue.allocated, name) - amount_of(queue.preempting, name)
+    return queue.allocated.get(name, 0) - queue.preempting.get(name, 0)
 
 
 def preemptable(queue: Queue) -> Resource:
@@ -323,7 +322,7 @@ def _classes(
     sizes: dict[Part, tuple[int, Fraction]] = {}
     found: dict[Order, dict[Part, list[Entry]]] = {}
     for at, allocation in enumerate(_candidates(partition, leaf)):
-        part = tuple(amount_of(allocation.resource_per_alloc, name) for name in names)
+        part = tuple(allocation.resource_per_alloc.get(name, 0) for name in names)
         if part not in sizes:
             size = max(Fraction(*one) for one in zip(part, most, strict=True))
             sizes[part] = (-sum(value > 0 for value in part), size)

@@ -65,7 +65,6 @@ class Search:
     max_victims: int = UNLIMITED
     in_leaf: Callable[[Share], bool] = lambda _: True  # whether there may be any in a leaf
     keeps_minimum: Callable[[Job], bool] = lambda _: False
-    only_moves: bool = False  # nobody loses a place, so that nobody's turn is taken either
 
 
 def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
@@ -363,31 +362,12 @@ def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Itera
 def _simulate(
     trial: Trial, job: Job, wanted: list[Task], units: list[Unit], search: Search
 ) -> Attempt | None:
-    """Evict, place again in order, and ask the policy; return the attempt if it agrees.
-
-    In order a victim comes back where it was, before the job has its turn. Where all of them come
-    back anyway the job is also tried first: pods then move from device to device of one node.
-    """
-    found = _simulated(trial, job, wanted, units, search)
-    if found is None and search.only_moves and trial.nodes.are_devices_shared:
-        found = _simulated(trial, job, wanted, units, search, is_first=True)
-    return found
-
-
-def _simulated(
-    trial: Trial,
-    job: Job,
-    wanted: list[Task],
-    units: list[Unit],
-    search: Search,
-    *,
-    is_first: bool = False,
-) -> Attempt | None:
+    """Evict, place again in order, and ask the policy; return the attempt if it agrees."""
     attempt = Attempt(trial, job.name)
     for _, tasks in units:
         for task in tasks:
             attempt.evict(task, search.reason, search.action)
-    is_placed = _place_again(attempt, job, wanted, units, is_first=is_first)
+    is_placed = _place_again(attempt, job, wanted, units)
     if is_placed and not trial.are_too_many(task for _, tasks in units for task in tasks):
         left = _still_evicted(units)
         going = [task for _, tasks in left for task in tasks]
@@ -409,22 +389,16 @@ def _goes_along(going: Going, unit: Unit) -> bool:
     return may_go
 
 
-def _place_again(
-    attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit], *, is_first: bool
-) -> bool:
+def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit]) -> bool:
     """Place the job and the victims in the order of fairness; return whether the job got its room.
 
-    ``wanted`` are those of the job's tasks that are tried; ``is_first``: before the victims.
+    ``wanted`` are those of the job's tasks that are tried.
 
     The order is that of all who wait, though only the job and the victims are tried: where another
     job of the queue comes first, the queue is as hungry as that one makes it.
     """
     tasks_of = _what_comes_next(job, wanted, units)
     to_try = dict.fromkeys([job, *(victim for victim, _ in units)])
-    if is_first:
-        del to_try[job]
-        if not _wait_for_room(attempt, job, wanted):
-            return False
     ready = dict.fromkeys(other for other in attempt.trial.asking if is_ready(other))
     waiting = [*to_try, *(other for other in ready if other not in to_try)]
     order = JobOrder(attempt.trial, waiting, tasks_of)

@@ -18,7 +18,6 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import AskUnschedulable
 from services.core.scheduler.statement.partition import Partition
-from shared.model.gpus import amount_of, counted
 from shared.model.reasons import NODES_WOULD_HELP, Refusal
 
 MAX_GROUPS = 1_000
@@ -75,9 +74,9 @@ def _room(bucket: Bucket) -> int:
     most = sum(len(group.unmarked) for group in islice(bucket.unmarked, MAX_GROUPS))
     for queue in bucket.leaf.lineage():
         limit = queue.max_resource if queue.parent is not None else None
-        for name, value in counted(bucket.shape.resource).items():
+        for name, value in bucket.shape.resource.items():
             if limit is not None and name in limit and value > 0:
-                left = limit[name] - amount_of(queue.allocated, name)
+                left = limit[name] - queue.allocated.get(name, 0)
                 most = min(most, left // value - bucket.marked)
     for tracker in bucket.owner:
         most = min(most, tracker.room_for(bucket.leaf, bucket.shape.resource) - bucket.marked)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from services.core.scheduler.statement.trial import UNLIMITED, Share, Trial
-from shared.model.gpus import GPU_MILLI, WHOLE
 
 Exact = int | Fraction
 
@@ -109,28 +108,23 @@ def set_fair_shares(trial: Trial) -> None:
     _divide_level(trial.top, trial.total, trial.width)
 
 
-def _in_units(amount: int, unit: int) -> Exact:
-    return amount if unit == 1 or amount == UNLIMITED else Fraction(amount, unit)
-
-
 def _divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None:
     found: list[list[int]] = [[] for _ in shares]
     for at in range(width):
-        unit = WHOLE if shares[0].names[at] == GPU_MILLI else 1  # so whole GPUs are given out
         claims = [
             Claim(
                 share.number,
                 share.priority,
-                _in_units(share.quota[at], unit),
-                _in_units(share.limit[at], unit),
+                share.quota[at],
+                share.limit[at],
                 Fraction(str(share.weight[at])),
-                _in_units(share.requested[at], unit),
+                share.requested[at],
             )
             for share in shares
         ]
-        divide(_in_units(totals[at], unit), claims)
+        divide(totals[at], claims)
         for amounts, claim in zip(found, claims, strict=True):
-            amounts.append(int(claim.share * unit))
+            amounts.append(int(claim.share))
     for share, amounts in zip(shares, found, strict=True):
         share.set_fair_share(amounts)
         if share.children:

@@ -14,14 +14,12 @@ on a trial (``statement/queue_trial.py``).
 from collections.abc import Iterator
 
 from services.core.scheduler.model.rows import Queue
-from shared.model.gpus import amount_of
 from shared.model.resources import Resource, ResourceView, smaller_of
 
 
 def used(queue: Queue, name: str) -> int:
     """Return what a queue uses of a type: not what it gives back, but what is kept for its asks."""
-    held = amount_of(queue.allocated, name) + amount_of(queue.kept, name)
-    return held - amount_of(queue.preempting, name)
+    return queue.allocated.get(name, 0) - queue.preempting.get(name, 0) + queue.kept.get(name, 0)
 
 
 def own_left(queue: Queue) -> Resource:
@@ -55,7 +53,7 @@ def is_within(leaf: Queue, amount: ResourceView) -> bool:
     remaining = left(leaf, leaf)
     if remaining is None:
         return False
-    asked = [name for name in remaining if amount_of(amount, name) > 0]
+    asked = [name for name in remaining if amount.get(name, 0) > 0]
     return bool(asked) and all(remaining[name] >= 0 for name in asked)
 
 

@@ -46,7 +46,6 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import TimerKind
-from shared.model.gpus import stated
 from shared.model.names import MAX_APPLICATION_ID_BYTES, NOT_ASKABLE, USER, is_askable
 from shared.model.numbers import INT32
 from shared.model.reasons import Reason
@@ -227,8 +226,7 @@ def gang_rejection(partition: Partition, request: AddApplicationRequest, queue: 
     if not fits_limit(limit, wanted):
         return (
             f"queue {queue.path} cannot fit application {request.application_id}: "
-            f"task group request {go_map(wanted)} larger than max queue allocation "
-            f"{go_map(stated(limit))}"
+            f"task group request {go_map(wanted)} larger than max queue allocation {go_map(limit)}"
         )
     return ""
 

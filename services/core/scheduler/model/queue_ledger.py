@@ -16,7 +16,6 @@ from typing import Generic, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
-from shared.model.gpus import GPU_MILLI, amount_of, counted
 from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
@@ -140,7 +139,7 @@ class QueueLedger:
         room: Resource = {}
         for queue in self.lineage():
             limit = queue.max_resource or {}
-            left = {name: most - amount_of(queue.allocated, name) for name, most in limit.items()}
+            left = {name: most - queue.allocated.get(name, 0) for name, most in limit.items()}
             room = smaller_of(room, left)
         return room
 
@@ -171,16 +170,11 @@ class QueueLedger:
             limit = queue.max_resource
             if limit is None:
                 continue
-            allocated: ResourceView = queue.allocated
-            kept: ResourceView = queue.kept
-            one = amount
-            if GPU_MILLI in limit:
-                allocated, kept, one = counted(allocated), counted(kept), counted(amount)
-            for name, value in one.items():
+            for name, value in amount.items():
                 most = limit.get(name)
                 if value <= 0 or (most is None and queue.parent is not None):
                     continue
-                used = allocated.get(name, 0) + kept.get(name, 0)
+                used = queue.allocated.get(name, 0) + queue.kept.get(name, 0)
                 room = min(room, ((most or 0) - used) // value)
         return max(room, 0)
 
@@ -200,9 +194,7 @@ class QueueLedger:
             used = add(add(queue.allocated, queue.promised), queue.kept)
             if own:
                 used = subtract(used, own)
-            wanted = amount
-            if if_promised:
-                wanted = shared_types(counted(amount), counted(queue.promised))
+            wanted = shared_types(amount, queue.promised) if if_promised else amount
             short = queue._shortage(used, wanted)
             if short:
                 return queue, short
@@ -215,9 +207,8 @@ class QueueLedger:
         """
         room = dict(self.max_resource or {})
         for used in (self.allocated, self.promised, self.kept) if for_gangs else (self.allocated,):
-            counts = counted(used) if GPU_MILLI in room else used
             for name in room:
-                room[name] -= counts.get(name, 0)
+                room[name] -= used.get(name, 0)
         return room
 
     def _shortage(self, used: ResourceView, amount: ResourceView) -> Shortage | None:
@@ -225,8 +216,6 @@ class QueueLedger:
         limit = self.max_resource
         if limit is None:
             return None
-        if GPU_MILLI in limit:
-            used, amount = counted(used), counted(amount)
         for name, value in amount.items():
             most = limit.get(name)
             if most is None:
@@ -383,8 +372,7 @@ class QueueLedger:
 
     def _largest_share(self, promised_by_type: ResourceView) -> float:
         largest = 0.0
-        used = counted(self.allocated) if GPU_MILLI in promised_by_type else self.allocated
-        for name, value in used.items():
+        for name, value in self.allocated.items():
             promised = promised_by_type.get(name)
             if value > 0 and promised is not None:
                 share = value / promised if promised > 0 else 1.0

@@ -73,7 +73,6 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         lambda text: _window(text) is not None,
         f"a number of asks from 1 to {MAX_NODE_SCORE_WINDOW}",
     ),
-    "gpuSharesInQuota": _one_of("enabled", "disabled"),
     "preset": _one_of(*PRESETS),
     REMAKE_PLACEHOLDERS: _one_of("enabled", "disabled"),  # which the resource manager obeys
     "stateAware": _one_of("fifo", "filtered"),
@@ -113,8 +112,6 @@ class Settings:
     ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
     ``node_scores``: a ``nodesortpolicy`` may name a score that is not YuniKorn's;
     ``node_score_window``: of how many asks the mix is that such scores look at.
-    ``gpu_shares_in_quota``: maxima, guarantees and limits of GPUs count shares of them too, each
-    for as much as it is of a GPU; under ``kai`` they do unless it is stated otherwise.
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
@@ -139,7 +136,6 @@ class Settings:
     fair_leaf_gangs: bool = False
     node_scores: bool = False
     node_score_window: int = NODE_SCORE_WINDOW
-    gpu_shares_in_quota: bool = False
     filters_state_aware: bool = False
     policy: str = YUNIKORN
     actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
@@ -194,7 +190,6 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         fair_leaf_gangs=values.get("fairLeafGangs") == "enabled",
         node_scores=values.get("nodeScores") == "enabled",
         node_score_window=_window(values.get("nodeScoreWindow", "")) or NODE_SCORE_WINDOW,
-        gpu_shares_in_quota=_counts_shares(values.get("gpuSharesInQuota", ""), policy),
         filters_state_aware=values.get("stateAware") == "filtered",
         policy=policy,
         actions=_actions(policy, named),
@@ -210,11 +205,6 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
             )
         ),
     )
-
-
-def _counts_shares(text: str, policy: str) -> bool:
-    """Return whether quotas of GPUs count shares: as it is said, else where KAI's laws hold."""
-    return text == "enabled" or (text != "disabled" and policy == KAI)
 
 
 def is_of_the_api(name: str) -> bool:

@@ -16,7 +16,6 @@ from typing import Any
 
 from services.core.scheduler.model.queue_ledger import MANY, QueueLedger
 from services.core.scheduler.model.queue_settings import Limit
-from shared.model.gpus import GPU_MILLI, amount_of, counted
 from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
@@ -81,11 +80,9 @@ class UserLedger:
         for level, limit in self.limits(queue):
             if limit.max_resource is None:
                 continue
-            used: ResourceView = self.usage.get(level.path, {})
-            promised: ResourceView = self.promised.get(level.path, {}) if count_promises else {}
-            kept: ResourceView = self.kept.get(level.path, {})
-            if GPU_MILLI in limit.max_resource:
-                amount, used, promised, kept = map(counted, (amount, used, promised, kept))
+            used = self.usage.get(level.path, {})
+            promised = self.promised.get(level.path, {}) if count_promises else {}
+            kept = self.kept.get(level.path, {})
             wanted = shared_types(amount, promised) if if_promised else amount
             for name, value in wanted.items():
                 most = limit.max_resource.get(name)
@@ -100,13 +97,9 @@ class UserLedger:
         """Return how many times an amount its limits on the path have headroom for."""
         room = MANY
         for level, limit in self.limits(queue):
-            used: ResourceView = self.usage.get(level.path, {})
-            kept: ResourceView = self.kept.get(level.path, {})
-            one, most_of = amount, limit.max_resource or {}
-            if GPU_MILLI in most_of:
-                used, kept, one = counted(used), counted(kept), counted(amount)
-            for name, most in most_of.items():
-                value = one.get(name, 0)
+            used, kept = self.usage.get(level.path, {}), self.kept.get(level.path, {})
+            for name, most in (limit.max_resource or {}).items():
+                value = amount.get(name, 0)
                 if value > 0:
                     left = most - used.get(name, 0) - kept.get(name, 0)
                     room = min(room, left // value)
@@ -118,7 +111,7 @@ class UserLedger:
         for level, limit in self.limits(queue):
             used = self.usage.get(level.path, {})
             most = limit.max_resource or {}
-            room = smaller_of(room, {n: v - amount_of(used, n) for n, v in most.items()})
+            room = smaller_of(room, {n: v - used.get(n, 0) for n, v in most.items()})
         return room
 
     def full(self, queue: QueueLedger, application_id: str) -> str:

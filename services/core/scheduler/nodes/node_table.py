@@ -36,7 +36,7 @@ from services.core.scheduler.nodes.pod_topology import PodIndex
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT
-from shared.model.gpus import GPU, GPU_MILLI, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
+from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
 from shared.model.names import BINPACKING, FAIR
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.reasons import (
@@ -896,37 +896,17 @@ class NodeTable:
     def room(self, names: Sequence[str]) -> NDArray[np.int64]:
         """Return what every node will have left of some types; closed ones have nothing."""
         count = len(self.rows)
-        columns = self._columns_of(names)
+        columns = [self._columns[name] for name in names]
         found = _sum(self._available[:count, columns], self._expected[:count, columns])
         found[~self._schedulable[:count]] = 0
-        return self._in_thousandths(names, found)
+        return found
 
     def capacities(self, names: Sequence[str]) -> NDArray[np.int64]:
         """Return what every node can hold of some types; closed ones can hold nothing."""
         count = len(self.rows)
-        found = self._capacity[:count, self._columns_of(names)]
+        found = self._capacity[:count, [self._columns[name] for name in names]]
         found[~self._schedulable[:count]] = 0
-        return self._in_thousandths(names, found)
-
-    def _columns_of(self, names: Sequence[str]) -> list[int]:
-        """Return the columns of some types; GPU_MILLI has that of shares, or else of whole GPUs.
-
-        So it is an upper bound of what devices have: whether they hold a pod is asked of them.
-        """
-        return [self._columns[self._in_column(name)] for name in names]
-
-    def _in_column(self, name: str) -> str:
-        if name != GPU_MILLI:
-            return name
-        return GPU_SHARE if self.are_devices_shared and GPU_SHARE in self._columns else GPU
-
-    def _in_thousandths(
-        self, names: Sequence[str], amounts: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return amounts of types, as ``_columns_of`` has found them, in their own units."""
-        if GPU_MILLI in names and self._in_column(GPU_MILLI) == GPU:
-            amounts[:, list(names).index(GPU_MILLI)] *= WHOLE
-        return amounts
+        return found
 
     def capacity_of(self, name: str) -> NDArray[np.int64]:
         """Return what every node can hold of a type."""

@@ -22,7 +22,6 @@ from services.core.scheduler.policies.preemption_choice import NoChoice, Suppose
 from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
-from shared.model.gpus import amount_of
 
 
 def would_be_whole(partition: Partition, application: Application) -> bool:
@@ -85,8 +84,8 @@ class _GangTrial:
     def _has_headroom(self, ask: Ask) -> bool:
         wanted = ask.shape.resource
         return all(
-            used(queue, name) + amount_of(wanted, name) <= most
+            used(queue, name) + wanted.get(name, 0) <= most
             for queue in self._leaf.lineage()
             for name, most in (queue.max_resource or {}).items()
-            if amount_of(wanted, name) > 0
+            if wanted.get(name, 0) > 0
         )

@@ -61,7 +61,6 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
         action="consolidation",
         reason=f"moved to another node so that {_called(job)} fits",
         max_victims=trial.settings.max_consolidation_victims,
-        only_moves=True,
     )
 
 

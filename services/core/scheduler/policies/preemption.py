@@ -44,7 +44,6 @@ from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
-from shared.model.gpus import amount_of
 from shared.model.reasons import Law
 from shared.model.resources import ResourceView, multiply
 
@@ -208,7 +207,7 @@ def _is_owed(leaf: Queue, gang: ResourceView) -> bool:
 
     What admitted gangs have yet to allocate counts as used.
     """
-    limited = [name for name in leaf.configured_max() if amount_of(gang, name) > 0]
+    limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
     with QueueTrial() as trial:
         trial.keep_promises(leaf)
         trial.keep(leaf, gang)

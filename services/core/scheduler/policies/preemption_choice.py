@@ -48,7 +48,6 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.queue_trial import QueueTrial
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
-from shared.model.gpus import amount_of
 from shared.model.resources import (
     Resource,
     add,
@@ -189,10 +188,10 @@ class _Choice:
         self._need: Amounts = np.array([*self.wanted.values()], dtype=np.int64)[:, None]
         self._bounds = partition.victims.bounds(tuple(self.wanted), victims.takeable)
         self._limits = [
-            (queue, name, most - amount_of(self.wanted, name))
+            (queue, name, most - self.wanted[name])
             for queue in leaf.lineage()
             for name, most in (queue.max_resource or {}).items()
-            if amount_of(self.wanted, name)
+            if name in self.wanted
         ]
         budgets = partition.victims.budgets
         self._is_less_than_known = bool(victims.spared or supposed.gone or budgets)
@@ -389,7 +388,7 @@ class _Choice:
         costs: list[tuple[Limit, int]] = []
         by_type: dict[str, list[Limit]] = {}
         for key, most in spare(kind.leaf, self.leaf).items():
-            value = amount_of(kind.amount, key[1])
+            value = kind.amount.get(key[1], 0)
             if value > 0:
                 self.limits[key] = most
                 costs.append((key, value))
@@ -473,7 +472,7 @@ class _Attempt:
             part = self._gives[kind, is_own] = (
                 *(amount.get(name, 0) if is_own else 0 for name, _ in self._node_needs),
                 *(
-                    amount_of(amount, name) if queue in above else 0
+                    amount.get(name, 0) if queue in above else 0
                     for queue, name, _ in self._queue_needs
                 ),
             )

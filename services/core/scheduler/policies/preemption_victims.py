@@ -16,7 +16,6 @@ from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_kinds import Kind
 from services.core.scheduler.statement.partition import Partition
-from shared.model.gpus import amount_of, counted
 from shared.model.resources import ResourceView, add, subtract_into
 
 
@@ -54,7 +53,7 @@ def eligible(
 
 def _may_lose_one(kind: Kind, remaining: ResourceView) -> bool:
     """Return whether a leaf does not fall short by the loss of one of a kind."""
-    for name, value in counted(kind.amount).items():
+    for name, value in kind.amount.items():
         if value > 0 and remaining.get(name, -value) + value > 0:
             return False
     return True
@@ -117,8 +116,4 @@ def _would_be_over(queue: Queue, amount: ResourceView) -> bool:
     limit = queue.effective_max() or {}
     with_ask = add(queue.allocated, amount)
     subtract_into(with_ask, queue.preempting)
-    return any(
-        amount_of(with_ask, name) > most
-        for name, most in limit.items()
-        if amount_of(amount, name) or name in amount
-    )
+    return any(with_ask.get(name, 0) > limit[name] for name in amount if name in limit)

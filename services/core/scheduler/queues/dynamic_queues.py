@@ -21,7 +21,6 @@ from services.core.scheduler.statement import queue_moves
 from services.core.scheduler.statement.journal import QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
 from shared.messages.protocol import TimerKind
-from shared.model.gpus import counting_limit
 from shared.model.numbers import INT64_MAX, parse_uint64
 from shared.model.resources import Resource, is_zero
 from shared.model.texts import load_json
@@ -93,9 +92,6 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
         return
     limit = _tag_resource(tags.get("namespace.resourcequota", ""))
     guaranteed = _tag_resource(tags.get("namespace.resourceguaranteed", ""))
-    if partition.settings.gpu_shares_in_quota:
-        limit = limit and counting_limit(limit)
-        guaranteed = guaranteed and counting_limit(guaranteed)
     applications = parse_uint64(tags.get("namespace.resourcemaxapps", ""))
     if limit is not None:
         partition.set_max(queue, limit)

@@ -6,8 +6,7 @@ that comes back is active again, and a dynamic one that is named becomes managed
 when the tree is first built and stays.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from services.core.scheduler.model.placement_rules import PlacementRules
@@ -34,9 +33,7 @@ from services.core.scheduler.statement.journal import (
     limit_changes,
 )
 from services.core.scheduler.statement.partition import Partition
-from shared.model.gpus import counting_limit
 from shared.model.names import DEFAULT_PARTITION, ROOT
-from shared.model.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,42 +83,6 @@ class _ForGood:
 
     def configure_queue(self, queue: Queue, settings: QueueSettings) -> None:
         queue.configure(settings)
-
-
-def counting_shares(partition: Partition, config: PartitionConfig) -> PartitionConfig:
-    """Return a configuration whose quotas of GPUs count shares, where the settings want that."""
-    if not partition.settings.gpu_shares_in_quota:
-        return config
-    return replace(config, root=_counting_shares(config.root))
-
-
-def _counting_shares(config: QueueConfig) -> QueueConfig:
-    template = config.template
-    return replace(
-        config,
-        max_resource=_counting(config.max_resource),
-        guaranteed_resource=_counting(config.guaranteed_resource),
-        template=template
-        and replace(
-            template,
-            max_resource=_counting(template.max_resource),
-            guaranteed_resource=_counting(template.guaranteed_resource),
-        ),
-        user_limits=_counting_limits(config.user_limits),
-        group_limits=_counting_limits(config.group_limits),
-        children=tuple(map(_counting_shares, config.children)),
-    )
-
-
-def _counting_limits(limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    return {
-        name: replace(limit, max_resource=_counting(limit.max_resource))
-        for name, limit in limits.items()
-    }
-
-
-def _counting(limit: Resource | None) -> Resource | None:
-    return limit and counting_limit(limit)
 
 
 def configure(partition: Partition, config: PartitionConfig) -> None:

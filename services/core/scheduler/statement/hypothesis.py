@@ -118,7 +118,7 @@ class Hypothesis:
             return
         before = root.max_resource
         nodes.share_devices()
-        _limit(root, self.partition.capacity() or None)
+        _limit(root, dict(nodes.total) or None)
 
         def undo() -> None:
             nodes.share_devices(are_shared=False)
@@ -218,7 +218,7 @@ class Hypothesis:
         nodes, root = self.partition.nodes, self.partition.root
         before = root.max_resource
         nodes.add(node)
-        _limit(root, self.partition.capacity())
+        _limit(root, dict(nodes.total))
 
         def undo() -> None:
             nodes.remove(node)

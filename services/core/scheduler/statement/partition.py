@@ -76,7 +76,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
-from shared.model.gpus import GPU_SHARE, Devices, counting_limit
+from shared.model.gpus import GPU_SHARE, Devices
 from shared.model.names import DEFAULT_PARTITION, ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import Refusal
@@ -721,18 +721,13 @@ class Partition:
         queueing.set_max(queue, limit)
         self.journal.record(RowSet(queue, {"max_resource": limit}))
 
-    def capacity(self) -> Resource:
-        """Return what all nodes can hold, in the currencies in which queues count."""
-        total = self.nodes.total
-        return counting_limit(total) if self.settings.gpu_shares_in_quota else dict(total)
-
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all.
 
         While there is none nothing is tried (contract section 6.1): whoever waits is told so.
         """
         had_nodes = self.root.max_resource is not None
-        self.set_max(self.root, self.capacity() or None)
+        self.set_max(self.root, dict(self.nodes.total) or None)
         if had_nodes is (self.root.max_resource is None):
             self._tell_who_waits()
         self.is_capacity_new = True

@@ -25,7 +25,6 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
 from shared.messages.interface import Allocation
-from shared.model.gpus import GPU, GPU_MILLI, WHOLE, amount_of, counted, stated
 from shared.model.resources import PODS, ResourceView
 
 UNLIMITED = -1
@@ -244,11 +243,9 @@ class Share:
         held, going, kept = queue.allocated, queue.preempting, queue.kept
         if going or kept:
             return tuple(
-                amount_of(held, name) - amount_of(going, name) + amount_of(kept, name)
-                for name in self.names
+                held.get(name, 0) - going.get(name, 0) + kept.get(name, 0) for name in self.names
             )
-        amounts = counted(held) if GPU_MILLI in self.names else held
-        return tuple([amounts.get(name, 0) for name in self.names])
+        return tuple(held.get(name, 0) for name in self.names)
 
     def lineage(self) -> "Iterator[Share]":
         """Yield this queue's and those of every one above it."""
@@ -363,7 +360,7 @@ class Trial:
         self.nodes = partition.nodes
         self.terms = terms
         self.settings = terms.settings
-        self.names = tuple(sorted(name for name in partition.capacity() if name != PODS))
+        self.names = tuple(sorted(name for name in self.nodes.total if name != PODS))
         self.width = len(self.names)
         self.total = self._total()
         self.statement = Statement(partition, self._follow)
@@ -382,17 +379,11 @@ class Trial:
 
     def _total(self) -> Amount:
         """Return what there is for us: without what others have placed, and nodes not ready."""
-        capacity = self.partition.capacity()
-        total = {name: capacity.get(name, 0) for name in self.names}
+        total = {name: self.nodes.total.get(name, 0) for name in self.names}
         for node in self.nodes.rows:
             lost = node.capacity if node.taints and _is_not_ready(node) else node.occupied
             for name in self.names if lost else ():
-                if name == GPU_MILLI:
-                    most, gone = WHOLE * node.capacity.get(GPU, 0), amount_of(lost, name)
-                    gone = most if lost is node.capacity else gone
-                else:
-                    most, gone = node.capacity.get(name, 0), lost.get(name, 0)
-                total[name] -= min(most, gone)
+                total[name] -= min(node.capacity.get(name, 0), lost.get(name, 0))
         return tuple(total.values())
 
     def _share_out(self) -> dict[Queue, Share]:
@@ -514,7 +505,7 @@ class Trial:
     def has_capacity(self, job: Job, request: Amount) -> bool:
         """Return whether plugins let a job take an amount."""
         wanted = {name: value for name, value in zip(self.names, request, strict=True) if value}
-        return self.partition.no_capacity(job.application, stated(wanted)) is None
+        return self.partition.no_capacity(job.application, wanted) is None
 
     def fixed(self, share: Share) -> list[int]:
         """Return what a queue uses by jobs that may not be preempted; summed up once asked for."""
@@ -537,7 +528,6 @@ class Trial:
 
     def amounts(self, resource: ResourceView) -> Amount:
         """Return a resource in the order of the names."""
-        resource = counted(resource) if GPU_MILLI in self.names else resource
         return tuple([resource.get(name, 0) for name in self.names])
 
     def shape_of(self, task: Task) -> Shape:

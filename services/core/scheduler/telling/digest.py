@@ -62,6 +62,7 @@ from shared.messages.state import (
     StateDelta,
 )
 from shared.model.causes import unavailable_text
+from shared.model.event_codes import EventType
 from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
@@ -89,6 +90,7 @@ class Digest:
     def __init__(self) -> None:
         self._now_ns = 0
         self._responses: list[dict[str, list[Any]]] = []
+        self._at_pods: list[EventState] = []
         self._position: dict[str, tuple[int, int]] = {}
         self._armed: dict[str, TimerSet] = {}
         self._cancelled: dict[str, TimerCancel] = {}
@@ -150,7 +152,17 @@ class Digest:
         self._now_ns = entry.now_ns
 
     def _tell_people(self, said: list[EventState]) -> None:
-        self._events += said[: MAX_EVENTS - len(self._events)]
+        said = said[: MAX_EVENTS - len(self._events)]
+        self._events += said
+        self._at_pods += [event for event in said if event.type == EventType.REQUEST]
+
+    def _tell_at_pods(self) -> None:
+        """Say what befell pods to the resource manager, too, behind all else: people look there."""
+        for event in self._at_pods:
+            owner, key = event.reference_id, event.object_id
+            state = ContainerSchedulingState(owner, key, SchedulingState.SKIPPED, event.message)
+            self._say("scheduling_states", owner, state)
+        self._at_pods = []
 
     # --- the resource manager and the timers ----------------------------------------------------
 
@@ -171,6 +183,7 @@ class Digest:
 
     def orders(self, epoch: int, timers: Address) -> list[Outgoing]:
         """Return what is for the resource manager and the timers, and forget it."""
+        self._tell_at_pods()
         outgoing = [
             Outgoing(
                 SHIM_ADAPTER,
@@ -215,26 +228,17 @@ class Digest:
         self._say("rejected_allocations", item.application_id, rejected)
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
+        owner, key = entry.application.id, entry.ask.key
         why, evidence = entry.refusal.message, entry.refusal.nodes
         if evidence is not None and evidence.failures:
             why = unavailable_text(evidence)
-        self._say_pod(entry, SchedulingState.FAILED, why)
+        state = ContainerSchedulingState(owner, key, SchedulingState.FAILED, why)
+        self._say("scheduling_states", owner, state)
         if entry.ask.key not in self._asks:
             self._asks[entry.ask.key] = journal.AskChanged(entry.application, entry.ask)
 
     def _too_small(self, entry: journal.PlaceholderTooSmall) -> None:
         self._applications[entry.application] = None
-        self._say_pod(entry, SchedulingState.SKIPPED, entry.text)
-
-    def _say_pod(
-        self,
-        entry: journal.AskUnschedulable | journal.PlaceholderTooSmall,
-        state: SchedulingState,
-        why: str,
-    ) -> None:
-        owner = entry.application.id
-        said = ContainerSchedulingState(owner, entry.ask.key, state, why)
-        self._say("scheduling_states", owner, said)
 
     def _allocation(self, entry: _AllocationEntry) -> None:
         self._allocations[entry.allocation.allocation_key] = entry

@@ -16,7 +16,6 @@ from services.core.scheduler.statement import journal
 from shared.messages.state import EventState
 from shared.model.causes import causes_of
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
-from shared.model.gpus import stated
 from shared.model.names import ROOT
 from shared.model.reasons import PREDICATES
 from shared.model.resources import go_map
@@ -70,7 +69,7 @@ def _limit_changed(entry: journal.LimitChanged, now_ns: int) -> list[EventState]
             change_type=REMOVE if limit is None else SET,
             change_detail=_D.UG_GROUP_LIMIT if entry.is_group else _D.UG_USER_LIMIT,
             reference_id=entry.queue.path,
-            resource=stated((limit.max_resource if limit is not None else None) or {}),
+            resource=(limit.max_resource if limit is not None else None) or {},
         )
     ]
 

@@ -39,11 +39,10 @@ from shared.messages.state import (
     UserState,
     Waiting,
 )
-from shared.model.gpus import stated
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import NodeEvidence, Reason, Refusal
-from shared.model.resources import Resource, add, bounded
+from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Owner, Tracker
@@ -70,7 +69,6 @@ def partition_state(partition: "Partition") -> PartitionState:
         failed_nodes=partition.failed_nodes,
         rejected_asks=partition.rejected_asks,
         finds_pods=partition.finds_pods,
-        gpu_shares_in_quota=partition.settings.gpu_shares_in_quota,
         config_warnings=(
             *partition.config_warnings,
             *partition.settings.refused,
@@ -124,8 +122,10 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         is_leaf=queue.is_leaf,
         is_managed=queue.is_managed,
         status=queue.status,
-        max_resource=_limit_stated(queue.max_resource),
-        guaranteed_resource=_limit_stated(queue.guaranteed_resource),
+        max_resource=None if queue.max_resource is None else bounded(queue.max_resource),
+        guaranteed_resource=(
+            None if queue.guaranteed_resource is None else bounded(queue.guaranteed_resource)
+        ),
         allocated=bounded(queue.allocated),
         pending=bounded(queue.pending),
         properties=dict(queue.properties),
@@ -145,11 +145,6 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         waiting=_refused_in(queue),
         removed=removed,
     )
-
-
-def _limit_stated(limit: Resource | None) -> Resource | None:
-    """Return a limit as people have stated it; None is none."""
-    return None if limit is None else bounded(stated(limit))
 
 
 def _refused_in(queue: Queue) -> tuple[Waiting, ...]:
@@ -173,8 +168,8 @@ def _template_state(template: Template | None) -> TemplateState | None:
     if template is None:
         return None
     return TemplateState(
-        max_resource=_limit_stated(template.max_resource),
-        guaranteed_resource=_limit_stated(template.guaranteed_resource),
+        max_resource=template.max_resource,
+        guaranteed_resource=template.guaranteed_resource,
         max_applications=saturated(template.max_applications),
         properties=template.properties,
     )
@@ -189,7 +184,7 @@ def user_state(tracker: "Tracker") -> UserState:
             UsageState(
                 path=path,
                 usage=bounded(usage),
-                max_resource=_limit_stated(limit.max_resource),
+                max_resource=limit.max_resource,
                 max_applications=saturated(limit.max_applications),
             )
             for path, usage in tracker.usage.items()

@@ -211,37 +211,48 @@ async def dynamic_queue_order(stack: Stack) -> None:
 # --- predicates ---------------------------------------------------------------------------------
 
 SELECTED = "node(s) didn't match Pod's node affinity/selector"
-TAINTED = "node(s) had untolerated taint"
+TAINTED = "node(s) had untolerated taint {gpu: true}"
 TAINT = {"taints": [{"key": "gpu", "value": "true", "effect": "NoSchedule"}]}
 
 
-async def _until_logged(stack: Stack, *texts: str) -> None:
+async def _until_logged(stack: Stack, causes: dict[str, int]) -> None:
+    """Wait until the log has a line for each cause, which counts as many nodes at least."""
+
     async def are_logged() -> bool:
-        logs = (await stack.logs("app")).get("p", [])
-        return all(any(text in line for line in logs) for text in texts)
+        asks = (await stack.app("app")).get("requests") or ()
+        lines = {line["message"]: line["count"] for ask in asks for line in ask["allocationLog"]}
+        return all(lines.get(text, 0) >= nodes for text, nodes in causes.items())
 
-    await stack.until(are_logged, f"the log says {texts}")
+    await stack.until(are_logged, f"the log says {causes}")
 
 
-PREDICATES: dict[str, tuple[dict[str, Object], Object, tuple[str, ...]]] = {
+async def _message(stack: Stack) -> str:
+    conditions = (await stack.pods())["p"]["status"]["conditions"]
+    return next(str(c["message"]) for c in conditions if c["type"] == "PodScheduled")
+
+
+PREDICATES: dict[str, tuple[dict[str, Object], Object, dict[str, int]]] = {
     "non_matching_node_selector": (
-        {"w1": {}, "w2": {}}, {"nodeSelector": {"label": "nonempty"}}, (f"2 {SELECTED}",)
+        {"w1": {}, "w2": {}}, {"nodeSelector": {"label": "nonempty"}}, {SELECTED: 2}
     ),
-    "non_matching_taints": ({"w1": TAINT, "w2": TAINT}, {}, (f"2 {TAINTED} {{gpu: true}}",)),
+    "non_matching_taints": ({"w1": TAINT, "w2": TAINT}, {}, {TAINTED: 2}),
     "two_causes": (
         {"w1": TAINT, "w2": {}, "w3": {"labels": {"kind": "b"}, **TAINT}},
         {"nodeSelector": {"kind": "b"}},
-        (f"2 {SELECTED}", f"1 {TAINTED} {{gpu: true}}"),
+        {SELECTED: 1, TAINTED: 1},
     ),
 }  # fmt: skip
 
 
-def _keep(name: str, nodes: dict[str, Object], pod: Object, texts: tuple[str, ...]) -> None:
+def _keep(name: str, nodes: dict[str, Object], pod: Object, causes: dict[str, int]) -> None:
     async def of_the_table(stack: Stack) -> None:
         await stack.begin(tree(leaf("one")), nodes)
         await stack.apply(pod_body("p", "app", queue="root.one", **pod))
-        await _until_logged(stack, *texts)
+        await _until_logged(stack, causes)
         assert await reason_of(stack, "p") == "Unschedulable"
+        message = await _message(stack)
+        assert message.startswith(f"0/{len(nodes)} nodes are available")
+        assert all(text in message for text in causes)
         await stack.node("right", labels={"label": "nonempty", "kind": "b"})
         await stack.until_running("p")
 

@@ -199,6 +199,30 @@ async def originator_goes_last(stack: Stack) -> None:
 
 
 @spec
+async def events_of_a_victim_and_its_winner(stack: Stack) -> None:
+    await begin(stack, leaf("one", "990M"), leaf("two", "990M"))
+    held = await _three(stack)
+    await sleep(stack, "late", "two")
+    await _one_goes(stack, held, "late")
+    (gone,) = held - await stack.running()
+    await stack.until_told(gone, "Preempted by", "from application app-late in root.two")
+
+
+@spec
+async def events_of_a_pod_over_its_quota(stack: Stack) -> None:
+    small = {"name": "small", "resources": {"max": {"memory": "1G"}}}
+    await stack.begin(tree(small))
+    for name in ("a", "b"):
+        await sleep(stack, name, "small")
+    uid = (await stack.pods())["b"]["metadata"]["uid"]
+    text = f"Informational: Request '{uid}' does not fit in queue 'root.small' (requested map["
+    await stack.until_told("b", text, "available map[memory:10000000")
+    await stack.finish("a")
+    await stack.until_running("b")
+    await stack.until_told("b", f"Request '{uid}' has become schedulable in queue 'root.small'")
+
+
+@spec
 async def dynamic_queues_with_guarantees_of_namespaces(stack: Stack) -> None:
     rules = [{"name": "tag", "value": "namespace", "create": True}]
     template = {"properties": {"preemption.delay": "1s"}}

@@ -26,20 +26,13 @@ PAGE = Path(__file__).parents[4] / "docs" / "from-yunikorn.md"
 HEADING = "## YuniKorn's end-to-end specs"
 
 
-def those_of(names):
-    """Return names as parameters, those that do not hold yet marked so."""
-    missing = pytest.mark.xfail(reason="no counts of nodes by cause yet", strict=True)
-    return [pytest.param(name, marks=missing) if name in limits.PREDICATES else name
-            for name in names]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", those_of(SPECS))
+@pytest.mark.parametrize("name", SPECS)
 async def test_under_its_preset(server, name):
     async with Stack(server, "yunikorn") as stack:
         await SPECS[name](stack)
 
 
-@pytest.mark.parametrize("name", those_of(name for name in SPECS if name not in OTHERWISE))
+@pytest.mark.parametrize("name", [name for name in SPECS if name not in OTHERWISE])
 async def test_by_default(server, name):
     async with Stack(server, "") as stack:
         await SPECS[name](stack)
