@@ -617,12 +617,28 @@ def _resume_state(partition: Partition, application: Application) -> None:
     elif was == ApplicationState.ACCEPTED and is_empty:
         partition.fire(application, ApplicationEvent.RUN)
         endings.after_asks_removed(partition, application)
-    elif was in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
-        while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
-            partition.fire(application, ApplicationEvent.RUN)
-        if was == ApplicationState.COMPLETING or is_zero(application.allocated_placeholder):
+    elif was == ApplicationState.RUNNING:
+        _resume_run(partition, application)
+        if is_zero(application.allocated_placeholder):
             endings.after_real_removed(partition, application)
-        since_ns = application.request.state_since_ns
-        if application.state is ApplicationState.COMPLETING and since_ns:
-            due_ns = partition.since(since_ns) + milliseconds(COMPLETING_TIMEOUT_MS)
-            partition.arm_timer_at(application, TimerKind.COMPLETING, due_ns)
+    elif was == ApplicationState.COMPLETING:
+        _resume_completing(partition, application)
+
+
+def _resume_run(partition: Partition, application: Application) -> None:
+    while application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED):
+        partition.fire(application, ApplicationEvent.RUN)
+
+
+def _resume_completing(partition: Partition, application: Application) -> None:
+    """Let an application complete that was at it, for the rest of its time; it may not have run."""
+    if not application.request.execution_start_ns:
+        if application.state is ApplicationState.NEW:
+            partition.fire(application, ApplicationEvent.RUN)
+        endings.after_asks_removed(partition, application)
+    _resume_run(partition, application)
+    endings.after_real_removed(partition, application)
+    since_ns = application.request.state_since_ns
+    if application.state is ApplicationState.COMPLETING and since_ns:
+        due_ns = partition.since(since_ns) + milliseconds(COMPLETING_TIMEOUT_MS)
+        partition.arm_timer_at(application, TimerKind.COMPLETING, due_ns)
