@@ -230,6 +230,7 @@ async def test_a_node_takes_as_many_volumes_as_its_driver_says_foreign_pods_coun
     assert sorted(muster.kubelets.ran[f"p{at}"] for at in (1, 2)) == ["n-a", "n-b"]
     await muster.kubectl.pod(with_claim("p3", "data-3"))
     assert await why(muster, "p3") == (
+        "0/2 nodes are available: 2 node(s) exceed max volume count. "
         "2 nodes have the room, and 1 more volume(s) of disk are too many for 2 of 2 nodes, "
         "which take at most 2 each"
     )

@@ -64,8 +64,10 @@ from shared.messages.state import (
 from shared.model.causes import unavailable_text
 from shared.model.event_codes import EventType
 from shared.model.names import POD_NAME_TAG
+from shared.model.reasons import Reason
 
 MAX_EVENTS = 1_000
+_NAMES_MORE = (Reason.VOLUMES, Reason.PLUGIN)  # whose own sentence says which claim, driver, plugin
 Extra = tuple[tuple[str, str], ...]
 NOT_CONFIGURED: tuple[str, Extra] = (
     "",
@@ -231,7 +233,8 @@ class Digest:
         owner, key = entry.application.id, entry.ask.key
         why, evidence = entry.refusal.message, entry.refusal.nodes
         if evidence is not None and evidence.failures:
-            why = unavailable_text(evidence)
+            named = f" {why}" if entry.refusal.reason in _NAMES_MORE else ""
+            why = unavailable_text(evidence) + named
         state = ContainerSchedulingState(owner, key, SchedulingState.FAILED, why)
         self._say("scheduling_states", owner, state)
         if entry.ask.key not in self._asks:
