@@ -55,7 +55,8 @@ def _devices(item: AllocationState | AskState) -> dict[str, str]:
 
 def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) -> dict[str, Any]:
     if isinstance(item, AllocationState):
-        waiting, state, node, since_ns = None, "Allocated", item.node_id, item.request_time_ns
+        waiting, node, since_ns = None, item.node_id, item.request_time_ns
+        state = "Stuck" if item.stuck_since_ns else "Allocated"
     else:
         waiting, state = model.why(view, item), "Pending"
         node, since_ns = "", item.create_time_ns

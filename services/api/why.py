@@ -17,6 +17,7 @@ from services.api.why_answer import (
     LogLine,
     Mismatch,
     Wait,
+    WaitsFor,
     Why,
 )
 from services.api.why_evidence import (
@@ -254,7 +255,27 @@ def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> W
     answer.limits = limit_rows(model, view, waiting, answer.need)
     answer.nodes = nodes(waiting.nodes, answer.need) if waiting.nodes is not None else None
     answer.waits_for = waits_for(model, view, waiting, item.first)
+    for victim in _stuck_victims(model, view.summary.application_id):
+        name, since_ns = _pod_name(victim), victim.stuck_since_ns
+        text = f"victim {name} on {victim.node_id} is stuck: it has not gone"
+        answer.waits_for.append(WaitsFor(kind="victim", name=name, since=since_ns, text=text))
+        answer.sentence += f" {text[0].upper()}{text[1:]}, and its room is nobody's."
     return answer
+
+
+def _pod_name(pod: AllocationState) -> str:
+    return pod.tags.get(POD_NAME_TAG) or pod.allocation_key
+
+
+def _stuck_victims(model: Model, winner: str) -> list[AllocationState]:
+    """Return the pods that were evicted for an application and do not go."""
+    found = []
+    for eviction in model.evictions:
+        view = model.application(eviction.application_id) if eviction.winner == winner else None
+        victim = view.allocations.get(eviction.allocation_key) if view is not None else None
+        if victim is not None and victim.stuck_since_ns:
+            found.append(victim)
+    return found[-MOST_SHOWN:]
 
 
 def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
@@ -398,7 +419,14 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
         answer.since = pod.allocation_time_ns
         devices = f", GPU {text_of(pod.devices)}" if pod.devices else ""
         answer.sentence = f"{who} {what} on {pod.node_id}{devices}."
-        if pod.released:
+        if pod.stuck_since_ns:
+            answer.verdict = "evicted" if answer.evictions else "ended"
+            answer.since = pod.stuck_since_ns
+            answer.sentence = (
+                f"{who} on {pod.node_id} was released and has not gone: it is stuck, its room is "
+                "nobody's, and others may be evicted in its stead."
+            )
+        elif pod.released:
             answer.verdict = "evicted" if answer.evictions else "ended"
             text = f": {answer.evictions[-1].message}" if answer.evictions else ""
             answer.sentence = f"{who} on {pod.node_id} is being released{text}."

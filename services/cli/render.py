@@ -17,6 +17,7 @@ from shared.model.units import NANOS_PER_SECOND
 _COLOURS = {
     "Running": "green",
     "Allocated": "green",
+    "Stuck": "red",
     "Ready": "green",
     "Pending": "yellow",
     "Draining": "yellow",

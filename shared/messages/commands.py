@@ -113,7 +113,8 @@ class SubmitApplication:
 class PodSpec:
     """A pod as the resource manager keeps it. ``run_ns`` 0: it runs until it is deleted.
 
-    ``stated_run_ns`` is for how long it says itself that it runs at most (0: it does not say).
+    ``stated_run_ns`` is for how long it says itself that it runs at most (0: it does not say),
+    ``grace_seconds`` how long it may take to end when it is deleted (0: it does not say).
     ``foreign`` is ``default`` or ``static`` for a pod of another scheduler; it has no application.
     """
 
@@ -129,6 +130,7 @@ class PodSpec:
     priority: int = 0
     run_ns: int = 0
     stated_run_ns: int = 0
+    grace_seconds: int = 0
     constraints: Constraints = NO_CONSTRAINTS
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

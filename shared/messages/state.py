@@ -272,6 +272,7 @@ class AllocationState:
     removed: bool = False
     why: str = ""
     devices: Devices = ()
+    stuck_since_ns: int = 0  # since when it is being released, if it should have gone by now
 
     @property
     def is_foreign(self) -> bool:

@@ -43,6 +43,7 @@ EVENT_SETTING = "event."  # how the API's own settings begin: the core hands the
 POD_NAME_TAG = "kubernetes.io/meta/podName"
 PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its application is
 RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too
+GRACE_SECONDS = "muster.io/termination-grace-seconds"  # how long a pod may take to end; a tag
 FAIR, BINPACKING = "fair", "binpacking"  # what a nodesortpolicy names: YuniKorn's
 NODE_SCORES = (FAIR, BINPACKING)
 GPU_BINPACKING, FGD = "gpu-binpacking", "fgd"  # and ours, where the setting nodeScores lets it

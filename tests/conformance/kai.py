@@ -186,7 +186,7 @@ def ask_of(spec: dict, at: int, task: dict) -> AllocationAsk:
 def add_running(
     partition: Partition, application: Application, ask: AllocationAsk, node: str, state: str
 ) -> None:
-    """Add a task that runs, or is being released; nobody may wait for the room of one stuck."""
+    """Add a task that runs, or is being released, one that is stuck for as long as that takes."""
     key, why = ask.allocation_key, TerminationType.PREEMPTED_BY_SCHEDULER
     partition.learn(ask.constraints)
     allocation = Allocation(
@@ -202,7 +202,8 @@ def add_running(
     if state in ("Releasing", "StuckInReleasing"):
         partition.release(application, key, why, "")
     if state == "StuckInReleasing":
-        del partition.releasing[key]
+        partition.released_ns[key] = partition.now_ns - partition.settings.stuck_after_ns
+        partition.find_stuck()
 
 
 class TableTerms(Terms):

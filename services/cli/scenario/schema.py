@@ -369,6 +369,7 @@ class SchedulerSettings(_Strict):
     stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815
+    stuckInReleasing: str = "2m"  # noqa: N815
     actions: list[Annotated[str, _among(ACTIONS)]] = []
     plugins: list[str] = []
 
@@ -386,7 +387,7 @@ class SchedulerSettings(_Strict):
             raise ValueError("a duration such as 5m, or 0, was expected")
         return str(value)
 
-    @field_validator("reservationDelay", "stalenessGracePeriod")
+    @field_validator("reservationDelay", "stalenessGracePeriod", "stuckInReleasing")
     @classmethod
     def _delay(cls, value: str) -> str:
         if parse_go_duration(value.removeprefix("-")) is None:

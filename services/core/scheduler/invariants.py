@@ -486,13 +486,15 @@ def _turns(queue: Queue) -> Iterator[str]:
 
 def _releasing(partition: Partition) -> Iterator[str]:
     """See that what is being released is known, and that no statement was left open."""
-    released = {key for a in partition.applications.values() for key in a.released}
+    everybody = partition.applications.values()
+    released = {key for a in everybody for key in a.released if key not in a.stuck}
+    stuck = {key: a for a in everybody for key in a.stuck}
     if partition.releasing.keys() != released:
         yield f"{sorted(partition.releasing)} are known to be released, {sorted(released)} are"
     for queue in depth_first(partition.root):
         going = (
             application.allocations[key].resource_per_alloc
-            for key, application in partition.releasing.items()
+            for key, application in {**partition.releasing, **stuck}.items()
             if application.released[key] == TerminationType.PREEMPTED_BY_SCHEDULER
             and not application.moves(key)
             and queue in application.queue.lineage()

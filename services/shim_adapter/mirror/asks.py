@@ -17,6 +17,7 @@ from shared.messages.interface import (
 )
 from shared.model.names import (
     FOREIGN_TAG,
+    GRACE_SECONDS,
     NODE_PARTITION,
     NOMINATED_TAG,
     POD_NAME_TAG,
@@ -117,6 +118,7 @@ def _tags(pod: PodRecord) -> dict[str, str]:
         **{f"kubernetes.io/label/{key}": value for key, value in pod.spec.labels.items()},
         **({_REQUIRED_NODE: required} if required else {}),
         **({RUN_SECONDS: str(stated_ns // NANOS_PER_SECOND)} if stated_ns else {}),
+        **({GRACE_SECONDS: str(pod.spec.grace_seconds)} if pod.spec.grace_seconds else {}),
     }
 
 

@@ -144,6 +144,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         priority=_priority(spec, where, known.value),
         run_ns=_run_ns(spec, annotations, where, reading.run_ns),
         stated_run_ns=_stated_run_ns(spec, annotations, where),
+        grace_seconds=_grace_seconds(spec),
         constraints=over_devices(constraints, gpu_devices),
         labels=labels,
         annotations=annotations,
@@ -512,6 +513,12 @@ def _annotated_seconds(annotations: dict[str, str], where: str) -> int | None:
             f"a whole number of seconds up to {MAX_SECONDS}, found {stated!r}",
         )
     return run_seconds
+
+
+def _grace_seconds(spec: dict[str, Any]) -> int:
+    """Return how long a pod may take to end when it is deleted, 0 where it does not say."""
+    stated = spec.get("terminationGracePeriodSeconds")
+    return max(0, min(stated, MAX_SECONDS)) if isinstance(stated, int) else 0
 
 
 def _stated_run_ns(spec: dict[str, Any], annotations: dict[str, str], where: str) -> int:

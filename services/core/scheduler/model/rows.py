@@ -786,6 +786,7 @@ class Application:
     history: History = field(default_factory=dict)  # of what it has used, when that ended
     notes: dict[tuple[str, str], None] = field(default_factory=dict)  # (reason, sentence)
     released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
+    stuck: dict[str, int] = field(default_factory=dict)  # key -> since when; it does not go
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key

@@ -32,6 +32,7 @@ RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 HEADS, ASKS = "heads", "asks"
 STALENESS_GRACE_NS = seconds(60)
+STUCK_AFTER_NS = seconds(2 * 60)
 NODE_SCORE_WINDOW = 1_000
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of what was found
@@ -82,6 +83,10 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         f"at most {MAX_NAMES} names with commas, of {MAX_NAMES_CHARACTERS} characters in all",
     ),
     "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
+    "stuckInReleasing": (
+        lambda text: text.startswith("-") or _is_duration(text),
+        "a duration like 2m, or -1 for never",
+    ),
     "stalenessGracePeriod": (
         lambda text: text.startswith("-") or _is_duration(text),
         "a duration like 90s, or -1 for ever",
@@ -118,6 +123,8 @@ class Settings:
     mixture; ``actions`` which are tried, in their order. Consolidation and stale gang eviction take
     nothing from a queue and may be named under either; reclaim is ``kai``'s. ``plugins`` are asked
     under either, in their order; one that is installed and not named does nothing.
+    ``stuck_after_ns``: the room of a victim that has not gone by then is nobody's, and another
+    victim may be taken for it (negative: never).
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
     ``refused`` says which names and values do not hold, a sentence each.
     """
@@ -141,6 +148,7 @@ class Settings:
     actions: tuple[str, ...] = UNLESS_NAMED[YUNIKORN]
     plugins: tuple[str, ...] = ()
     staleness_grace_ns: int = STALENESS_GRACE_NS
+    stuck_after_ns: int = STUCK_AFTER_NS
     refused: tuple[str, ...] = ()
 
     @property
@@ -194,7 +202,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         policy=policy,
         actions=_actions(policy, named),
         plugins=_plugins(values.get("plugins", "")),
-        staleness_grace_ns=_grace(values.get("stalenessGracePeriod", "")),
+        staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
+        stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
         refused=_in_short(
             (
                 *_refused_values(values),
@@ -297,12 +306,12 @@ def _reserved_nodes(text: str) -> tuple[int, int]:
     return (min(amount, 1), amount) if is_share else (amount, 0)
 
 
-def _grace(text: str) -> int:
+def _grace(text: str, default_ns: int) -> int:
     """Return a grace; one with a minus is for ever, one that does not hold is the default."""
     if text.startswith("-"):
         return -1
     grace_ns = parse_go_duration(text)
-    return STALENESS_GRACE_NS if grace_ns is None else grace_ns
+    return default_ns if grace_ns is None else grace_ns
 
 
 def _actions(policy: str, named: list[str]) -> tuple[str, ...]:

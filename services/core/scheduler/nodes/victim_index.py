@@ -94,7 +94,8 @@ class VictimIndex:
                 return
             here = self._by_node[name] = NodeVictims()
         if key in application.released:
-            here.releasing[key] = allocation
+            if key not in application.stuck:
+                here.releasing[key] = allocation
         elif not (allocation.constraints.required_node or self.is_barred(key)):
             kind = self._kind_of(application.queue, allocation)
             kind.count += 1
@@ -124,6 +125,13 @@ class VictimIndex:
         self.placed(application, allocation)
         node = self._nodes.nodes.get(allocation.node_id)
         if node is not None:
+            self._nodes.touch(node)
+
+    def stuck(self, allocation: Allocation) -> None:
+        """Expect the room of an allocation that is being released no more: it does not go."""
+        here = self._by_node.get(allocation.node_id)
+        node = self._nodes.nodes.get(allocation.node_id)
+        if here is not None and here.releasing.pop(allocation.allocation_key, None) and node:
             self._nodes.touch(node)
 
     def disrupt(self, application: "Application", allocation: Allocation, news: Disruption) -> None:

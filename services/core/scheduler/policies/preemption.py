@@ -63,6 +63,7 @@ def look(partition: Partition) -> None:
     """Run the actions in their order, YuniKorn's preemption in its place; set the next look."""
     partition.preemption_due_ns = 0
     partition.end_successors()
+    partition.find_stuck()
     if not partition.preemption_enabled:
         return
     settings = partition.settings

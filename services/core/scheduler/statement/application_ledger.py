@@ -99,6 +99,7 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
         return None
     if application.released.pop(key, None) is None:
         application.count_real(allocation, -1)
+    application.stuck.pop(key, None)
     application.positions.pop(key, None)
     application.placeholder_used.pop(key, None)
     if allocation.placeholder:

@@ -490,6 +490,14 @@ class PodsHeldChanged:
 
 
 @dataclass(slots=True, eq=False)
+class Stuck:
+    """A victim should have gone and has not: its room is nobody's."""
+
+    application: Application
+    allocation: Allocation
+
+
+@dataclass(slots=True, eq=False)
 class PairHeld:
     """Two applications evicted each other in turn and are kept from it for a while."""
 

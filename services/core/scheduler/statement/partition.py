@@ -61,6 +61,7 @@ from services.core.scheduler.statement.journal import (
     Row,
     RowSet,
     StateChanged,
+    Stuck,
     TimePassed,
     TimerArmed,
     TimerCancelled,
@@ -77,14 +78,22 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind, TimerOrders, TimerSet
 from shared.model.gpus import GPU_SHARE, Devices
-from shared.model.names import DEFAULT_PARTITION, ROOT
-from shared.model.numbers import saturated
+from shared.model.names import DEFAULT_PARTITION, GRACE_SECONDS, ROOT
+from shared.model.numbers import parse_int64, saturated
 from shared.model.reasons import Refusal
-from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    excess,
+    fits_room,
+    subtract_into,
+)
 from shared.model.states import ApplicationEvent, ApplicationState
-from shared.model.units import milliseconds
+from shared.model.units import milliseconds, seconds
 
 COMPLETING_TIMEOUT_MS = 30_000
+DEFAULT_GRACE_S = 30  # of a pod that states none; within what victims have anyway
 MAX_HELD = 10_000  # applications whose pods are held back and shown; of more nothing is said
 CLEANER_INTERVAL_MS = 10_000
 
@@ -107,6 +116,7 @@ class Partition:
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
     moved: dict[str, Application] = field(default_factory=dict)  # by key, with a successor
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
+    released_ns: dict[str, int] = field(default_factory=dict)  # of victims: since when, by key
     foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
@@ -430,6 +440,7 @@ class Partition:
         if allocation is None:
             return None
         self.releasing.pop(key, None)
+        self.released_ns.pop(key, None)
         if application.keeps_minimum:
             self.note_minimum(application)
         self.evicted_for.pop(key, None)
@@ -531,8 +542,58 @@ class Partition:
         self.victims.gone(allocation)
         application.mark_released(key, why)
         self.releasing[key] = application
+        is_victim = why == TerminationType.PREEMPTED_BY_SCHEDULER or allocation.released
+        if is_victim and self.settings.stuck_after_ns >= 0:
+            self.released_ns[key] = self.now_ns
+            self.look_for_preemption_at(self.stuck_at_ns(allocation))
         self.victims.released(application, allocation)
         return allocation
+
+    def stuck_at_ns(self, allocation: Allocation) -> int:
+        """Return when an allocation that is being released should have gone."""
+        grace_s = parse_int64(allocation.allocation_tags.get(GRACE_SECONDS, "")) or 0
+        is_stated = grace_s > DEFAULT_GRACE_S
+        since_ns = self.released_ns.get(allocation.allocation_key, self.now_ns)
+        grace_ns = seconds(grace_s) if is_stated else 0
+        return saturated(since_ns + grace_ns + self.settings.stuck_after_ns)
+
+    def find_stuck(self) -> None:
+        """Give up the room of victims that should have gone and have not.
+
+        Nobody waits for it any more: of those for whom it was kept the last have others looked
+        for. What is stuck stays in the ledgers of its node and its queue until it goes.
+        """
+        for key in list(self.released_ns):
+            application = self.releasing[key]
+            due_ns = self.stuck_at_ns(application.allocations[key])
+            if due_ns > self.now_ns:
+                self.look_for_preemption_at(due_ns)
+            else:
+                self._become_stuck(application, key)
+
+    def _become_stuck(self, application: Application, key: str) -> None:
+        allocation = application.allocations[key]
+        if application.moves(key):
+            self.end_successor(application, key)
+        application.stuck[key] = self.released_ns.pop(key)
+        del self.releasing[key]
+        self.victims.stuck(allocation)
+        self.journal.record(AllocationChanged(application, allocation))
+        self.journal.record(Stuck(application, allocation))
+        node = self.nodes.nodes.get(allocation.node_id)
+        if node is None:
+            return
+        room = dict(node.available)
+        for other, owner in self.releasing.items():
+            going = owner.allocations[other]
+            if going.node_id == node.node_id and other not in owner.replacing:
+                add_into(room, going.resource_per_alloc)
+        for reservation in list(node.reservations.values()):
+            if reservation.has_preempted:
+                if fits_room(room, reservation.ask.shape.resource):
+                    subtract_into(room, reservation.ask.shape.resource)
+                else:
+                    self._preempt_again(reservation)
 
     def disrupt(self, application: Application, news: Disruption) -> None:
         """Take in whether an allocation may be evicted now; who waits for that looks again."""
@@ -554,7 +615,9 @@ class Partition:
         self.victims.budgets.keep(key)
         why = application.released.pop(key)
         application.count_real(allocation, 1)
+        application.stuck.pop(key, None)
         self.releasing.pop(key, None)
+        self.released_ns.pop(key, None)
         if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # not as a core that recovered knows it
             application.queue.change_preempting(allocation.resource_per_alloc, {})
         self.victims.released(application, allocation)

@@ -15,6 +15,7 @@ from typing import Any
 from services.core.scheduler.statement import journal
 from shared.messages.state import EventState
 from shared.model.causes import causes_of
+from shared.model.duration import go_duration
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from shared.model.names import ROOT
 from shared.model.reasons import PREDICATES
@@ -110,6 +111,16 @@ def _noted(entry: journal.Noted, now_ns: int) -> list[EventState]:
     return [EventState(REQUEST, key, text, now_ns, reference_id=note.application_id)]
 
 
+def _stuck(entry: journal.Stuck, now_ns: int) -> list[EventState]:
+    key, since_ns = entry.allocation.allocation_key, entry.application.stuck
+    for_ns = now_ns - since_ns.get(key, now_ns)
+    text = (
+        f"it was released {go_duration(for_ns)} ago and has not gone: it is stuck, its room on "
+        f"node {entry.allocation.node_id} is nobody's, and others may be evicted in its stead"
+    )
+    return [EventState(REQUEST, key, text, now_ns, reference_id=entry.application.id)]
+
+
 def _pair_held(entry: journal.PairHeld, now_ns: int) -> list[EventState]:
     text = (
         f"applications {entry.one} and {entry.other} evicted each other in turn: neither takes "
@@ -158,6 +169,7 @@ WRITERS: dict[type, Callable[[Any, int], list[EventState]]] = {
     journal.PlaceholderTooSmall: _placeholder_too_small,
     journal.Noted: _noted,
     journal.PairHeld: _pair_held,
+    journal.Stuck: _stuck,
     journal.QuotaEnforced: _quota_enforced,
     journal.NotSent: _not_sent,
     journal.ConfigurationRefused: _configuration_refused,

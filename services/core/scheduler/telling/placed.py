@@ -75,6 +75,7 @@ def allocation(held: Held) -> AllocationState:
         placeholder_time_ns=application.placeholder_used.get(key, 0),
         released=application.released.get(key),
         allocation_time_ns=application.placed_ns[key],
+        stuck_since_ns=application.stuck.get(key, 0),
     )
 
 
@@ -104,6 +105,10 @@ def allocations(held: list[Held]) -> Columns[AllocationState]:
         ]
         columns["released"] = [why is not None for why in reasons]
         columns["why"] = [why or "" for why in reasons]
+    if any(application.stuck for application in everybody):
+        columns["stuck_since_ns"] = [
+            application.stuck.get(allocation.allocation_key, 0) for application, allocation in held
+        ]
     return Columns(AllocationState, len(held), columns)
 
 

@@ -342,6 +342,7 @@ def allocation_state(
     released: str | None = None,
     allocation_time_ns: int = 0,
     removed: bool = False,
+    stuck_since_ns: int = 0,
 ) -> AllocationState:
     """Return an allocation's values; ``released`` is why it is to end, None while it is not."""
     return AllocationState(
@@ -362,4 +363,5 @@ def allocation_state(
         removed=removed,
         why=released or "",
         devices=allocation.devices,
+        stuck_since_ns=stuck_since_ns,
     )
