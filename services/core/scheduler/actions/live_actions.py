@@ -55,8 +55,6 @@ from shared.model.reasons import Reason
 from shared.model.resources import Resource, add_into
 from shared.model.units import NANOS_PER_SECOND
 
-KAI_PRIORITY = 100
-
 
 class UnknownActionError(ValueError):
     """There is no such action; the message names those that there are."""
@@ -230,8 +228,15 @@ class LiveTerms(Terms):
             owed, most = self._owed[queue], queue.max_resource or {}
             quota = [owed.get(n, 0) if n in self._promised else UNLIMITED for n in names]
             limit = [most.get(name, UNLIMITED) for name in names]
-        weight: list[float] = [1] * len(names)
-        return Share(queue, names, at, above, KAI_PRIORITY, quota, limit, weight)
+        settings = queue.settings
+        weight: list[float] = [settings.over_quota_weight] * len(names)
+        runtimes = {
+            RECLAIM: settings.reclaim_min_runtime_ns,
+            PREEMPT: settings.preempt_min_runtime_ns,
+        }
+        least = {kind: ns // NANOS_PER_SECOND for kind, ns in runtimes.items() if ns is not None}
+        priority = settings.division_priority
+        return Share(queue, names, at, above, priority, quota, limit, weight, min_runtime_s=least)
 
     def simple_minimum(self, application: Application) -> int | None:
         """Return the minimum, None of a gang of several task groups."""
@@ -267,8 +272,9 @@ class LiveTerms(Terms):
         )
 
     def runtime_s(self, application: Application) -> int:
-        """Return for how long an application runs."""
-        return (self._partition.now_ns - application.submission_time_ns) // NANOS_PER_SECOND
+        """Return for how long an application runs: since the first of what it has began."""
+        since_ns = min(application.placed_ns.values(), default=self._partition.now_ns)
+        return (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
 
     def stale(self) -> Iterator[tuple[Application, int]]:
         """Yield the gangs that run below their minimum, and for how many seconds they have."""

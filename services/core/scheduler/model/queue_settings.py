@@ -16,13 +16,19 @@ FAIR = "fair"
 STATE_AWARE = "stateaware"
 FENCE = "fence"
 DISABLED = "disabled"
+DIVISION_PRIORITY = 100
 DEFAULT_BACKOFF_NS = seconds(30)
 DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """A queue's properties. ``backoff_asks`` 0 is no backoff; delays are in nanoseconds."""
+    """A queue's properties. ``backoff_asks`` 0 is no backoff; delays are in nanoseconds.
+
+    The last four are the policy ``kai``'s: what is left over the guarantees goes to the highest
+    ``division_priority`` first, by ``over_quota_weight``; for how long a job keeps its minimum
+    once it has begun, None where a queue does not say and those above it may.
+    """
 
     sort_policy: str = FIFO
     state_aware: bool = False
@@ -34,6 +40,10 @@ class QueueSettings:
     preemption_policy: str = "default"
     preemption_delay_ns: int = DEFAULT_PREEMPTION_DELAY_NS
     quota_preemption_delay_ns: int = 0
+    division_priority: int = DIVISION_PRIORITY
+    over_quota_weight: int = 1
+    reclaim_min_runtime_ns: int | None = None
+    preempt_min_runtime_ns: int | None = None
 
 
 def settings_of(properties: dict[str, str]) -> QueueSettings:
@@ -53,6 +63,10 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         preemption_policy=preemption if preemption in (FENCE, DISABLED) else "default",
         preemption_delay_ns=_delay(properties, "preemption.delay", DEFAULT_PREEMPTION_DELAY_NS),
         quota_preemption_delay_ns=_delay(properties, "quota.preemption.delay", 0),
+        division_priority=_int_or(properties, "overquota.priority", DIVISION_PRIORITY),
+        over_quota_weight=max(0, _int_or(properties, "overquota.weight", 1)),
+        reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
+        preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
 
 
@@ -79,12 +93,19 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
     child = dict(properties)
     if child.get("application.sort.priority", "").lower() != DISABLED:
         child.pop("application.sort.priority", None)
+    for name in ("overquota.priority", "overquota.weight"):  # among siblings only
+        child.pop(name, None)
     for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
         if name in child:
             child[name] = reset
     if child.get("preemption.policy", DISABLED).lower() != DISABLED:
         child["preemption.policy"] = "default"
     return child
+
+
+def _int_or(properties: dict[str, str], name: str, default: int) -> int:
+    value = parse_int32(properties.get(name, ""))
+    return default if value is None else value
 
 
 def _delay(properties: dict[str, str], name: str, default_ns: int) -> int:
