@@ -863,10 +863,18 @@ class NodeTable:
         return not (self._expected.any() or self._coming)
 
     def devices_to_come(self, node: Node, need: devices.Need | None) -> Devices:
-        """Return the devices that a pod would be given of those that are free then, if any."""
+        """Return the devices that a pod would be given of those that are free then, if any.
+
+        Whole ones that are free already come first: what is to go may come back to its own.
+        """
         if need is None or not node.devices:
             return ()
-        return devices.choose(self._expected_devices(node), need)
+        expected = self._expected_devices(node)
+        if need[0] == WHOLE:
+            idle = [*map(min, open_devices(node), expected)]
+            if found := devices.choose(idle, need):
+                return found
+        return devices.choose(expected, need)
 
     def may_stay(self, node: Node, key: str) -> bool:
         """Return whether the devices of a pod that was to go are for nobody else by now."""
