@@ -659,7 +659,7 @@ def preempted(core):
     """Return what goes when time has come."""
     for _ in range(3):
         core.now_ns += 30 * 10**9
-        if "preemption" in core.partition.timers:
+        if core.partition.timers.get("preemption", ("", core.now_ns + 1))[1] <= core.now_ns:
             core.fire_own("preemption")
     return sorted(core.partition.applications["old"].released)
 
