@@ -131,8 +131,10 @@ class VictimIndex:
         """Expect the room of an allocation that is being released no more: it does not go."""
         here = self._by_node.get(allocation.node_id)
         node = self._nodes.nodes.get(allocation.node_id)
-        if here is not None and here.releasing.pop(allocation.allocation_key, None) and node:
-            self._nodes.touch(node)
+        if here is not None:
+            here.releasing.pop(allocation.allocation_key, None)
+            if node is not None:
+                self._nodes.touch(node)
 
     def disrupt(self, application: "Application", allocation: Allocation, news: Disruption) -> None:
         """Take in whether an allocation may be disrupted now."""
