@@ -98,6 +98,8 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
 def _changes_at(partition: Partition) -> int:
     """Return from when searches may find victims by time alone: a pair is held no more, or so."""
     now_ns = partition.now_ns
+    if any(queue.settings.has_min_runtime for queue in partition.queues.values()):
+        return now_ns  # a victim's window may end at any moment
     moments = list(partition.evictions.held_until_ns.values())
     moments += [moment[0] for moment in partition.patience_moments[:1]]
     return min((moment for moment in moments if moment > now_ns), default=INT64_MAX)

@@ -45,6 +45,11 @@ class QueueSettings:
     reclaim_min_runtime_ns: int | None = None
     preempt_min_runtime_ns: int | None = None
 
+    @property
+    def has_min_runtime(self) -> bool:
+        """Return whether what runs here keeps its minimum for some time."""
+        return bool(self.reclaim_min_runtime_ns or self.preempt_min_runtime_ns)
+
 
 def settings_of(properties: dict[str, str]) -> QueueSettings:
     """Return what a queue's properties mean."""

@@ -575,6 +575,7 @@ class Partition:
         allocation = application.allocations[key]
         if application.moves(key):
             self.end_successor(application, key)
+        self.fruitless.changed()
         application.stuck[key] = self.released_ns.pop(key)
         del self.releasing[key]
         self.victims.stuck(allocation)
