@@ -10,6 +10,7 @@ from tests.integration.kubernetes.yunikorn.gangs import (
 from tests.integration.kubernetes.yunikorn.preemption import leaf, tree
 from tests.integration.kubernetes.yunikorn.rows import spec
 from tests.kubernetes.stack import OPEN, Stack, gang, is_placeholder, pod_body, task_group
+from tests.patience import until
 
 
 @spec
@@ -82,13 +83,13 @@ async def larger_than_its_queue_is_rejected(stack: Stack) -> None:
     found = await stack.app(APP)
     assert "task group request" in found["rejectedMessage"]
     assert "larger than max queue allocation" in found["rejectedMessage"]
-    pods = await stack.pods()
-    assert set(pods) == set(names)
-    for pod in pods.values():
-        assert (pod["status"]["phase"], pod["status"]["reason"]) == (
-            "Failed",
-            "ApplicationRejected",
-        )
+
+    async def all_failed() -> bool:
+        pods = await stack.pods()
+        found = {(pod["status"]["phase"], pod["status"].get("reason")) for pod in pods.values()}
+        return set(pods) == set(names) and found == {("Failed", "ApplicationRejected")}
+
+    await until(all_failed, "its pods are failed, and it has no placeholders")
 
 
 @spec
