@@ -65,7 +65,7 @@ lock: setup
 
 audit: ## The dependencies against a database of vulnerabilities (pip-audit, a network)
 	@command -v pip-audit >/dev/null || { echo "make audit needs pip-audit: pipx install pip-audit" >&2; exit 1; }
-	@pip-audit --require-hashes --disable-pip -r requirements.lock
+	@python3 scripts/audit.py
 
 pin-images: ## Pin the images that deploy/ begins from by digest (docker, a network)
 	@$(PYTHON) scripts/pin_images.py

@@ -1,12 +1,9 @@
-"""Health, readiness and metrics of a service at a port of their own, and the probe for them.
+"""Health, readiness and metrics of a service at a port of their own.
 
-``python -m shared.runtime.health URL`` exits 0 when the URL answers 200: a container's healthcheck.
+A container's health check asks by a few bytes of the shell (``deploy/Dockerfile``).
 """
 
 import asyncio
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 
 from prometheus_client import generate_latest
@@ -46,16 +43,3 @@ def _respond(path: str, is_ready: Callable[[], bool]) -> tuple[str, bytes]:
     if path == "/metrics":
         return "200 OK", generate_latest()
     return "404 Not Found", b"404 page not found\n"
-
-
-def main() -> None:
-    """Probe a URL."""
-    try:
-        with urllib.request.urlopen(sys.argv[1], timeout=_READ_SECONDS) as response:  # noqa: S310
-            sys.exit(0 if response.status == 200 else 1)  # noqa: PLR2004
-    except (OSError, urllib.error.URLError, IndexError) as error:
-        sys.exit(f"unhealthy: {error}")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,13 +6,15 @@ Rule 2: a token comes in one ``Authorization: Bearer`` header of at most MAX_TOK
         nowhere else: neither in an address, which is logged, nor in a cookie, which browsers send
         unasked.
 Rule 3: nobody: 401 with ``WWW-Authenticate``; somebody who may not: 403 with the role (RFC 6750).
-Rule 4: an answer without an end ends when its token does, or has been taken back: that is looked at
-        every AGAIN_SECONDS.
+Rule 4: an answer without an end ends when its token does, or has been taken back: that is checked
+        with what is sent, every AGAIN_SECONDS, and while nothing is, every QUIET_SECONDS.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -31,7 +33,9 @@ from services.api.answers import error_answer
 from services.api.roles import METRICS, Role, role_of
 
 MAX_TOKEN_BYTES = 8_192  # a bearer token; 401
-AGAIN_SECONDS = 10.0
+AGAIN_SECONDS = 5.0
+QUIET_SECONDS = 5.0
+_END_SECONDS = 1.0  # for the end of an answer that nobody may read on
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _UNAUTHORIZED, _FORBIDDEN, _NOT_NOW = 401, 403, 503
 _HOW = "send `Authorization: Bearer TOKEN` (muster: --token, MUSTER_TOKEN)"
@@ -87,8 +91,10 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, send)
             return
-        checked = _Watched(self._access, scope, send, needed) if needed else send
-        await self._app(scope, receive, checked)
+        if needed:
+            await _Watched(self._access, scope, send, needed).run(self._app, receive)
+        else:
+            await self._app(scope, receive, send)
 
     async def _refusal(self, scope: Scope, needed: Role) -> Response | None:
         try:
@@ -124,16 +130,46 @@ class _Watched:
         self._send = send
         self._needed = needed
         self._checked = time.monotonic()
+        self._life = asyncio.timeout(None)
+        self._watching: asyncio.Task[None] | None = None
+
+    async def run(self, app: ASGIApp, receive: Receive) -> None:
+        """Have an application answer, until the token holds no longer."""
+        try:
+            async with self._life:
+                await app(self._scope, receive, self)
+        except TimeoutError:
+            if not self._life.expired():
+                raise
+            with suppress(TimeoutError, OSError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await self._end()
+        finally:
+            if self._watching is not None:
+                self._watching.cancel()
 
     async def __call__(self, message: Message) -> None:
         """Send a part, or end the answer here. Raises OSError then: nobody reads any more."""
         now = time.monotonic()
+        if message.get("more_body") and self._watching is None:
+            self._watching = asyncio.create_task(self._watch(), name="token-watch")
         if message.get("more_body") and now - self._checked > AGAIN_SECONDS:
             self._checked = now
             if not await self._still_may():
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                await self._end()
                 raise ConnectionAbortedError("the token holds no longer")
         await self._send(message)
+
+    async def _watch(self) -> None:
+        """End an answer of which nothing is sent, too; the checks on what is sent go on."""
+        while True:
+            await asyncio.sleep(QUIET_SECONDS)
+            if not await self._still_may():
+                self._life.reschedule(asyncio.get_running_loop().time())
+                return
+
+    async def _end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _still_may(self) -> bool:
         try:

@@ -9,6 +9,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
+from services.api import live
 from services.api.access import guard
 from services.api.access.guard import MAX_TOKEN_BYTES, Access, Guard
 from services.api.access.identity import Identity, KeysError
@@ -260,6 +261,41 @@ async def test_a_stream_ends_when_its_token_holds_no_longer(monkeypatch, then):
     sent = await streamed(knows, monkeypatch)
     assert len(sent) == 6
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+@pytest.mark.parametrize("path", ["/ws/v1/events/stream", "/v1/live"])
+async def test_a_quiet_stream_ends_when_its_token_is_taken_back(running, tokens, monkeypatch, path):  # noqa: F811
+    monkeypatch.setattr(guard, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(live, "BEAT_SECONDS", 3600.0)
+    cluster = running.cluster
+    replica = Replica(lambda: cluster.running["api"].host, lambda: cluster.api)
+    app = make_app(replica, access=Access([TokensFile(tokens)]))
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
+        "headers": [(b"host", b"muster"), (b"authorization", b"Bearer the-read-token")],
+        "client": ("test", 1), "server": ("muster", 80), "asgi": {"spec_version": "2.4"},
+    }  # fmt: skip
+    sent: asyncio.Queue = asyncio.Queue()
+
+    async def never():
+        await asyncio.Event().wait()
+
+    answering = asyncio.create_task(app(scope, never, sent.put))
+    assert (await sent.get())["status"] == 200
+    assert (await sent.get())["more_body"]
+    tokens.write_text(lines("submit"))
+    while (part := await sent.get())["more_body"]:
+        pass
+    assert part["body"] == b""
+    with suppress(ClientDisconnect, OSError):
+        await answering
+    assert not cluster.api.streams.open
+
+
+def test_a_token_that_is_taken_back_ends_a_quiet_stream_within_ten_seconds():
+    assert guard.QUIET_SECONDS + watched.LOOK_SECONDS < 10
+    assert guard.AGAIN_SECONDS + watched.LOOK_SECONDS < 10
 
 
 async def test_a_stream_goes_on_while_nobody_can_say(monkeypatch):

@@ -1,6 +1,8 @@
 """The image and the compose file, checked by parsing: no Docker engine is asked."""
 
+import asyncio
 import importlib.util
+import json
 import os
 import re
 from pathlib import Path
@@ -12,6 +14,7 @@ from services.api.access.settings import access_of
 from services.cli.secrets_made import make_secrets
 from services.core.configuration import parse_configuration
 from shared.bus.permissions import user_of
+from shared.runtime.health import serve_health
 from shared.runtime.settings import Settings, SettingsError, bus_url, load_settings
 
 ROOT = Path(__file__).parents[3]
@@ -127,7 +130,58 @@ def test_the_image_copies_what_exists_and_does_not_run_as_root():
             assert (ROOT / source).exists(), source
     stages = DOCKERFILE.split("\nFROM ")
     assert "USER 10001" in stages[-1]
-    assert "shared.runtime.health" in stages[-1]
+
+
+def health_check():
+    """Return the command of the image's health check."""
+    (command,) = re.findall(r"^HEALTHCHECK .*\\\n    CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    return json.loads(command)
+
+
+async def asked(port):
+    """Return whether the image's health check finds the service at a port healthy."""
+    checking = await asyncio.create_subprocess_exec(
+        *health_check(), env={"MUSTER_HEALTH_PORT": str(port)}, stderr=asyncio.subprocess.DEVNULL
+    )
+    return await checking.wait() == 0
+
+
+async def test_the_health_check_asks_whether_the_service_is_ready():
+    is_ready = True
+    async with await serve_health("127.0.0.1", 0, lambda: is_ready) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await asked(port)
+        is_ready = False
+        assert not await asked(port)
+    assert not await asked(port)
+
+
+async def test_a_service_that_says_nothing_is_not_healthy():
+    async def say_nothing(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        assert not await asked(server.sockets[0].getsockname()[1])
+
+
+def test_no_health_check_starts_an_interpreter():
+    """Nor a virtual machine of Erlang's; whoever runs containers by itself asks by a socket."""
+    checks = {name: item.get("healthcheck") for name, item in COMPOSE["services"].items()}
+    assert {name for name, check in checks.items() if check} == {"secrets", "rabbitmq"}
+    assert checks["secrets"] == {"disable": True}
+    for command in (health_check(), checks["rabbitmq"]["test"][1:]):
+        assert command[:2] == ["bash", "-c"]  # every Debian image has it
+        assert command[2].startswith("exec 3<>/dev/tcp/127.0.0.1/")
+        assert not re.search(r"\$\(|`|\|\s|python|rabbitmq", command[2])  # and starts no other
+    files = [*(ROOT / "deploy/kubernetes").rglob("*.yaml"), *(ROOT / "deploy/helm").rglob("*.yaml")]
+    probes = [
+        probe
+        for path in files
+        for probe in re.findall(r"(?:liveness|readiness|startup)Probe:\s+(\S+)", path.read_text())
+    ]
+    assert len(probes) == 36
+    assert set(probes) == {"httpGet:", "tcpSocket:"}
 
 
 def test_the_state_folder_of_the_image_is_writable_by_its_user():
