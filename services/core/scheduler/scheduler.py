@@ -114,7 +114,7 @@ class Scheduler:
     ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; ``find``
     returns a plugin by its name, or raises PluginError; ``report`` is told what goes wrong in one.
     They are handed in because they are no business of the pure part. Without ``has_readers`` no
-    state is published; what is decided is the same.
+    state is published, nor is a timer armed only to tell something; what is decided is the same.
     """
 
     recovers = True  # from what the resource manager tells a new one (architecture section 4)
@@ -134,7 +134,7 @@ class Scheduler:
         self._has_readers = has_readers
         self._timings = timings
         self.name = name
-        self.partition = Partition(name)
+        self.partition = Partition(name, has_readers=has_readers)
         self._existing = Existing(self.partition)
         self._digest = Digest()
         self._cycles = 0
@@ -314,7 +314,11 @@ class Scheduler:
         self.is_synced = False
         now_ns = self.partition.now_ns
         self.partition = Partition(
-            self.name, epoch=envelope.epoch, now_ns=now_ns, timings=self._timings
+            self.name,
+            epoch=envelope.epoch,
+            now_ns=now_ns,
+            timings=self._timings,
+            has_readers=self._has_readers,
         )
         self._existing = Existing(self.partition)
         self._digest = Digest()

@@ -400,6 +400,32 @@ def test_x_03_where_nothing_is_guaranteed_an_ask_is_told_so_once_it_is_old_enoug
     assert core.log("wants") == {QUEUE_QUOTA: 1, PRECONDITIONS: 1, GUARANTEES: 1}
 
 
+def test_x_03_each_ask_is_told_so_when_it_is_old_enough_itself():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", "{name: leaf3}", nodes={"n1": 5})
+    core.run("leaf1", "v", 5)
+    core.run("leaf2", "first", 5)
+    core.now_ns += 10_000_000_000
+    core.run("leaf3", "second", 5)
+    core.look(19)
+    assert GUARANTEES in core.log("first")
+    assert GUARANTEES not in core.log("second")
+    core.look(11)
+    assert GUARANTEES in core.log("second")
+    assert "preemption" not in core.partition.timers
+
+
+def test_x_03_more_asks_than_are_told_in_one_look_are_told_in_the_next():
+    core = Cluster("{name: leaf1}", "{name: leaf2}", nodes={"n1": 5})
+    core.run("leaf1", "v", 5)
+    keys = [f"wants{at}" for at in range(12)]
+    for at, key in enumerate(keys):
+        core.run("leaf2", key, 5 + at)
+    core.look(60)
+    assert sum(GUARANTEES in core.log(key) for key in keys) == 10
+    core.look(1)
+    assert all(GUARANTEES in core.log(key) for key in keys)
+
+
 def test_a_limit_of_the_user_is_no_case_for_preemption():
     leaf = "{name: leaf2, limits: [{users: ['*'], maxresources: {vcore: 4m}}]}"
     core = Cluster("{name: leaf1}", leaf, nodes={"n1": 50})

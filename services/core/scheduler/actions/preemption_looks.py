@@ -1,8 +1,9 @@
 """When a refused ask, or gang, is looked at for room that others would have to give up.
 
 Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``; where its queues
-      are guaranteed nothing its allocation log then says so, and no victim is searched. With
-      actions that move or reclaim an ask is looked at soon after it was refused.
+      are guaranteed nothing its allocation log then says so, and no victim is searched: without
+      readers nothing is looked at for that. With actions that move or reclaim
+      an ask is looked at soon after it was refused.
 Source: contract section 6.9. Who makes way is the policy's to say (``policies``).
 """
 
@@ -34,7 +35,7 @@ def look_later(partition: Partition, application: Application, ask: Ask) -> None
             note(partition, application, ask, allocation_log.GUARANTEES)
         return
     note(partition, application, ask, allocation_log.PRECONDITIONS)
-    if may_ever(ask) and not has_guarantee(leaf):
+    if may_ever(ask) and not has_guarantee(leaf) and partition.has_readers:
         due_ns = due_at(ask, leaf.settings.preemption_delay_ns)
         partition.look_for_preemption_at(due_ns)
 

@@ -29,6 +29,7 @@ from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.preemptors import (
     CHECK_AGAIN_NS,
     Preemptors,
+    due_at,
     may_ever,
 )
 from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
@@ -93,18 +94,22 @@ def _preempt(partition: Partition) -> None:
 def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
     """Write into the logs of asks that are due now that their queues are guaranteed nothing.
 
-    Of those that were tried themselves, and each once: MAX_ATTEMPTS of a leaf.
+    Of those that were tried themselves, and each once: MAX_ATTEMPTS of a leaf. Those that are left,
+    or due later, have their turn in LOOK_NS at the soonest.
     """
     attempts = 0
+    next_ns: list[int] = []
     for group in _waiting(leaf):
         ask = group.head()
         if ask is None or not ask.log or allocation_log.GUARANTEES in ask.log:
             continue
-        if is_due(partition, leaf, ask):
+        if is_due(partition, leaf, ask) and attempts < MAX_ATTEMPTS:
             note(partition, group.application, ask, allocation_log.GUARANTEES)
             attempts += 1
-            if attempts == MAX_ATTEMPTS:
-                return
+        elif may_ever(ask):
+            next_ns.append(due_at(ask, leaf.settings.preemption_delay_ns))
+    if next_ns and partition.has_readers:
+        partition.look_for_preemption_at(max(min(next_ns), partition.now_ns + LOOK_NS))
 
 
 def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:

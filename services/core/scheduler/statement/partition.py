@@ -154,6 +154,7 @@ class Partition:
     config_extra: tuple[tuple[str, str], ...] = ()  # what was configured beside the queues
     started_ns: int = 0
     timings: Timings = UNTIMED
+    has_readers: bool = True  # of what it tells; else no timer is armed only to tell something
     failed_nodes: int = 0  # that were not taken in
     rejected_asks: int = 0
     pods_held: dict[str, PodsHeld] = field(default_factory=dict)  # by application, known or not
