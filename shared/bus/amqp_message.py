@@ -4,6 +4,7 @@ import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 
 from shared.bus import codec
+from shared.bus.bodies import LENGTH, check_length
 from shared.bus.errors import PoisonError
 from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties, check_version
 from shared.messages.envelope import API_ALL, API_TRACE, SCHEMA_VERSION, Address, Envelope
@@ -65,6 +66,7 @@ def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
     if not message.message_id:
         raise PoisonError("a message needs a message_id")
     kind = message.type or ""
+    check_length(kind, headers.get(LENGTH))
     _check_key(message.routing_key or "", inbox, kind)
     return Envelope(
         message_id=message.message_id,

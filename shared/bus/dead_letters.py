@@ -4,6 +4,8 @@ from prometheus_client import Counter, Gauge
 
 from shared.messages.routes import SERVICES
 
+MAX_SHOWN_BYTES = 4_096  # of a dead letter's body that people are shown; the rest is left out
+
 _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
 
 _LYING = Gauge("muster_dead_letters", "Messages that lie in the dead-letter queues now")

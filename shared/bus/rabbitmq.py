@@ -35,6 +35,7 @@ from shared.bus import topology
 from shared.bus.addresses import addresses_of, order_of
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
 from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
+from shared.bus.bodies import read_at_most, readable
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.messages.envelope import API_TRACE, PARTITIONED, Address, Envelope, inbox_of
@@ -173,6 +174,7 @@ class RabbitBus:
                     if not self._is_given:
                         await self._declare_partition(inbox)
                     channel = await self._consuming.channel()
+                    await read_at_most(channel, readable)
                     await channel.set_qos(prefetch_count=PREFETCH)
                     queues = await self._queues_of(channel, inbox)
                     subscription = RabbitSubscription(self, channel, queues, inbox)

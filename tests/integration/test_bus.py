@@ -1,6 +1,7 @@
 """What every bus promises: one suite, on the bus in this process and on RabbitMQ."""
 
 import asyncio
+import tracemalloc
 import uuid
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 from aio_pika.exceptions import DeliveryError
 from tenacity import stop_after_delay
 
-from shared.bus import amqp_message, rabbitmq, topology
+from shared.bus import amqp_message, codec, rabbitmq, topology
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
@@ -223,6 +224,44 @@ async def test_poison_is_put_aside_with_its_reason_and_stops_nothing(kit, kind, 
     letters = await kit.dead_letters("shim_adapter")
     assert len(letters) == 1
     assert reason in letters[0]
+
+
+@pytest.mark.limit(180, "a message of 100 MB goes through a broker")
+async def test_a_message_of_100_mb_is_judged_by_its_length_and_costs_no_memory(kit):
+    length = 100_000_000
+    bus = await kit.bus()
+    await kit.put_raw(CORE, "Heartbeat", bytes(length))
+    await bus.publish([beat(7)])
+    tracemalloc.start()
+    try:
+        subscription = await bus.subscribe(CORE)
+        got = await receive(subscription, 1)
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert got[0].envelope.message_id == "id-7"
+    assert await kit.dead_letters("core") == [
+        f"Heartbeat: {length} bytes, at most {codec.MAX_MESSAGE_BYTES}"
+    ]
+    assert now < 5_000_000
+    assert peak < 10_000_000
+
+
+async def test_a_message_as_long_as_any_may_be_is_read_whole(kit):
+    bus = await kit.bus()
+    subscription = await bus.subscribe(CORE)
+    reading = asyncio.create_task(subscription.receive(10))
+    await kit.put_raw(CORE, "Heartbeat", b"\xc1" + bytes(codec.MAX_MESSAGE_BYTES - 1))
+    await kit.put_raw(CORE, "Heartbeat", b"\xc1" + bytes(codec.MAX_MESSAGE_BYTES))
+
+    async def both():
+        found = await bus.dead_letters(10)
+        return found.letters if found.total == 2 else None
+
+    first, second = await until(both, "two dead letters")
+    assert "not msgpack" in first.reason
+    assert f"{codec.MAX_MESSAGE_BYTES + 1} bytes, at most" in second.reason
+    reading.cancel()
 
 
 async def test_a_message_of_a_newer_schema_is_put_aside_and_the_next_is_read(kit):

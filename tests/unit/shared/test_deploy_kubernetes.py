@@ -1,6 +1,7 @@
 """deploy/kubernetes, checked by parsing, and by kubectl's kustomize."""
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 from services.cli.secrets_made import kubernetes_secrets
 from services.core.configuration import parse_configuration
 from services.shim_adapter.admission.server import JUDGE_SECONDS
+from shared.bus.codec import MAX_MESSAGE_BYTES
 from shared.runtime.settings import Settings
 from tests.kubernetes.tools import NEW, OLD, program
 
@@ -37,7 +39,10 @@ def pod_of(name):
 def test_every_file_of_the_folder_is_in_the_kustomization():
     files = {path.name for path in FOLDER.glob("*.yaml")}
     assert files == {*KUSTOMIZATION["resources"], "kustomization.yaml", "queues.yaml"}
-    assert "definitions.json" in (FOLDER / "rabbitmq.conf").read_text()
+    said = (FOLDER / "rabbitmq.conf").read_text()
+    assert "definitions.json" in said
+    (most,) = re.findall(r"^max_message_size = (\d+)$", said, re.MULTILINE)
+    assert MAX_MESSAGE_BYTES < int(most) <= 16 * 1024 * 1024
     parse_configuration((FOLDER / "queues.yaml").read_text())
 
 

@@ -1,0 +1,59 @@
+"""How much of a body is read: judged by the length that its header states, before it is read.
+
+What is beyond that is taken off the wire piece by piece and forgotten, so that a stranger's message
+of 100 MB costs a piece of memory, and not several times its length. How long it was then stands in
+a header of its own (LENGTH), for whoever judges or shows the message.
+"""
+
+from collections.abc import Callable
+
+from aio_pika.abc import AbstractChannel
+from aiormq.abc import DeliveredMessage
+from pamqp.body import ContentBody
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
+
+from shared.bus import codec
+from shared.bus.dead_letters import MAX_SHOWN_BYTES
+from shared.bus.errors import PoisonError
+
+LENGTH = "x-muster-length"
+_Kept = Callable[[Basic.Properties, int], int]
+
+
+async def read_at_most(channel: AbstractChannel, kept: _Kept) -> None:
+    """Have a channel keep so many bytes of each body, by its properties and its length.
+
+    The client has no such setting: its reading of a body is replaced, on this channel.
+    """
+    wire = await channel.get_underlay_channel()
+    read_whole, frame_of = getattr(wire, "_read_content"), getattr(wire, "_get_frame")  # noqa: B009
+
+    async def read(delivery: Basic.Deliver, header: ContentHeader) -> DeliveredMessage:
+        most = kept(header.properties, header.body_size)
+        if header.body_size <= most:
+            whole: DeliveredMessage = await read_whole(delivery, header)
+            return whole
+        body, length = b"", 0
+        while length < header.body_size:
+            frame = await frame_of()
+            if not isinstance(frame, ContentBody):
+                raise ValueError(f"a piece of a body was expected, found {frame!r}")  # noqa: TRY004
+            length += len(frame.value)
+            body += frame.value[: most - len(body)]
+        headers = header.properties.headers or {}
+        header.properties.headers = {**headers, LENGTH: header.body_size}
+        return DeliveredMessage(delivery=delivery, header=header, body=body, channel=wire)
+
+    vars(wire)["_read_content"] = read
+
+
+def readable(_: Basic.Properties, length: int) -> int:
+    """Return how much of a message is read: all of it, or what people are shown of what it was."""
+    return length if length <= codec.MAX_MESSAGE_BYTES else MAX_SHOWN_BYTES
+
+
+def check_length(kind: str, length: object) -> None:
+    """Raise PoisonError for a message that is longer than any that Muster sends."""
+    if length is not None:
+        raise PoisonError(f"{kind}: {length} bytes, at most {codec.MAX_MESSAGE_BYTES}")
