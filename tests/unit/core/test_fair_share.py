@@ -62,10 +62,10 @@ def test_of_many_classes_of_nodes_the_small_ones_are_told_together_and_else_nobo
         node = Node(f"n{row}", row, {"vcore": 1000 * (kind + 1)}, {}, {}, (), schedulable=True)
         node.row = row
         classes.write(node)
-    few = classes.evidence(8, [("vcore", mask[:8], 8)], None)
+    few = classes.evidence(8, [("vcore", mask[:8], 8, "")], None)
     assert len(few.classes) == 8
     assert sum(dict(few.classes).values()) == 8
     assert "others" not in dict(few.classes)
-    many = classes.evidence(12, [("vcore", mask, 12)], None)
+    many = classes.evidence(12, [("vcore", mask, 12, "")], None)
     assert sum(dict(many.classes).values()) == 12
     assert dict(many.classes)["others"] == 2

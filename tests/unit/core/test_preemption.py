@@ -4,6 +4,7 @@ import pytest
 
 from services.core.scheduler.actions.quota_preemption import preemptable
 from services.core.scheduler.model.rows import Queue
+from services.core.scheduler.nodes import victim_sets
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
 from shared.messages.constraints import Constraints, PodTerm, Requirement
@@ -223,6 +224,15 @@ def test_the_fewest_victims_go_though_smaller_ones_are_newer():
     core.run("child1", "three", 3)
     for at in range(3):
         core.run("child1", f"one-{at}", 1)
+    core.run("child2", "wants", 3)
+    assert core.look() == ["three"]
+
+
+def test_a_newer_victim_that_is_not_needed_goes_on_where_no_set_is_searched_for(monkeypatch):
+    monkeypatch.setattr(victim_sets, "MAX_CANDIDATES", 0)
+    core = Cluster("{name: child1}", guaranteed("child2", 3), nodes={"n1": 4})
+    core.run("child1", "three", 3)
+    core.run("child1", "one", 1)
     core.run("child2", "wants", 3)
     assert core.look() == ["three"]
 
