@@ -345,17 +345,26 @@ class _Attempt:
         self._room = room
 
     def may_go(self, chosen: Sequence[PlainVictim]) -> bool:
-        """Return whether no victim's queue falls below what it is guaranteed of what it loses."""
+        """Return whether no queue of a victim falls below what it is guaranteed of what it loses."""
         ledger = Ledger()
         for victim in chosen:
             ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
         return not any(
-            remaining.get(name, 0) > 0
+            own_left(level, ledger).get(name, 0) > 0
             for victim in chosen
-            for remaining in [left(victim.leaf, self._leaf, ledger) or {}]
+            for level in victim.leaf.lineage()
+            if not self._is_judged_without(level)
             for name, value in victim.allocation.resource_per_alloc.items()
             if value > 0
         )
+
+    def _is_judged_without(self, level: Queue) -> bool:
+        """Return whether a queue is above the one that asks, which has a guarantee of its own left.
+
+        Those above such a queue are so as well.
+        """
+        is_above = level is not self._leaf and level in self._leaf.lineage()
+        return is_above and any(own_left(self._leaf, Ledger()).values())
 
     def could_help(self, chosen: list[PlainVictim]) -> bool:
         """Return whether victims give enough, pods and guarantees aside."""

@@ -142,7 +142,8 @@ def test_an_ask_of_a_queue_that_is_owed_takes_a_smallest_set(case):
     if case.has_room([]):
         return
     core.now_ns += 31_000_000_000
-    keys = released(core.fire_own("preemption"))
+    # no look is due for what no node has of a type
+    keys = released(core.fire_own("preemption")) if "preemption" in core.partition.timers else []
 
     def helps(chosen):
         return case.has_room(chosen) and case.leaves_enough(chosen)

@@ -258,7 +258,7 @@ def test_a_moved_pod_is_told_that_it_moves():
     core.asks("small", ["s2"], {"vcore": 2})
     core.gang("gang", 1, {"vcore": 4}, queue="root.a")
     ((_, message, event),) = shown(core)
-    assert message == "moved to another node so that application gang in root.a fits"
+    assert message == "moved so that application gang in root.a fits"
     assert event == message
 
 

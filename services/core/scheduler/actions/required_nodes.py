@@ -133,8 +133,7 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
             name, limits[name] = budget
             costs = ((name, 1),)
         gives = tuple(victim.kind.amount.get(name, 0) for name, _ in short)
-        bounds = tuple((name,) for name, _ in costs)
-        return Candidate(victim, gives, costs, bounds, victim.key if has_to_be_open else None)
+        return Candidate(victim, gives, costs, victim.key if has_to_be_open else None)
 
     def accepts(victims: Sequence[Victim]) -> bool:
         gone = [victim.allocation for victim in victims]

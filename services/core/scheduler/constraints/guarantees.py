@@ -60,8 +60,7 @@ def is_within(leaf: Queue, amount: ResourceView) -> bool:
 def spare(leaf: Queue, asking: Queue) -> dict[tuple[Queue, str], int]:
     """Return how much of each type may be taken below which queue before it falls short.
 
-    A leaf falls short of a type once each of the queues whose guarantee names it has (Rule 1); of
-    what none names anything may be taken.
+    Each of them keeps what it is guaranteed; of what none names anything may be taken.
     """
     return {
         (level, name): used(level, name) - guaranteed

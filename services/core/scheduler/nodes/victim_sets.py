@@ -1,9 +1,8 @@
 """The smallest set of victims that gives what is needed, among candidates in the order they go.
 
 Rule 1: a set helps if it gives what is needed of every dimension, keeps to the limits, and is
-        accepted. A victim may be bound to one of several limits: one that is kept is enough. Of
-        the sets that help, those go first whose highest rank is the lowest, then the smallest, then
-        those whose last victim comes first in order, then their last but one.
+        accepted. Of the sets that help, those go first whose highest rank is the lowest, then the
+        smallest, then those whose last victim comes first in order, then their last but one.
 Rule 2: candidates are taken in order until they help, then those are left out that are not needed,
         the last tried first. That no set can be smaller is most often clear from the largest that
         one candidate gives. Else, and if nothing was found because of limits, sets are searched;
@@ -25,7 +24,6 @@ from services.core.scheduler.nodes.victim_kinds import Victim
 MAX_STEPS = 20_000  # of the searches for one ask; what was found in order stands
 MAX_CANDIDATES = 500  # in a search for fewer victims; the last in order are left out
 Limit = Hashable
-Bounds = tuple[tuple[Limit, ...], ...]
 Costs = tuple[tuple[Limit, int], ...]
 Used = dict[Limit, int]
 Part = tuple[int, ...]
@@ -36,14 +34,12 @@ Accepts = Callable[[list[Victim]], bool]
 class Candidate:
     """A victim, what it gives of each dimension, and what it takes of which limit.
 
-    Of each of its ``bounds`` one limit has to be kept. Those that are ``alike`` give and take the
-    same, and are accepted alike.
+    Those that are ``alike`` give and take the same, and are accepted alike.
     """
 
     victim: Victim
     gives: Part
     costs: Costs = ()
-    bounds: Bounds = ()
     alike: Hashable = None
 
 
@@ -74,10 +70,9 @@ class Needs:
             return False
         return self.accepts is None or self.accepts([one.victim for one in taken])
 
-    def are_kept(self, used: Used, bounds: Iterable[tuple[Limit, ...]]) -> bool:
-        """Return whether of each bound one limit is kept when so much of each is used."""
-        limits = self.limits
-        return all(any(used.get(name, 0) <= limits[name] for name in bound) for bound in bounds)
+    def are_kept(self, used: Used) -> bool:
+        """Return whether each limit is kept of which something is used."""
+        return all(value <= self.limits[name] for name, value in used.items() if value)
 
 
 def _count(used: Used, costs: Costs, times: int) -> None:
@@ -133,7 +128,6 @@ def _in_order(candidates: Iterator[Candidate], needs: Needs) -> _Taken:
     read: list[Candidate] = []
     taken: list[Candidate] = []
     used: Used = {}
-    bounds: dict[tuple[Limit, ...], None] = {}  # of those that were taken
     left, is_passed_over = list(needs.of), False
     helps = needs.are_met(left, taken)
     while not helps and (one := next(candidates, None)) is not None:
@@ -141,8 +135,7 @@ def _in_order(candidates: Iterator[Candidate], needs: Needs) -> _Taken:
             continue
         read.append(one)
         _count(used, one.costs, 1)
-        if needs.are_kept(used, (*bounds, *one.bounds)):
-            bounds.update(dict.fromkeys(one.bounds))
+        if needs.are_kept(used):
             left = [*map(sub, left, one.gives)]
             taken.append(one)
             helps = needs.are_met(left, taken)
@@ -187,7 +180,6 @@ class _Class:
 
     gives: Part
     costs: Costs
-    bounds: Bounds
     at: list[int] = field(default_factory=list)
     may_go: int = 0
 
@@ -229,8 +221,8 @@ class _Search:
         self._path: list[tuple[_Class, int]] = []
         classes: dict[Hashable, _Class] = {}
         for at, one in enumerate(candidates):
-            key = (one.alike, one.gives, one.costs, one.bounds)
-            found = classes.setdefault(key, _Class(one.gives, one.costs, one.bounds))
+            key = (one.alike, one.gives, one.costs)
+            found = classes.setdefault(key, _Class(one.gives, one.costs))
             found.at.append(at)
         self._all = sorted(classes.values(), key=lambda one: (-self._worth(one.gives), one.at[0]))
 
@@ -295,18 +287,13 @@ class _Search:
             after = tuple(need - times * gives for need, gives in zip(left, one.gives, strict=True))
             _count(self._used, one.costs, times)
             self._path.append((one, times))
-            found = self._counts(at + 1, size - times, after) if self._is_allowed() else None
+            is_allowed = self._needs.are_kept(self._used)
+            found = self._counts(at + 1, size - times, after) if is_allowed else None
             self._path.pop()
             _count(self._used, one.costs, -times)
             if found is not None:
                 return found
         return None
-
-    def _is_allowed(self) -> bool:
-        """Return whether those on the path, and those that stand, keep to the limits."""
-        taken = [one.bounds for one, times in self._path if times]
-        taken += [self._candidates[at].bounds for at in self._fixed]
-        return all(self._needs.are_kept(self._used, bounds) for bounds in dict.fromkeys(taken))
 
     def _judged(self, left: Part) -> list[int] | None:
         """Return the set that is on the path, if it helps beside those that stand."""

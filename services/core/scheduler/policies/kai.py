@@ -59,7 +59,7 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
         is_victim=lambda other: has_victims(other) and other.preemptible,
         agrees=lambda left: not left,
         action="consolidation",
-        reason=f"moved to another node so that {_called(job)} fits",
+        reason=f"moved so that {_called(job)} fits",
         max_victims=trial.settings.max_consolidation_victims,
     )
 

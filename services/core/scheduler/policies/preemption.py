@@ -6,7 +6,7 @@ Rule 1: an ask preempts once, when it is as old as its queue's ``preemption.dela
 Rule 2: victims are in other leaves, below the fence: the nearest queue above the ask that says
         ``fence``, or that the ask would take over its max, or the root. Leaves that disable
         preemption, and those not over what they are guaranteed, are left alone; no victim may take
-        its queue below that.
+        its queue, or one above it, below that.
 Rule 3: a victim has no higher priority than the ask, offsets and fences applied, no required node,
         and a type in common. Ordinary ones go before originators, those that opted out last, the
         newest before older ones. Once they have gone there is room on one node and in the queues,

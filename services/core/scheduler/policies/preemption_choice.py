@@ -34,7 +34,6 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.nodes.victim_sets import (
-    Bounds,
     Candidate,
     Costs,
     Limit,
@@ -203,7 +202,7 @@ class _Choice:
         ]
         self.steps = Steps()
         self.limits: dict[Limit, int] = {}  # what may go without harm to guarantees and budgets
-        self._costs: dict[Kind, tuple[Costs, Bounds]] = {}
+        self._costs: dict[Kind, Costs] = {}
         self._going = budgets.going(supposed.gone)
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
@@ -371,8 +370,8 @@ class _Choice:
             yield self._all[at]
             at += 1
 
-    def costs_of(self, victim: Victim) -> tuple[Costs, Bounds]:
-        """Return of which limits a victim takes how much, and which of them have to be kept."""
+    def costs_of(self, victim: Victim) -> Costs:
+        """Return of which limits a victim takes how much."""
         kind = victim.kind
         found = self._costs.get(kind)
         if found is None:
@@ -381,24 +380,22 @@ class _Choice:
         if budget is None:
             return found
         name, self.limits[name] = budget
-        return (*found[0], (name, 1)), (*found[1], (name,))
+        return (*found, (name, 1))
 
-    def _costs_of_guarantees(self, kind: Kind) -> tuple[Costs, Bounds]:
-        """Return what one of a kind takes of what may be taken from its leaf."""
+    def _costs_of_guarantees(self, kind: Kind) -> Costs:
+        """Return what one of a kind takes of what its leaf and the queues above it may lose."""
         costs: list[tuple[Limit, int]] = []
-        by_type: dict[str, list[Limit]] = {}
         for key, most in spare(kind.leaf, self.leaf).items():
             value = kind.amount.get(key[1], 0)
             if value > 0:
                 self.limits[key] = most
                 costs.append((key, value))
-                by_type.setdefault(key[1], []).append(key)
-        return tuple(costs), tuple(map(tuple, by_type.values()))
+        return tuple(costs)
 
     def may_take(self, victim: Victim) -> bool:
         """Return whether a victim may go, if no other does."""
-        costs, bounds = self.costs_of(victim)
-        return Needs((), self.limits).are_kept(dict(costs), bounds)
+        costs = dict(self.costs_of(victim))  # this may add to the limits
+        return Needs((), self.limits).are_kept(costs)
 
     def queues_fit(self) -> bool:
         """Return whether the queues have the room, as the trial has left them."""
@@ -481,7 +478,7 @@ class _Attempt:
     def _candidate(self, victim: Victim) -> Candidate:
         choice = self._choice
         gives = self._part(victim.kind, is_own=self._is_own(victim))
-        return Candidate(victim, gives, *choice.costs_of(victim), self._alike(victim))
+        return Candidate(victim, gives, choice.costs_of(victim), self._alike(victim))
 
     def _alike(self, victim: Victim) -> Hashable:
         """Return what victims have in common that leave a node open alike once they are gone."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from services.core.scheduler.actions.victims import have_type_in_common
-from services.core.scheduler.constraints.guarantees import left
+from services.core.scheduler.constraints.guarantees import left, spare
 from services.core.scheduler.model.queue_ledger import HIGHEST_PRIORITY
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.rows import Queue
@@ -23,7 +23,7 @@ from shared.model.resources import ResourceView, add, subtract_into
 class Eligible:
     """Whom the laws allow an ask to take: these kinds, less what ``spared`` applications have.
 
-    ``takeable`` are the kinds of which one may go without its queue falling short at once.
+    ``takeable`` are the kinds of which one may go and no queue above it falls short at once.
     """
 
     kinds: tuple[Kind, ...] = ()
@@ -42,21 +42,14 @@ def eligible(
         remaining = left(giving, leaf)
         if remaining is not None and not any(value < 0 for value in remaining.values()):
             continue
+        may_lose = [(name, most) for (_, name), most in spare(giving, leaf).items()]
         for kind in partition.victims.by_leaf.get(giving, ()):
             if kind.priority > priority or not have_type_in_common(kind.amount, ask.shape.resource):
                 continue
             kinds.append(kind)
-            if _may_lose_one(kind, remaining or {}):
+            if all(kind.amount.get(name, 0) <= max(0, most) for name, most in may_lose):
                 takeable.append(kind)
     return Eligible(tuple(kinds), tuple(takeable), spared)
-
-
-def _may_lose_one(kind: Kind, remaining: ResourceView) -> bool:
-    """Return whether a leaf does not fall short by the loss of one of a kind."""
-    for name, value in kind.amount.items():
-        if value > 0 and remaining.get(name, -value) + value > 0:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
