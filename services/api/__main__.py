@@ -53,7 +53,7 @@ async def serve_http(host: Host, settings: Settings) -> None:
         return host.machine
 
     names = [name.strip() for name in settings.http_names.split(",") if name.strip()]
-    app = make_app(Replica(lambda: host, machine), names, _Http.access)
+    app = make_app(Replica(lambda: host, machine, beats=True), names, _Http.access)
     assert _Http.listening is not None
     await serve(app, _Http.listening, _Http.certificate)
 

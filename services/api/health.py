@@ -14,9 +14,16 @@ from shared.model.resources import Resource, add_into, bounded
 MOST_NAMED = 100  # of what is wrong; a list of everything would help nobody
 
 
-def health(models: Sequence[Model]) -> Answer:
-    """Return SchedulerHealthDAOInfo: each check is of all partitions together."""
+def health(models: Sequence[Model], away: Sequence[str] = ()) -> Answer:
+    """Return SchedulerHealthDAOInfo: each check is of all partitions together.
+
+    YuniKorn has no services that can be away: while some are, a tenth check says which.
+    """
     checks = [*_counts(models), *_sums(models), _reservations(models), *_orphans(models)]
+    if away:
+        checks.append(
+            _check("Services at work", "Check if all services work", "; ".join(away), holds=False)
+        )
     return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}
 
 

@@ -144,9 +144,20 @@ class LiveStreams:
             self._send_snapshots(feed, projection, now_ns)
         if now - self._beaten >= BEAT_SECONDS:
             self._beaten = now
-            beat = {"now": now_ns // 1_000_000, "number": feed.number, "epoch": projection.epoch}
-            self._send("beat", {**beat, "isReady": projection.is_ready, **self._others()}, now)
+            self._send("beat", self._beat(feed, projection, now_ns), now)
             self._end([c for c in self._clients if self._is_stuck(c, now)])
+
+    def _beat(self, feed: Feed, projection: Projection, now_ns: int) -> Frame:
+        """Return what is sent while nothing changes: that the stream lives, and what does not."""
+        away = [item.sentence for item in self._replica.away()]
+        return {
+            "now": now_ns // 1_000_000,
+            "number": feed.number,
+            "epoch": projection.epoch,
+            "isReady": projection.is_ready,
+            **({"away": away, "age": self._replica.age_seconds()} if away else {}),
+            **self._others(),
+        }
 
     def _others(self) -> Frame:
         """Return which partitions there are to choose from; nothing while there is one."""

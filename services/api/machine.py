@@ -9,7 +9,7 @@ from services.api.projection import Projections
 from shared.messages.commands import CommandResult, SubmitResult
 from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing, core_of
 from shared.messages.find_pod import FindPod, PodFound
-from shared.messages.protocol import Heartbeat, Partitions
+from shared.messages.protocol import AtWork, Heartbeat, Partitions
 from shared.messages.state import StateDelta
 from shared.messages.trace import TraceRecords
 from shared.messages.what_if import Forecast, WhatIf
@@ -19,7 +19,7 @@ from shared.runtime.host import Host
 ANSWER_TIMEOUT_SECONDS = 15.0
 MAX_WAITING_REQUESTS = 1_000
 _ANSWERS = (CommandResult, SubmitResult, Forecast, PodFound)
-_EVENTS = (StateDelta, TraceRecords, Heartbeat, Partitions)
+_EVENTS = (StateDelta, TraceRecords, Heartbeat, AtWork, Partitions)
 
 _NO_CORE = "no core is at work, or it is still recovering; nothing was changed"
 _NO_SHIM = "the core knows of no such pod, and no shim adapter says whether there is one"

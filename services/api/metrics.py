@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from prometheus_client import generate_latest
+from prometheus_client import Gauge, generate_latest
 
 import shared.runtime.latency  # noqa: F401 - its histograms are there, be it without a value
 from services.api.replica import Replica
@@ -14,11 +14,26 @@ from shared.bus.errors import BusClosedError, BusUnavailableError
 _LOOK_SECONDS = 2.0
 
 
+_AT_WORK = Gauge(
+    "muster_at_work", "1 while an instance of a service works, else 0", ["service", "partition"]
+)
+_AGE = Gauge("muster_state_age_seconds", "How old the state is that this replica shows")
+
+
+def note_works(replica: Replica) -> None:
+    """Set what the metrics say of who works: of each service of a partition one at most."""
+    _AT_WORK.clear()
+    for (service, partition), works in replica.works().items():
+        _AT_WORK.labels(service, partition).set(works)
+    _AGE.set(replica.age_seconds())
+
+
 async def all_metrics(replica: Replica) -> bytes:
     """Return the metrics as text; before there is a read model, those of the process alone."""
     with suppress(BusUnavailableError, BusClosedError, TimeoutError):
         async with asyncio.timeout(_LOOK_SECONDS):
             note_dead_letters((await replica.host.dead_letters(0)).total)
     partitions = replica.partitions
+    note_works(replica)
     models = partitions.models
     return generate_latest() + (yunikorn_metrics(models, partitions.events) if models else b"")

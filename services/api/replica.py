@@ -1,6 +1,7 @@
 """What the routes share: the replica that answers, and reading a body."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -16,7 +17,8 @@ from services.api.machine import (
 from services.api.projection import Projections
 from services.api.projection.model import Model
 from shared.model.names import DEFAULT_PARTITION
-from shared.runtime.host import Host
+from shared.model.units import NANOS_PER_SECOND
+from shared.runtime.host import Host, silence_ns
 
 # What read_body reads, as the OpenAPI document says it of a route that takes YAML.
 YAML_BODY: dict[str, Any] = {"requestBody": {"content": {"application/yaml": {}}, "required": True}}
@@ -25,12 +27,69 @@ PartitionQuery = Annotated[str, Query(description="A partition's name; without i
 OnePartition = Annotated[str, Query(description="A partition's name")]
 
 
-class Replica:
-    """The API replica that answers: its machine and host, which may be renewed under it."""
+BROKER = "broker"
 
-    def __init__(self, host_of: Callable[[], Host], machine_of: Callable[[], ApiMachine]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A part that does not work: its service or ``broker``, a sentence, and since when."""
+
+    part: str
+    sentence: str
+    since_ns: int
+
+
+class Replica:
+    """The API replica that answers: its machine and host, which may be renewed under it.
+
+    ``beats``: instances send that they work; without it nothing is said of who does.
+    """
+
+    def __init__(
+        self,
+        host_of: Callable[[], Host],
+        machine_of: Callable[[], ApiMachine],
+        *,
+        beats: bool = False,
+    ) -> None:
         self._host_of = host_of
         self._machine_of = machine_of
+        self._beats = beats
+        self._last: Projections | None = None  # that had a state
+
+    def away(self) -> list[Away]:
+        """Return what does not work, the broker before whoever is heard by it; [] where all does.
+
+        This is what readiness, the healthcheck, metrics, the page and commands go by.
+        """
+        if not self._beats:
+            return []
+        host = self.host
+        now_ns, since_ns = host.now_ns, host.away_since_ns
+        if since_ns:
+            seconds = max(0, now_ns - since_ns) // NANOS_PER_SECOND
+            return [Away(BROKER, f"the broker has been away for {seconds} s", since_ns)]
+        partitions, started_ns = self.machine.partitions, host.connected_ns
+        silent = partitions.works.silent(
+            partitions.names, started_ns, now_ns, silence_ns(host.heartbeat_ns)
+        )
+        return [Away(item.service, item.sentence(now_ns), item.since_ns) for item in silent]
+
+    def works(self) -> dict[tuple[str, str], bool]:
+        """Return by service and partition whether it works; {} where nothing is said of that."""
+        if not self._beats:
+            return {}
+        host, partitions = self.host, self.machine.partitions
+        found = partitions.works.at_work(
+            partitions.names, host.now_ns, silence_ns(host.heartbeat_ns)
+        )
+        return {key: works and not host.away_since_ns for key, works in found.items()}
+
+    def age_seconds(self) -> int:
+        """Return how old the state that is shown may be: 0 while all works."""
+        away = self.away()
+        since_ns = min((item.since_ns for item in away), default=0)
+        return (self.host.now_ns - since_ns) // NANOS_PER_SECOND if away else 0
 
     @property
     def models(self) -> list[Model]:
@@ -77,8 +136,15 @@ class Replica:
 
     @property
     def partitions(self) -> Projections:
-        """Return the projections of all partitions."""
-        return self._machine_of().partitions
+        """Return the projections of all partitions, those of before while there are none yet.
+
+        A replica whose connection was lost begins anew: until the core has sent it a snapshot, what
+        was known before is shown, with its age.
+        """
+        partitions = self._machine_of().partitions
+        if partitions.models or self._last is None:
+            self._last = partitions
+        return self._last
 
     @property
     def machine(self) -> ApiMachine:
@@ -94,6 +160,9 @@ class Replica:
         self, message: object, request: Request, partition: str = DEFAULT_PARTITION
     ) -> object:
         """Send a command and return its answer. Raises AnswerError 400, 503 or 504."""
+        away = self.away()
+        if away and away[0].part == BROKER:
+            raise AnswerError(503, f"{away[0].sentence}: nothing was handed in; try again")
         traceparent = request.headers.get("traceparent", "")
         try:
             return await self.machine.ask(self._host_of(), message, traceparent, partition)

@@ -32,7 +32,13 @@ _PARTITION = "/ws/v1/partition/{partition}"
 _QUEUE = f"{_PARTITION}/queue/{{queue}}"
 METRICS = ("GET /metrics", "GET /ws/v1/metrics")
 ROLES: dict[Role, tuple[str, ...]] = {
-    Role.OPEN: ("GET /", "GET /page/{name}", "GET /health/live", "GET /health/ready"),
+    Role.OPEN: (
+        "GET /",
+        "GET /page/{name}",
+        "GET /health/live",
+        "GET /health/ready",
+        "GET /health/serving",
+    ),
     Role.READ: (
         *METRICS,
         "GET /openapi.json",

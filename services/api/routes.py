@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from services.api import progress
 from services.api.access.audit import Audit, note
 from services.api.access.guard import Access, Guard
+from services.api.ages import Ages
 from services.api.answers import AnswerError, answer, error_answer
 from services.api.browsers import OnlyOurPages
 from services.api.documents import DocumentsError, read_documents
@@ -74,6 +75,7 @@ def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None 
     if is_audited:
         app.add_middleware(Audit)
     app.add_middleware(Segments)
+    app.add_middleware(Ages, replica=replica)
     app.openapi = lambda: _document(app, access)  # type: ignore[method-assign]
     app.include_router(_health(replica))
     app.include_router(yunikorn_routes(replica))
@@ -116,14 +118,20 @@ def _health(replica: Replica) -> APIRouter:
     async def live() -> dict[str, str]:
         return {"status": "live"}
 
-    @router.get("/health/ready", summary="Every partition's read model follows its core")
+    @router.get("/health/ready", summary="All services work, and the read models follow them")
     async def ready(response: Response) -> dict[str, str]:
-        waiting = replica.partitions.waiting
-        if waiting:
-            response.status_code = 503
+        waiting = replica.machine.partitions.waiting
+        status = "; ".join(item.sentence for item in replica.away())
+        if waiting and not status:
             cores = ", ".join(map(whose_core, waiting))
-            return {"status": f"waiting for a snapshot from {cores}"}
-        return {"status": "ready"}
+            status = f"waiting for a snapshot from {cores}"
+        response.status_code = 503 if status else 200
+        return {"status": status or "ready"}
+
+    @router.get("/health/serving", summary="This replica has a state to show, however old it is")
+    async def serving(response: Response) -> dict[str, str]:
+        response.status_code = 200 if replica.partitions.models else 503
+        return {"status": "serving" if replica.partitions.models else "no state yet"}
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def metrics() -> Response:

@@ -218,12 +218,14 @@ def _configuration(router: APIRouter, replica: Replica) -> None:
 
 
 def _scheduler(router: APIRouter, replica: Replica) -> None:
-    @router.get("/scheduler/healthcheck", summary="SchedulerHealthDAOInfo: nine checks")
+    @router.get(
+        "/scheduler/healthcheck", summary="SchedulerHealthDAOInfo: nine checks, and what is away"
+    )
     async def healthcheck(request: Request) -> Response:
         models = replica.partitions.models
         if not models:
             raise AnswerError(404, "Health check is not available")
-        return answer(request, health(models))
+        return answer(request, health(models, [item.sentence for item in replica.away()]))
 
     @router.get("/scheduler/node-utilizations", summary="How full the nodes are, in ten steps")
     async def utilizations(request: Request) -> Response:

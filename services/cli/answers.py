@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from services.cli.client import DEFAULT_URL, ApiError, Client
+from services.cli.exits import Exit
 from services.cli.options import (
     Filter,
     Interval,
@@ -89,7 +90,9 @@ def shown(command: Callable[..., Listing | Report]) -> Callable[..., None]:
             taken.pop("sort", ""),
             tuple(taken.pop("filter", None) or ()),
         )
-        show(lambda: command(client, **taken), shape)
+        show(lambda: command(client, **taken), shape, client)
+        if client.away:
+            raise typer.Exit(Exit.NO_ANSWER)
 
     parameters = [*list(own.parameters.values())[1:], *_options(is_listing=is_listing)]
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -114,15 +117,25 @@ def _options(*, is_listing: bool) -> list[inspect.Parameter]:
     ]
 
 
-def show(make: Callable[[], Listing | Report], shape: Shape) -> None:
-    """Print an answer once, or again and again."""
+def show(make: Callable[[], Listing | Report], shape: Shape, client: Client | None = None) -> None:
+    """Print an answer once, or again and again; what does not work stands on stderr beside it."""
     if not shape.is_watched:
         for line in lines_of(make(), shape):
             _print(line)
+        if told := _age_of(client):
+            sys.stdout.flush()
+            complain(told)
     elif shape.output is Output.TABLE and _can_be_drawn_over():
-        _watch_on_terminal(make, shape)
+        _watch_on_terminal(make, shape, client)
     else:
-        _watch_in_pipe(make, shape)
+        _watch_in_pipe(make, shape, client)
+
+
+def _age_of(client: Client | None) -> str:
+    """Return what there is to say of an answer while a service is away; "" while none is."""
+    if client is None or not client.away:
+        return ""
+    return f"muster: {client.away}. This is the last known state, {client.age_seconds} s old"
 
 
 def _can_be_drawn_over() -> bool:
@@ -132,7 +145,9 @@ def _can_be_drawn_over() -> bool:
     return sys.stdout.isatty() and not console().is_dumb_terminal
 
 
-def _watch_on_terminal(make: Callable[[], Listing | Report], shape: Shape) -> None:
+def _watch_on_terminal(
+    make: Callable[[], Listing | Report], shape: Shape, client: Client | None
+) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -146,12 +161,17 @@ def _watch_on_terminal(make: Callable[[], Listing | Report], shape: Shape) -> No
                 parts = lines_of(make(), shape)
             except ApiError as error:
                 parts = [Text(str(error), style="red")]
+            else:
+                if told := _age_of(client):
+                    parts = [Text(told, style="yellow"), *parts]
             head = f"{time.strftime('%H:%M:%S')}, every {shape.interval:g} s; Ctrl-C ends"
             live.update(Group(Text(head, style="dim"), *parts), refresh=True)
             time.sleep(shape.interval)
 
 
-def _watch_in_pipe(make: Callable[[], Listing | Report], shape: Shape) -> None:
+def _watch_in_pipe(
+    make: Callable[[], Listing | Report], shape: Shape, client: Client | None
+) -> None:
     """Print all of it first, then the rows, or the whole answer, that are not as before."""
     before: list[Any] | None = None
     told = ""
@@ -165,7 +185,10 @@ def _watch_in_pipe(make: Callable[[], Listing | Report], shape: Shape) -> None:
                 complain(f"muster: {error}")
             told = str(error)
         else:
-            told = ""
+            away = client.away if client is not None else ""
+            if away and not told:
+                complain(_age_of(client))
+            told = away
             for line in _news(answer, shape, before):
                 _print(line)
             sys.stdout.flush()

@@ -19,6 +19,7 @@ _WHO_ARE_YOU = 401
 _NOT_FOUND = 404
 _NO_ANSWER_IN_TIME = 504
 _ATTEMPTS = 3
+_MAX_DIGITS = 12  # of the age of a state in a header; a longer one counts as 0
 _PAUSE_SECONDS = 1.0
 _ANOTHER = "name another place with --url or MUSTER_API_URL"
 
@@ -82,6 +83,10 @@ def read_token(text: str) -> str:
     return text
 
 
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < _MAX_DIGITS else 0
+
+
 class Client:
     """A client of one API. Every method raises ApiError; RefusedError where the API said no."""
 
@@ -89,6 +94,8 @@ class Client:
         self, url: str, token: str = "", timeout_seconds: float = _TIMEOUT_SECONDS
     ) -> None:
         self.url = url.rstrip("/")
+        self.away = ""  # what does not work, as the latest answer says; "": all does
+        self.age_seconds = 0  # of the state that it was made of
         self._token = token
         self._timeout_seconds = timeout_seconds
 
@@ -157,7 +164,7 @@ class Client:
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
-            return httpx.request(
+            response = httpx.request(
                 method,
                 f"{self.url}{path}",
                 content=body or None,
@@ -187,6 +194,9 @@ class Client:
             is_unheard = isinstance(error, httpx.RemoteProtocolError)
             kind = UnheardError if is_unheard else ApiError
             raise kind(f"{said}. To ask elsewhere, {_ANOTHER}") from error
+        self.away = response.headers.get("Muster-Away", "")
+        self.age_seconds = _whole(response.headers.get("Muster-State-Age", ""))
+        return response
 
     def _json(self, response: "httpx.Response") -> Any:
         try:

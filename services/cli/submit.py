@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from services.cli.answers import as_text
-from services.cli.client import ApiError, Client
+from services.cli.client import ApiError, Client, UnheardError
 from services.cli.exits import Exit
 from services.cli.files import bytes_of
 from services.cli.options import Output
@@ -19,7 +19,7 @@ def submit_files(client: Client, files: list[Path], output: Output) -> int:
     else:
         for verdict, _ in verdicts:
             _print(verdict, "accepted", names_only=output is Output.NAME)
-    return max(status for _, status in verdicts)
+    return _ended(client, verdicts)
 
 
 def delete_files(client: Client, files: list[Path]) -> int:
@@ -27,7 +27,16 @@ def delete_files(client: Client, files: list[Path]) -> int:
     verdicts = [_send(client, file, "/v1/manifests/delete") for file in files]
     for verdict, _ in verdicts:
         _print(verdict, "deleted")
-    return max(status for _, status in verdicts)
+    return _ended(client, verdicts)
+
+
+def _ended(client: Client, verdicts: list[tuple[dict[str, Any], Exit]]) -> Exit:
+    """Return how it ends: the worst of the verdicts; what was handed in may have to wait."""
+    worst = max(status for _, status in verdicts)
+    if worst is not Exit.DONE or not client.away:
+        return worst
+    complain(f"muster: handed in; it is scheduled when all works again: {client.away}")
+    return Exit.WAITING
 
 
 def _send(client: Client, file: Path, path: str) -> tuple[dict[str, Any], Exit]:
@@ -39,7 +48,8 @@ def _send(client: Client, file: Path, path: str) -> tuple[dict[str, Any], Exit]:
     try:
         value = client.judged("POST", path, body, {"source": source[-500:]})
     except ApiError as error:
-        return _refusal(source, str(error).removeprefix(f"{source}: ")), error.exit_status
+        verdict = _refusal(source, str(error).removeprefix(f"{source}: "))
+        return verdict | {"isUnheard": isinstance(error, UnheardError)}, error.exit_status
     return dict(value), Exit.REFUSED if value["refused"] else Exit.DONE
 
 
@@ -63,4 +73,5 @@ def _print(verdict: dict[str, Any], done: str, *, names_only: bool = False) -> N
     for item in verdict["refused"]:
         where = f": document {item['document']}" if item["document"] else ""
         field = f": {item['field']}" if item["field"] else ""
-        complain(f"refused  {item['source']}{where}{field}: {item['message']}")
+        said = "no answer  " if verdict.get("isUnheard") else "refused  "
+        complain(f"{said}{item['source']}{where}{field}: {item['message']}")

@@ -245,7 +245,9 @@ class _Up:
                 f"no RabbitMQ at {self._broker}: {error.__cause__ or error}. Is it running there? "
                 "Without --bus everything runs in this process"
             ) from error
-        app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+        app = make_app(
+            Replica(lambda: cluster.running["api"].host, lambda: cluster.api, beats=True)
+        )
         beside = [
             serve(app, self.listening),
             watch(lambda: cluster.host_of("shim_adapter"), options.config),

@@ -21,6 +21,18 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class AtWork:
+    """An active instance has handled a heartbeat of its own since its last one: it works.
+
+    To the API, with each heartbeat. ``is_ready``: it has what it needs; a core that recovers works
+    and is not ready.
+    """
+
+    instance: str
+    is_ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SyncRequest:
     """A core became active and asks the resource manager for everything that exists."""
 

@@ -10,6 +10,7 @@ KINDS: dict[str, type] = {
         interface.UpdateConfiguration,
         interface.ConfigurationResult,
         protocol.Heartbeat,
+        protocol.AtWork,
         protocol.SyncRequest,
         protocol.SyncBegin,
         protocol.SyncEnd,

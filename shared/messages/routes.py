@@ -41,7 +41,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
     ANY_TIMERS: {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
     "core_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (CORE,)},
     "timers_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (TIMERS,)},
-    "api.all": {"StateDelta": (CORE,), "Partitions": (SHIM,)},
+    "api.all": {"StateDelta": (CORE,), "Partitions": (SHIM,), "AtWork": (CORE, SHIM, TIMERS)},
     "api.trace": {"TraceRecords": SERVICES},
     ANY_REPLICA: {
         "Heartbeat": (API,),

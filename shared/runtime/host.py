@@ -50,8 +50,15 @@ from shared.bus.errors import (
     PoisonError,
 )
 from shared.bus.fitting import SetAside, fitting, numbered
-from shared.messages.envelope import API_TRACE, Address, Envelope, Outgoing, envelope_of
-from shared.messages.protocol import Heartbeat, Tick
+from shared.messages.envelope import (
+    API_ALL,
+    API_TRACE,
+    Address,
+    Envelope,
+    Outgoing,
+    envelope_of,
+)
+from shared.messages.protocol import AtWork, Heartbeat, Tick
 from shared.messages.sections import coalesced, item_count, merged, story_of
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.ids import derived_id
@@ -69,6 +76,8 @@ MAX_CRASHES = 3
 MAX_SLICE_ITEMS = 2_000
 MAX_BATCH_ITEMS = 20_000  # items handled together; what comes beyond is a batch of its own
 MAX_INJECTED = 1_000
+MISSED_BEATS = 3  # heartbeats in a row; whoever has handled none of them does not work
+WAY_NS = seconds(2)  # that a heartbeat may be on its way, and wait to be handled, besides
 _MOST_SHOWN = 300
 _RETRY_FIRST_SECONDS = 0.1
 _RETRY_LONGEST_SECONDS = 2.0
@@ -171,15 +180,40 @@ class Host:
         self._started_ns = clock.now_ns()
         self.is_waiting = False
         self._is_connected = False
+        self.away_since_ns = self._started_ns  # the bus; 0 while an inbox is read
+        self.connected_ns = self._started_ns  # since when its inbox is read
         self._has_read = False
         self._unheard = 0  # heartbeats confirmed while it waited, since something came
         self._left = 0  # messages that waited when it was a standby and heard nothing
+        self._beaten_ns = self._started_ns  # when a heartbeat of its own was handled last
+        self._is_beaten = False  # since the last message that said so
         tell_figures_of(self)
 
+    @property
+    def heartbeat_ns(self) -> int:
+        """Return the time between heartbeats; 0: there is one at the start and no more."""
+        return self._options.heartbeat_ns
+
+    @property
+    def now_ns(self) -> int:
+        """Return the time by this host's clock."""
+        return self._clock.now_ns()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Return whether it is the active one, and has handled a heartbeat of its own lately.
+
+        One whose connection is held may believe itself active for long: another one works then.
+        """
+        silent_ns = self._clock.now_ns() - self._beaten_ns
+        return self.is_active and (
+            not self.heartbeat_ns or silent_ns <= silence_ns(self.heartbeat_ns)
+        )
+
     def figures(self) -> dict[tuple[str, str, str], int]:
-        """Return the figures of the machine while it is the active one."""
+        """Return the figures of the machine while it is at work."""
         figures = getattr(self.machine, "figures", None)
-        values: Figures = figures() if figures is not None and self.is_active else {}
+        values: Figures = figures() if figures is not None and self.is_at_work else {}
         return {
             (name, self.inbox.service, "" if partition == DEFAULT_PARTITION else partition): number
             for name, value in values.items()
@@ -284,12 +318,14 @@ class Host:
         """Read until the place is given up: nothing of what came since is acknowledged."""
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
+        self.away_since_ns, self.connected_ns = 0, self._clock.now_ns()
         self._unheard = self._left = 0
         beats = asyncio.create_task(self._beat())
         try:
             await self._loop(subscription, beats)
         finally:
             self._is_connected = False
+            self.away_since_ns = self._clock.now_ns()
             beats.cancel()
             try:
                 await asyncio.gather(beats, return_exceptions=True)  # who cancels us is obeyed
@@ -441,6 +477,11 @@ class Host:
         for message_id, envelope in handled.items():
             if not isinstance(envelope.message, TraceRecords):  # a new machine is told them again
                 self._handled.add(message_id)
+            if (
+                isinstance(envelope.message, Heartbeat)
+                and envelope.message.instance == self.instance
+            ):
+                self._beaten_ns, self._is_beaten = self._clock.now_ns(), True
         if deliveries:
             await subscription.ack(deliveries)
 
@@ -661,7 +702,7 @@ class Host:
                 self.inbox.service, partition=self.partition, published_ns=now_ns,
             )  # fmt: skip
             try:
-                await self._bus.publish([beat])
+                await self._bus.publish([beat, *self._work(beat)])
             except BusUnavailableError:
                 await asyncio.sleep(_RETRY_FIRST_SECONDS)
                 continue
@@ -669,6 +710,21 @@ class Host:
                 return
             await self._check_place()
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)
+
+    def _work(self, beat: Envelope) -> list[Envelope]:
+        """Return what the API is to know beside a heartbeat: that the one before was handled."""
+        is_beaten, self._is_beaten = self._is_beaten, False
+        if not (is_beaten and self.is_active and self.inbox.is_durable):
+            return []
+        is_ready = bool(getattr(self.machine, "is_synced", True))
+        epoch: int = getattr(self.machine, "epoch", 0)
+        return [
+            envelope_of(
+                Outgoing(API_ALL, AtWork(self.instance, is_ready), epoch=epoch),
+                cause=beat, index=0, source=self.inbox.service,
+                now_ns=beat.published_ns, partition=self.partition,
+            )
+        ]  # fmt: skip
 
     async def _check_place(self) -> None:
         """Count a heartbeat that was confirmed. Raises BusUnavailableError where none comes back.
@@ -696,6 +752,11 @@ class Host:
                 waiting=self._left,
             )
             raise BusUnavailableError(f"nobody reads {where}")
+
+
+def silence_ns(heartbeat_ns: int) -> int:
+    """Return for how long nothing may be heard of an instance that works."""
+    return MISSED_BEATS * heartbeat_ns + WAY_NS
 
 
 def _batches(deliveries: list[Delivery]) -> list[list[Delivery]]:

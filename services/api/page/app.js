@@ -48,12 +48,15 @@ function show() {
   isMarked = true;
 }
 
+const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
 function showStatus() {
   const now = Date.now();
   const says = {
     live: () => "live",
     connecting: () => "connecting",
     recovering: () => "core is recovering",
+    away: () => `${lasting(live.age * 1000)} old`,
     denied: () => "not signed in",
     lost: () => `lost ${lasting(now - live.since)} ago`,
   }[live.state]();
@@ -63,7 +66,8 @@ function showStatus() {
   showPartitions();
   const gone = live.isGone && `There is no partition ${partition} here`;
   const trouble = {
-    lost: () => gone ? `${gone} any more. What you see was so at its end.` : `The connection is lost since ${lasting(now - live.since)}. What you see was so then; it is tried again by itself.`,
+    lost: () => gone ? `${gone} any more. What you see was so at its end.` : `Connection lost ${lasting(now - live.since)} ago. Showing the last known state; trying again.`,
+    away: () => `${sentence(live.away.join("; "))}. Showing the last known state, ${lasting(live.age * 1000)} old.`,
     recovering: () => `The core is recovering (epoch ${live.epoch}). What you see was so before; it is put right when the core has its state back.`,
   }[live.state];
   leave.hidden = !token();

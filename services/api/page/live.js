@@ -34,7 +34,8 @@ export class Live {
   /** @param {() => void} onChange called whenever something is new; it is cheap to call often */
   constructor(onChange) {
     this.onChange = onChange;
-    this.state = "connecting"; // live, lost, recovering, denied
+    this.state = "connecting"; // live, lost, away, recovering, denied
+    this.away = []; // what does not work, in sentences
     this.since = Date.now();
     this.epoch = 0;
     this.number = 0;
@@ -133,7 +134,10 @@ export class Live {
 
   beat(frame) {
     this.partitions = frame.partitions ?? [];
-    if (!frame.isReady) this.set("recovering");
+    this.away = frame.away ?? [];
+    this.age = frame.age ?? 0;
+    if (this.away.length) this.set("away");
+    else if (!frame.isReady) this.set("recovering");
     else if (frame.number < this.number) this.connect();
     else this.set(this.partition ? "live" : "connecting");
   }

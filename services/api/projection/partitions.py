@@ -19,8 +19,9 @@ from services.api.projection.history import History
 from services.api.projection.model import Model
 from services.api.projection.projection import Projection
 from services.api.projection.stories import Stories
+from services.api.projection.works import Works
 from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing
-from shared.messages.protocol import Partitions, PartitionsRequest
+from shared.messages.protocol import AtWork, Partitions, PartitionsRequest
 from shared.messages.state import StateDelta
 from shared.messages.trace import TraceRecords
 from shared.model.names import DEFAULT_PARTITION
@@ -33,6 +34,7 @@ class Projections:
         self.instance = instance
         self.history = History()
         self.stories = Stories()
+        self.works = Works()
         self._of = {DEFAULT_PARTITION: Projection(instance)}
         self._whole: EventRing | None = None  # once there was a second partition
         self._is_told = False  # which partitions there are, or has asked
@@ -72,6 +74,11 @@ class Projections:
         """Return the partitions that do not follow their core."""
         return [item.partition for item in self._of.values() if not item.is_ready]
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the partitions."""
+        return [item.partition for item in self._of.values()]
+
     def name(self, names: Iterable[str]) -> None:
         """Take in which partitions there are."""
         told = {name.lower(): name for name in names} | {DEFAULT_PARTITION: DEFAULT_PARTITION}
@@ -92,7 +99,11 @@ class Projections:
         if self.history.is_due(now_ns):
             self.history.pass_time([item.settled for item in self._of.values()], now_ns)
         match envelope.message:
+            case AtWork():
+                self.works.hear(envelope, now_ns)
+                return []
             case StateDelta():
+                self.works.hear(envelope, now_ns)
                 projection = self._of.get(envelope.partition.lower())
                 return projection.handle(envelope, now_ns) if projection is not None else []
             case TraceRecords(records):

@@ -261,6 +261,11 @@ class Scheduler:
             outgoing.append(self._forecast(asked) if may_ask else _refused(asked, BUSY))
         return outgoing
 
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of the recovery that it follows; 0 before there was one."""
+        return self._epoch
+
     def figures(self) -> dict[str, int | dict[str, int]]:
         """Return what is measured of a core."""
         partition = self.partition

@@ -46,7 +46,8 @@ async def system():
     )
     cluster = LocalCluster(lambda: MemoryBus(broker), SystemClock(), options)
     await cluster.start()
-    app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+    host_of = lambda: cluster.running["api"].host  # noqa: E731
+    app = make_app(Replica(host_of, lambda: cluster.api, beats=True))
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://muster"
     ) as client:

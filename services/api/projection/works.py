@@ -1,0 +1,115 @@
+"""Who works: the one answer to it, from what active instances send with each heartbeat.
+
+Rule 1: an instance works that has handled a heartbeat of its own, or decided something, within
+        the last ``silence_ns``: three heartbeats and their way.
+Rule 2: what comes of a lower epoch than the latest is not heard: another core works since.
+Rule 3: nobody is called silent before the replica has listened for so long itself.
+Source of readiness, the healthcheck, metrics, the page's header and what commands print.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shared.messages.envelope import Envelope
+from shared.messages.protocol import AtWork
+from shared.model.names import DEFAULT_PARTITION
+from shared.model.units import NANOS_PER_SECOND
+
+OF_EACH_PARTITION = ("core", "timers")
+OF_ALL = ("shim_adapter",)
+_NAMES = {"core": "core", "shim_adapter": "shim adapter", "timers": "timer service"}
+
+
+@dataclass(slots=True)
+class Worker:
+    """Who was heard of last, when, and of which epoch. ``unready_ns``: since when it recovers."""
+
+    instance: str
+    heard_ns: int
+    epoch: int
+    unready_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A service, of a partition, that does not work: since when, and who it was ("": nobody).
+
+    ``is_recovering``: it works, and does not know everything yet.
+    """
+
+    service: str
+    partition: str
+    since_ns: int
+    instance: str = ""
+    is_recovering: bool = False
+
+    def sentence(self, now_ns: int) -> str:
+        """Return what is said of it: "no core has been at work for 12 s"."""
+        seconds = max(0, now_ns - self.since_ns) // NANOS_PER_SECOND
+        name = _NAMES[self.service]
+        if self.partition != DEFAULT_PARTITION:
+            name += f" of partition {self.partition}"
+        if self.is_recovering:
+            return f"the {name} has been recovering for {seconds} s"
+        return f"no {name} has been at work for {seconds} s"
+
+
+class Works:
+    """What was heard of the services, by service and partition."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], Worker] = {}
+
+    def hear(self, envelope: Envelope, now_ns: int) -> None:
+        """Note who works: of a message AtWork, or of what a core has decided."""
+        key = envelope.source, envelope.partition.lower()
+        before = self._of.get(key)
+        if before is not None and envelope.epoch < before.epoch:
+            return
+        message = envelope.message
+        if isinstance(message, AtWork):
+            unready_ns = (before.unready_ns if before else 0) or now_ns
+            ready = 0 if message.is_ready else unready_ns
+            self._of[key] = Worker(message.instance, now_ns, envelope.epoch, ready)
+        elif before is not None:
+            before.heard_ns = now_ns
+
+    def at_work(
+        self, partitions: Iterable[str], now_ns: int, silence_ns: int
+    ) -> dict[tuple[str, str], bool]:
+        """Return whether each service of each partition works, and knows everything."""
+        found: dict[tuple[str, str], bool] = {}
+        for service, partition in _needed(partitions):
+            worker = self._of.get((service, partition.lower()))
+            found[service, partition] = (
+                worker is not None
+                and not worker.unready_ns
+                and now_ns - worker.heard_ns <= silence_ns
+            )
+        return found
+
+    def silent(
+        self, partitions: Iterable[str], started_ns: int, now_ns: int, silence_ns: int
+    ) -> list[Silence]:
+        """Return what does not work, the core first; ``started_ns``: since when was listened."""
+        found: list[Silence] = []
+        for service, partition in _needed(partitions):
+            worker = self._of.get((service, partition.lower()))
+            since_ns = max(started_ns, worker.heard_ns if worker else 0)
+            name = worker.instance if worker else ""
+            if now_ns - since_ns > silence_ns:
+                found.append(Silence(service, partition, since_ns, name))
+            elif worker is not None and worker.unready_ns:
+                found.append(
+                    Silence(service, partition, worker.unready_ns, name, is_recovering=True)
+                )
+        return found
+
+
+def _needed(partitions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    names = list(partitions)
+    for service in OF_EACH_PARTITION[:1]:
+        yield from ((service, name) for name in names)
+    yield from ((service, DEFAULT_PARTITION) for service in OF_ALL)
+    for service in OF_EACH_PARTITION[1:]:
+        yield from ((service, name) for name in names)
