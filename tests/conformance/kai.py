@@ -35,11 +35,11 @@ from shared.messages.interface import (
     AllocationAsk,
     TerminationType,
 )
+from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.resources import PODS, without_zeros
 from shared.model.states import ApplicationState
 from tests.property.dump import dump
 
-GPU = "nvidia.com/gpu"
 MB = 1_000_000
 SHOWN = {
     Status.PENDING: "Pending",
@@ -78,6 +78,9 @@ class World:
             labels = {"kai.scheduler/type": name, **node.get("labels", {})} | self.matching(name)
             capacity = node_capacity(node)
             partition.nodes.add(Node(name, 0, capacity, {}, labels, (), schedulable=True))
+        tasks = (task for job in self.row["jobs"] for task in (job, *job["tasks"]))
+        if any(task.get("gpu_share") for task in tasks):
+            partition.share_devices()
         for spec in [*self.row.get("departments", []), *self.row["queues"]]:
             above = queue_named(partition, spec.get("parent"))
             queue = Queue(spec["name"], above, is_leaf=True)
@@ -105,7 +108,7 @@ class World:
             elif state == "Succeeded":
                 application.succeeded += 1
             elif state != "Failed":
-                add_running(partition, application, ask, node, state)
+                add_running(partition, application, ask, node, state, task.get("device"))
 
     def matching(self, name: str) -> dict[str, str]:
         """Return a label for every list of values of which a node has one, or is named so."""
@@ -160,6 +163,7 @@ def ask_of(spec: dict, at: int, task: dict) -> AllocationAsk:
             "vcore": spec.get("cpu_milli_per_task", DEFAULT_TASK["cpu"]),
             "memory": spec.get("mem_bytes_per_task", DEFAULT_TASK["memory"]),
             GPU: gpus,
+            GPU_SHARE: task.get("gpu_share", spec.get("gpu_share", 0)),  # in thousandths
             PODS: 1,
         }
     )
@@ -188,9 +192,17 @@ def ask_of(spec: dict, at: int, task: dict) -> AllocationAsk:
 
 
 def add_running(
-    partition: Partition, application: Application, ask: AllocationAsk, node: str, state: str
+    partition: Partition,
+    application: Application,
+    ask: AllocationAsk,
+    node: str,
+    state: str,
+    device: int | None,
 ) -> None:
-    """Add a task that runs, or is being released, one that is stuck for as long as that takes."""
+    """Add a task that runs, or is being released, one that is stuck for as long as that takes.
+
+    Its share of a GPU is on a certain ``device``.
+    """
     key, why = ask.allocation_key, TerminationType.PREEMPTED_BY_SCHEDULER
     partition.learn(ask.constraints)
     allocation = Allocation(
@@ -201,6 +213,7 @@ def add_running(
         priority=ask.priority,
         constraints=ask.constraints,
         allocation_tags=ask.allocation_tags,
+        devices=() if device is None else ((device, ask.resource_per_alloc[GPU_SHARE]),),
     )
     partition.count_in(application, allocation, partition.nodes.nodes[node])
     if state in ("Releasing", STUCK):
@@ -248,9 +261,9 @@ class TableTerms(Terms):
             at,
             above,
             spec.get("priority", 100),
-            [quota[name] for name in names],
-            [limit[name] for name in names],
-            [weight[name] for name in names],
+            [quota.get(name, UNLIMITED) for name in names],
+            [limit.get(name, UNLIMITED) for name in names],
+            [weight.get(name, 1) for name in names],
             min_runtime_s={kind: value for kind, value in kinds if value is not None},
         )
 

@@ -1,5 +1,8 @@
 """Where a task goes: the first node, by score, that has the room.
 
+A share of a GPU waits for a device that others share and that is to have the room, before it opens
+another, unless tasks are to be spread.
+
 Order of nodes: those with idle room before those where room is being released, nodes without
 accelerators for tasks without (resource type), then the fullest first, or the emptiest with
 ``spread``; equal ones in the order of the trial. Source: contract kai.md, 1.2 and 1.12.
@@ -115,7 +118,10 @@ def best_node(trial: Trial, task: Task, where: Domain) -> tuple[Node, bool] | No
     scores = idle * _IDLE_MARKS + _placement(trial, task, rows)
     scores += where.marks[rows] * _TOPOLOGY_MARKS
     at = int(np.argmax(scores))
-    return trial.nodes.rows[int(rows[at])], bool(idle[at])
+    node, is_idle = trial.nodes.rows[int(rows[at])], bool(idle[at])
+    if is_idle and not trial.settings.spread:
+        is_idle = not trial.nodes.opens_in_vain(node, trial.shape_of(task))
+    return node, is_idle
 
 
 def _first_by_plugins(
