@@ -451,6 +451,7 @@ class SupposedLane:
     """
 
     def __init__(self, hypothesis: Hypothesis) -> None:
+        self._hypothesis = hypothesis
         self._partition = partition = hypothesis.partition
         self._refused: dict[Application, None] = {}
         self._has_let_go = False
@@ -531,9 +532,10 @@ class SupposedLane:
             gang = min(waiting, key=_rank)
             held = dict(lane.nodes) if lane is not None else {}
             needs = gang.placeholder_needs()
-            partition.lane = Lane(gang, partition.now_ns, needs, _rank(gang), nodes=held)
+            own = Lane(gang, partition.now_ns, needs, _rank(gang), nodes=held)
+            self._hypothesis.set(partition, lane=own)
         elif lane is not None:
-            partition.lane = None
+            self._hypothesis.set(partition, lane=None)
             partition.nodes.let_backfill(0)
             for node in lane.nodes:
                 partition.nodes.hold_for_lane(node, None)
