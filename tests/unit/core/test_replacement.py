@@ -283,6 +283,23 @@ def test_8_with_no_third_node_it_is_unschedulable_and_nothing_is_left_on_the_sec
     core.check()
 
 
+@pytest.mark.parametrize("has_gone", [False, True])
+def test_8_a_swap_that_is_taken_back_leaves_the_second_node_to_others(has_gone):
+    core = Core()
+    release = elsewhere(core)
+    if has_gone:
+        core.update(releases=(release,))  # it started: then it is a release that frees the node
+        ended = AllocationRelease("app", "real", TerminationType.STOPPED_BY_RM)
+        core.update(releases=(ended,))
+    else:
+        withdrawn = AllocationAskRelease("app", "real", TerminationType.STOPPED_BY_RM)
+        core.update(ask_releases=(withdrawn,))
+    core.check()
+    core.application("other")
+    assert placed(core.asks("other", ["o"], ONE, constraints=IN_ZONE_A)) == [("o", "n2")]
+    core.check()
+
+
 def test_8_the_shim_hears_at_once_that_the_second_node_has_gone():
     core = Core()
     elsewhere(core)

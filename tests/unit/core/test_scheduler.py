@@ -6,6 +6,7 @@ from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.interface import (
     AddApplicationRequest,
+    Allocation,
     AllocationAsk,
     AllocationAskRelease,
     AllocationRelease,
@@ -199,6 +200,22 @@ def test_a_timer_service_that_starts_gets_every_armed_timer():
     (orders,) = [item.message for item in core.answers if isinstance(item.message, TimerOrders)]
     assert orders.reset
     assert [timer.timer_id for timer in orders.armed] == ["placeholder/app"]
+
+
+def test_after_a_failover_the_new_core_orders_every_timer_anew():
+    """The timers hold those of the core that died: what it tells replaces them, whole."""
+    core = Core()
+    core.answers.clear()
+    core.send(SyncBegin(""), epoch=2)
+    core.epoch = 2
+    app = AddApplicationRequest("app", "root.default", placeholder_ask={"vcore": 2000, "pods": 2})
+    core.update(nodes=(NodeInfo("n1", NodeAction.CREATE, NODE),), new_applications=(app,))
+    held = Allocation("a", "app", "n1", ONE, placeholder=True, task_group_name="tg")
+    core.update(allocations=(held,))
+    core.send(SyncEnd(1, 1, 0))
+    told = [item for item in core.answers if isinstance(item.message, TimerOrders)]
+    assert [(item.message.reset, item.epoch) for item in told] == [(True, 2)]
+    assert [timer.timer_id for timer in told[0].message.armed] == ["placeholder/app"]
 
 
 def test_a_replica_that_asks_gets_a_snapshot_to_itself():

@@ -350,6 +350,22 @@ def test_a_pod_whose_node_went_before_it_was_bound_is_asked_for_again():
     assert shim.asks(shim.send(UpdateResponse(released_allocations=(lost,)))) == []
 
 
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_a_pod_whose_bind_was_refused_is_still_asked_for_and_its_end_takes_the_ask_back(refusals):
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+    shim.send(PlaceForeignPods("node-0000", (foreign("a", 4000),)))
+    decided = UpdateResponse(new_allocations=(Allocation(key, "app", "node-0000", ONE),))
+    for _ in range(refusals):
+        (given_back,) = sent(shim.send(decided), "releases")
+        assert given_back.termination_type is TerminationType.SCHEDULING_FAILED_ON_RM
+    (taken_back,) = sent(shim.send(DeletePods((PodName("p"),))), "ask_releases")
+    assert taken_back.allocation_key == key
+
+
 @pytest.mark.parametrize(
     "meanwhile", ["nothing", "another made its gang whole", "its node came again", "a recovery"]
 )
@@ -546,6 +562,20 @@ def test_who_starts_over_makes_nothing_for_placeholders_that_are_on_their_way_ou
     placeholder.release = TerminationType.PREEMPTED_BY_SCHEDULER
     shim.machine = shim.service.make_machine()
     assert shim.machine.mirror.go_on() == ([], [])
+
+
+@pytest.mark.parametrize("release", [TerminationType.TIMEOUT, TerminationType.PLACEHOLDER_REPLACED])
+def test_who_starts_over_makes_placeholders_for_those_on_their_way_out_that_nobody_makes_again(
+    release,
+):
+    shim = Shim()
+    placeholder, _ = _whole_gang(shim)
+    placeholder.node, placeholder.deletion_ns = "node-0000", 1
+    placeholder.release = release
+    shim.machine = shim.service.make_machine()
+    (made,), said = shim.machine.mirror.go_on()
+    assert (made.spec.task_group_name, made.spec.placeholder, said) == ("tg", True, [])
+    assert made.uid != placeholder.uid
 
 
 @pytest.mark.parametrize("starts_over", [True, False])

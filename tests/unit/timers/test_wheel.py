@@ -67,6 +67,23 @@ def test_a_reset_leaves_only_what_it_says_and_lower_epochs_are_refused():
     assert fired(send(wheel, Tick(), 99)) == ["b"]
 
 
+def test_a_timer_that_a_reset_puts_off_does_not_fire_when_it_was_due_before():
+    wheel = TimerWheel("w")
+    send(wheel, TimerOrders(armed=(timer("a", 10), timer("b", 10))))
+    send(wheel, TimerOrders(reset=True, armed=(timer("b", 30),)), epoch=2)
+    assert (wheel.armed(), wheel.next_due_ns()) == (1, 30)
+    assert fired(send(wheel, Tick(), 29)) == []
+    assert fired(send(wheel, Tick(), 30)) == ["b"]
+
+
+def test_a_reset_without_timers_leaves_none():
+    wheel = TimerWheel("w")
+    send(wheel, TimerOrders(armed=(timer("a", 10), timer("b", 20))))
+    send(wheel, TimerOrders(reset=True), epoch=2)
+    assert (wheel.armed(), wheel.next_due_ns()) == (0, None)
+    assert fired(send(wheel, Tick(), 99)) == []
+
+
 def test_timers_that_do_not_fit_are_counted_and_asked_for_again(monkeypatch):
     monkeypatch.setattr("services.timers.wheel.MAX_TIMERS", 4)
     wheel = TimerWheel("w")
