@@ -268,6 +268,19 @@ TO_FAIR = [  # a gang that waits with those that are refused alike, in another o
 ]
 FAIR = {"application.sort.policy": "fair"}
 OPEN = [(name, None, None, 0, {}, []) for name in "ab"]
+GATHERS = [  # by shares a gang that is getting its members is where it was before the first
+    ("root.a", False, 1, 1, PLAIN[0], "alice", 0),
+    ("root.b", False, 2, 2, PLAIN[0], "alice", 0),
+    ("root.b", True, 2, 2, PLAIN[0], "alice", 0),
+]
+PROMISED = [  # once the first gang is whole nothing is promised that the second could not have
+    ("root.b", True, 2, 2, PLAIN[0], "alice", 0),
+    ("root.b", True, 2, 2, PLAIN[0], "bob", 1),
+]
+WITHDRAWN = [  # whose admission is withdrawn stands by all that it holds
+    ("root.b", True, 3, 2, PLAIN[0], "alice", 0),
+    ("root.b", False, 1, 1, PLAIN[0], "bob", 0),
+]
 
 
 def configuration(queues, more=""):
@@ -296,6 +309,9 @@ def configuration(queues, more=""):
 
 @given(WAYS, APPLICATIONS, QUEUES, PARTITION, st.sampled_from((4, 7)))
 @example("queue", TO_FAIR, [OPEN[0], ("b", None, None, 0, FAIR, [])], "", 3)
+@example("queue", GATHERS, [OPEN[0], ("b", None, None, 0, FAIR, [])], "", 4)
+@example("partial", PROMISED, [("b", 6, None, 2, {}, [])], "", 4)
+@example("yunikorn", WITHDRAWN, [("b", 4, None, 2, FAIR, [])], "", 7)
 def test_what_a_configuration_would_do_it_does(way, applications, queues, more, nodes):
     core = cluster(way, applications, nodes, TIGHT)
     held = {name: places(core, name) for name in core.partition.applications}

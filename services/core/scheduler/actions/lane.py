@@ -454,7 +454,7 @@ class SupposedLane:
         self._hypothesis = hypothesis
         self._partition = partition = hypothesis.partition
         self._refused: dict[Application, None] = {}
-        self._has_let_go = False
+        self.lets_go = False  # nodes were let go since this was asked last
         if not partition.settings.gang_lane:
             return
         nodes, lane = partition.nodes, partition.lane
@@ -491,7 +491,7 @@ class SupposedLane:
 
     def has_let_go(self) -> bool:
         """Return whether nodes were let go since this was asked last: others may have them."""
-        had, self._has_let_go = self._has_let_go, False
+        had, self.lets_go = self.lets_go, False
         return had
 
     def look(self) -> None:
@@ -522,7 +522,7 @@ class SupposedLane:
                 partition.nodes.hold_for_lane(node, {})
         elif lane is not None or not is_placed:
             self._choose()
-            self._has_let_go = lane is not None
+            self.lets_go = lane is not None
         self.look()
 
     def _choose(self) -> None:

@@ -399,6 +399,7 @@ def admit(application: Application) -> None:
 def withdraw_admission(application: Application) -> None:
     """Have a gang wait for its admission again; its promise is void."""
     application.gang_admitted = False
+    reorder(application)
     keep_promise(application)
     enter(application)
 

@@ -75,6 +75,13 @@ class _Waiter:
     unplaced: list[tuple[AskGroup, Ask]] = field(default_factory=list)
     after_evictions: list[tuple[Ask, Node]] = field(default_factory=list)
 
+    @property
+    def waits_for_promises(self) -> bool:
+        """Return whether what others are promised may be all that keeps a gang from starting."""
+        refusal = self.why_not
+        is_headroom = refusal is not None and refusal.reason is Reason.GANG_HEADROOM
+        return is_headroom and self.application.starts_in_part and not self.placed
+
     def try_again(self) -> None:
         """Let what was not placed be tried once more."""
         again = sorted((*self.unplaced, *self.untried), key=lambda item: item[1].order)
@@ -135,6 +142,8 @@ class _Forecaster:
         self._rejected: list[ForecastApplication] = []
         self._queues: list[ForecastQueue] = []
         self._lane: lane.SupposedLane | None = None  # from when something is placed
+        self._has_whole_gang = False  # one that is: nothing is promised to it any more
+        self._is_promise_awaited = False  # by a gang that was refused
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
         """Return the forecast of a question. Raises UnansweredError."""
@@ -274,6 +283,7 @@ class _Forecaster:
                 waiter.untried.remove((group, ask))
                 self._hypothesis.end_reservation(held)
                 self._place(waiter, ask, node)
+                self._look_at_lane()
 
     def _newcomers(self, question: WhatIf) -> list[_Waiter]:
         """Suppose the applications of a question, but those that would be rejected."""
@@ -327,19 +337,23 @@ class _Forecaster:
         if self._lane is None:
             self._lane = lane.SupposedLane(self._hypothesis)
         self._lane.look()
-        while not self._place_in_turns(waiters, self._lane):
-            for waiter in waiters:
+        closed: dict[Shape, Refusal] = {}
+        while not self._place_in_turns(waiters, closed):
+            again = [waiter for waiter in waiters if waiter.waits_for_promises]
+            if self._lane.has_let_go():
+                again = waiters
+                closed.clear()
+            for waiter in again:
                 waiter.try_again()
 
-    def _place_in_turns(self, waiters: list[_Waiter], held: lane.SupposedLane) -> bool:
-        """Place what can be placed; return whether all was tried: no nodes were let go."""
-        closed: dict[Shape, Refusal] = {}
+    def _place_in_turns(self, waiters: list[_Waiter], closed: dict[Shape, Refusal]) -> bool:
+        """Place what can be placed; return whether all was tried, and nobody may be once more."""
         by_leaf: dict[Queue, list[_Entry]] = {}
         for number, waiter in enumerate(waiters):
             key = _order(waiter)
             if key is not None:
                 by_leaf.setdefault(waiter.application.queue, []).append((key, number, waiter))
-        if not self._serve(by_leaf, closed, held):
+        if not self._serve(by_leaf, closed):
             return False
         for entries in by_leaf.values():
             for _, _, waiter in entries:
@@ -347,14 +361,12 @@ class _Forecaster:
         return True
 
     def _serve(
-        self,
-        by_leaf: dict[Queue, list[_Entry]],
-        closed: dict[Shape, Refusal],
-        held: lane.SupposedLane,
+        self, by_leaf: dict[Queue, list[_Entry]], closed: dict[Shape, Refusal]
     ) -> bool:
         """Serve the leaves in their turns as long as there are steps left.
 
-        Return False where nodes were let go: those that were refused before have their turns.
+        Return False where nodes were let go, or a gang is whole to which room was promised: those
+        that were refused for it have their turns again.
         """
         for entries in by_leaf.values():
             heapify(entries)
@@ -364,7 +376,7 @@ class _Forecaster:
             _, number, waiter = by_leaf[leaf][0]
             self._steps.take(turns.cost)
             self._place_next(waiter, closed)
-            if held.has_let_go():
+            if self._may_be_tried_again():
                 return False
             turns.moved(leaf)
             key = _order(waiter)
@@ -377,6 +389,13 @@ class _Forecaster:
                 turns.leave(leaf)
         return True
 
+    def _may_be_tried_again(self) -> bool:
+        is_whole, self._has_whole_gang = self._has_whole_gang, False
+        if is_whole and self._is_promise_awaited:
+            self._is_promise_awaited = False
+            return True
+        return self._lane is not None and self._lane.lets_go
+
     def _place_next(self, waiter: _Waiter, closed: dict[Shape, Refusal]) -> None:
         """Place the next ask of an application, or say why it, or all of them, cannot be placed."""
         application = waiter.application
@@ -386,8 +405,9 @@ class _Forecaster:
             if refusal is not None:
                 waiter.why_not, waiter.unplaced = refusal, list(waiter.untried)
                 waiter.untried.clear()
+                self._is_promise_awaited |= waiter.waits_for_promises
                 return
-            if waiter.is_admitted and application.needs_places:
+            if waiter.placed:
                 return  # the whole gang was placed at once
         group, ask = waiter.untried.popleft()
         found = closed.get(ask.shape) or self._node_for(application, ask)
@@ -398,14 +418,19 @@ class _Forecaster:
                 closed[ask.shape] = found
             return
         self._place(waiter, ask, found)
+        self._look_at_lane()
+
+    def _look_at_lane(self) -> None:
+        if self._lane is not None:
+            self._lane.look()
 
     def _place(self, waiter: _Waiter, ask: Ask, node: Node) -> None:
         """Suppose an ask placed; nobody need wait behind its application any more."""
         application = waiter.application
         self._hypothesis.place(application, ask, node)
         self._hypothesis.promise(application)
-        if self._lane is not None and not application.needs_places:
-            self._lane.look()
+        if application.is_gang and not application.outstanding():
+            self._has_whole_gang = True
         waiter.placed.append((ask, node))
         if application.queue.overdue_gang is application:
             self._hypothesis.set(application.queue, overdue_gang=None)
@@ -437,7 +462,7 @@ class _Forecaster:
         waiter.is_admitted = True
         if application.needs_places:
             return self._place_gang(waiter)
-        self._hypothesis.promise(application)
+        self._hypothesis.admit(application)
         return None
 
     def _place_gang(self, waiter: _Waiter) -> Refusal | None:
@@ -467,9 +492,11 @@ class _Forecaster:
                 gang_places.take_back(nodes, found, had_changed=had_changed, noted=noted)
         if isinstance(found, NoPlaces):
             return found.refusal
+        self._hypothesis.admit(application)
         for ask, node in found:
             self._place(waiter, ask, node)
-        waiter.untried.clear()
+        placed = {ask for ask, _ in found}
+        waiter.untried = deque(item for item in waiter.untried if item[1] not in placed)
         return None
 
     def _node_for(self, application: Application, ask: Ask) -> Node | Refusal:

@@ -130,6 +130,8 @@ class Hypothesis:
         """Suppose that an ask which waits is placed: it waits no more."""
         self.statement.place(application, ask, node)
         self._count_waiting(application, ask, -1)
+        if ask.request.placeholder:
+            self.set(application, pending_placeholders=application.pending_placeholders - 1)
         if application.state is ApplicationState.ACCEPTED:
             self._start(application)
 
@@ -154,6 +156,11 @@ class Hypothesis:
             application.order = order
 
         self._undo.append(undo)
+
+    def admit(self, application: Application) -> None:
+        """Suppose that a gang is let start: the room for it is promised to it."""
+        self.set(application, gang_admitted=True)
+        self.promise(application)
 
     def promise(self, application: Application) -> None:
         """Let what an admitted gang has yet to allocate be promised to it, as it is by now."""
