@@ -462,6 +462,35 @@ def test_placeholders_that_come_in_time_end_that_wait_and_never_time_out_unalloc
     core.check()
 
 
+_GIVEN_UP = ("Resuming", "Failing")
+
+
+@pytest.mark.parametrize(("style", "state"), [("Soft", "Resuming"), ("Hard", "Failing")])
+@pytest.mark.parametrize("is_placeholder", [True, False])
+def test_a_pod_that_is_found_once_the_gang_is_given_up(style, state, is_placeholder):
+    core = Core()
+    core.node("n1", vcore=3000, pods=9)
+    core.application("app", placeholder_ask={"vcore": 3000, "pods": 3}, gang_scheduling_style=style)
+    core.asks("app", ["ph0", "ph1"], ONE, placeholder=True, task_group_name="a")
+    app = core.partition.applications["app"]
+    core.fire("app", "placeholder")
+    assert app.state.value == state
+    found = Allocation(
+        "found", "app", "n1", ONE, placeholder=is_placeholder, task_group_name="a" * is_placeholder
+    )
+    responses = core.update(allocations=(found,))
+    released = [item.allocation_key for item in section(responses, "released_allocations")]
+    assert released == ["found"] * is_placeholder
+    is_back = state == "Resuming" and not is_placeholder
+    assert app.state.value == ("Accepted" if is_back else state)
+    core.check()
+    timeout = TerminationType.TIMEOUT
+    for key in ("ph0", "ph1", "found"):
+        core.update(releases=(AllocationRelease("app", key, timeout),))
+    assert "app" not in core.partition.applications or app.state.value not in _GIVEN_UP
+    core.check()
+
+
 @pytest.mark.parametrize("placeholders", [0, 1])
 def test_it_waits_no_longer_once_the_gang_is_given_up(placeholders):
     core, app = with_real_ask_first()

@@ -137,7 +137,19 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
 
 
 def _recover_state(partition: Partition, application: Application, allocation: Allocation) -> None:
-    """Bring an application to the state that an existing allocation shows it to be in."""
+    """Bring an application to the state that an existing allocation shows it to be in.
+
+    One that fails goes on failing. A placeholder of a gang that was given up is released, as those
+    were that it had then.
+    """
+    is_given_up = application.state in (ApplicationState.FAILING, ApplicationState.RESUMING)
+    if is_given_up and allocation.placeholder:
+        if not allocation.released:
+            key, why = allocation.allocation_key, "releasing placeholders on app timeout"
+            partition.release(application, key, TerminationType.TIMEOUT, why)
+        return
+    if application.state is ApplicationState.FAILING:
+        return
     if application.state is ApplicationState.NEW:
         partition.fire(application, ApplicationEvent.RUN)
     if not allocation.placeholder:

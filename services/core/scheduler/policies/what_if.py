@@ -360,9 +360,7 @@ class _Forecaster:
                 waiter.why_not = waiter.why_not or _NOT_TRIED
         return True
 
-    def _serve(
-        self, by_leaf: dict[Queue, list[_Entry]], closed: dict[Shape, Refusal]
-    ) -> bool:
+    def _serve(self, by_leaf: dict[Queue, list[_Entry]], closed: dict[Shape, Refusal]) -> bool:
         """Serve the leaves in their turns as long as there are steps left.
 
         Return False where nodes were let go, or a gang is whole to which room was promised: those
