@@ -7,7 +7,8 @@ from uuid import uuid4
 from services.api.event_stream import EventStreams
 from services.api.projection import Projections
 from shared.messages.commands import CommandResult, SubmitResult
-from shared.messages.envelope import SHIM_ADAPTER, Envelope, Outgoing, core_of
+from shared.messages.dead_letters import DeadLettersReplayed, ReplayDeadLetters
+from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope, Outgoing, core_of
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.protocol import AtWork, Heartbeat, Partitions
 from shared.messages.state import StateDelta
@@ -18,12 +19,13 @@ from shared.runtime.host import Host
 
 ANSWER_TIMEOUT_SECONDS = 15.0
 MAX_WAITING_REQUESTS = 1_000
-_ANSWERS = (CommandResult, SubmitResult, Forecast, PodFound)
+_ANSWERS = (CommandResult, SubmitResult, Forecast, PodFound, DeadLettersReplayed)
 _EVENTS = (StateDelta, TraceRecords, Heartbeat, AtWork, Partitions)
 
 _NO_CORE = "no core is at work, or it is still recovering; nothing was changed"
 _NO_SHIM = "the core knows of no such pod, and no shim adapter says whether there is one"
-_LATER = {WhatIf: _NO_CORE, FindPod: _NO_SHIM}
+_NO_OWNER = "they are replayed when the service whose they are is at work"
+_LATER = {WhatIf: _NO_CORE, FindPod: _NO_SHIM, ReplayDeadLetters: _NO_OWNER}
 _STAYS = "the request stays on the bus and is carried out when the shim adapter reads it"
 
 
@@ -62,6 +64,8 @@ class ApiMachine:
             is_for_core = isinstance(message, WhatIf) and not message.documents
             where = envelope.partition
             to = core_of(where) if is_for_core else SHIM_ADAPTER
+            if isinstance(message, ReplayDeadLetters):
+                to = Address(*message.inbox.split(".", 1))
             return [Outgoing(to, message, reply_to=envelope.reply_to, partition=where)]
         told = self.partitions.events.next_id
         outgoing = self.partitions.handle(envelope, now_ns)

@@ -94,6 +94,11 @@ ROLES: dict[Role, tuple[str, ...]] = {
     ),
     Role.OPERATE: (
         "POST /v1/config",
+        "GET /v1/dead-letters/{letter}",
+        "DELETE /v1/dead-letters",
+        "DELETE /v1/dead-letters/{letter}",
+        "POST /v1/dead-letters/replay",
+        "POST /v1/dead-letters/{letter}/replay",
         "POST /v1/nodes/{node}/drain",
         "POST /v1/nodes/{node}/undrain",
     ),

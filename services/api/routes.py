@@ -29,6 +29,7 @@ from services.api.replica import (
     whose_core,
 )
 from services.api.routes_cluster import cluster_routes
+from services.api.routes_dead_letters import dead_letter_routes
 from services.api.routes_page import page_routes
 from services.api.routes_why import why_routes
 from services.api.routes_ws import debug_routes, yunikorn_routes
@@ -82,6 +83,7 @@ def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None 
     app.include_router(debug_routes(replica))
     app.include_router(_muster(replica))
     app.include_router(cluster_routes(replica))
+    app.include_router(dead_letter_routes(replica))
     app.include_router(page_routes(replica))
 
     @app.exception_handler(AnswerError)

@@ -1,4 +1,4 @@
-"""Muster's own routes on what runs where: pods, nodes to drain, dead letters, the version."""
+"""Muster's own routes on what runs where: pods, nodes to drain, the version."""
 
 from importlib import metadata
 
@@ -8,10 +8,7 @@ from services.api.answers import AnswerError, answer
 from services.api.pods import pods
 from services.api.replica import PartitionQuery, Replica
 from services.api.segments import NamedRoute
-from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
-
-MAX_LETTERS = 100
 
 
 def cluster_routes(replica: Replica) -> APIRouter:
@@ -33,24 +30,6 @@ def cluster_routes(replica: Replica) -> APIRouter:
     @router.get("/version", summary="The version of what answers")
     async def version(request: Request) -> Response:
         return answer(request, {"version": metadata.version("muster")})
-
-    @router.get("/dead-letters", summary="Messages that were put aside, the oldest first, and why")
-    async def dead_letters(request: Request) -> Response:
-        try:
-            found = await replica.host.dead_letters(MAX_LETTERS)
-        except (BusUnavailableError, BusClosedError) as error:
-            raise AnswerError(503, str(error)) from error
-        letters = [
-            {
-                "inbox": letter.inbox,
-                "kind": letter.kind,
-                "messageID": letter.message_id,
-                "reason": letter.reason,
-                "bytes": len(letter.body),
-            }
-            for letter in found.letters
-        ]
-        return answer(request, {"deadLetters": letters, "total": found.total})
 
     _nodes(router, replica)
     return router

@@ -58,8 +58,11 @@ def _short(text: str) -> str:
     return text.encode(errors="replace")[:MAX_PROPERTY_BYTES].decode(errors="ignore")
 
 
-def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
-    """Return the envelope in an AMQP message. Raises PoisonError."""
+def envelope_in(message: AbstractIncomingMessage, inbox: Address, key: str = "") -> Envelope:
+    """Return the envelope in an AMQP message. Raises PoisonError.
+
+    ``key`` is what it was published with, where that is not the message's own.
+    """
     headers = message.headers
     version = _int(headers.get("schema_version", SCHEMA_VERSION), "schema_version")
     check_version(version)
@@ -67,7 +70,7 @@ def envelope_in(message: AbstractIncomingMessage, inbox: Address) -> Envelope:
         raise PoisonError("a message needs a message_id")
     kind = message.type or ""
     check_length(kind, headers.get(LENGTH))
-    _check_key(message.routing_key or "", inbox, kind)
+    _check_key(key or message.routing_key or "", inbox, kind)
     return Envelope(
         message_id=message.message_id,
         kind=kind,

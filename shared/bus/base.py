@@ -7,12 +7,14 @@ Rule 3: a message is gone only once it is acknowledged; what an ended reader had
 Rule 4: ``publish`` returns when every message is safe, and raises when that is not known.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shared.messages.envelope import Address, Envelope
 
+MAX_SEARCHED = 1_000
 REFUSED_SECONDS = 10.0  # that a publisher waits for room in an inbox
 
 
@@ -28,13 +30,23 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message put aside; ``inbox`` is whose it was, an address or its service."""
+    """A message put aside; ``inbox`` is whose it was.
+
+    ``body`` may be the beginning alone, of ``length`` bytes; ``envelope`` is the bus's own.
+    """
 
     inbox: str
     kind: str
     message_id: str
     reason: str
     body: bytes
+    length: int = -1
+    envelope: Envelope | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the message had."""
+        return max(self.length, len(self.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,43 @@ class DeadLetters:
 
     letters: tuple[DeadLetter, ...]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which dead letters are meant: by identity, by what their reason contains, by inbox.
+
+    ``ids`` None: any. Of what is taken to be read, no more than ``most_bytes``.
+    """
+
+    ids: frozenset[str] | None = None
+    reason: str = ""
+    inbox: str = ""
+    most_bytes: int = 0
+
+    def matches(self, message_id: str, reason: str, inbox: str) -> bool:
+        """Return whether a letter is meant."""
+        return (
+            (self.ids is None or message_id in self.ids)
+            and self.reason in reason
+            and self.inbox in ("", inbox)
+        )
+
+
+ANY_LETTER = Wanted()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLetter:
+    """A dead letter that nobody else sees meanwhile.
+
+    ``read`` returns what was put aside; it raises PoisonError where that cannot be handled.
+    ``drop`` has it gone for good; it raises BusUnavailableError.
+    """
+
+    letter: DeadLetter
+    read: Callable[[], Envelope]
+    drop: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +148,14 @@ class Bus(Protocol):
     async def fill(self, inbox: Address) -> Fill:
         """Look at how full a durable inbox is. Raises BusUnavailableError."""
 
-    async def dead_letters(self, most: int) -> DeadLetters:
+    async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """Look at what was put aside: nothing is taken away. Raises BusUnavailableError."""
+
+    def take_letters(
+        self, service: str, wanted: Wanted, *, is_read: bool = False
+    ) -> AbstractAsyncContextManager[list[HeldLetter]]:
+        """Hold a service's dead letters; those that are not dropped are given back at the end.
+
+        What others hold is missing. ``is_read``: their bodies are read, too.
+        Raises BusUnavailableError.
+        """

@@ -42,7 +42,7 @@ async def read_at_most(channel: AbstractChannel, kept: _Kept) -> None:
             length += len(frame.value)
             body += frame.value[: most - len(body)]
         headers = header.properties.headers or {}
-        header.properties.headers = {**headers, LENGTH: header.body_size}
+        header.properties.headers = {LENGTH: header.body_size, **headers}
         return DeliveredMessage(delivery=delivery, header=header, body=body, channel=wire)
 
     vars(wire)["_read_content"] = read

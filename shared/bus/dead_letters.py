@@ -5,6 +5,7 @@ from prometheus_client import Counter, Gauge
 from shared.messages.routes import SERVICES
 
 MAX_SHOWN_BYTES = 4_096  # of a dead letter's body that people are shown; the rest is left out
+MAX_REASON = 1_000  # characters of the reason that a message is put aside with; cut
 
 _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
 

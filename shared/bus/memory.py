@@ -2,25 +2,38 @@
 
 Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
 holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room, REFUSED_SECONDS at most.
-Dead letters are kept up to MAX_DEAD_LETTERS, and the trace, for API replicas to come, up to
-MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest go first.
+Dead letters are kept up to MAX_DEAD_LETTERS of MAX_DEAD_BYTES, and the trace, for API replicas to
+come, up to MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest go first.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from shared.bus import codec
-from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
-from shared.bus.dead_letters import count_dead_letter
+from shared.bus.base import (
+    ANY_LETTER,
+    MAX_SEARCHED,
+    REFUSED_SECONDS,
+    DeadLetter,
+    DeadLetters,
+    Delivery,
+    Fill,
+    HeldLetter,
+    Wanted,
+)
+from shared.bus.dead_letters import MAX_REASON, MAX_SHOWN_BYTES, count_dead_letter
 from shared.bus.errors import BusClosedError, InboxFullError, PoisonError
 from shared.bus.properties import check_properties, check_version
 from shared.messages.envelope import API_TRACE, Address, Envelope
 
 MAX_INBOX_MESSAGES = 10_000
 MAX_DEAD_LETTERS = 1_000
+MAX_DEAD_BYTES = 24 * 1024 * 1024
 MAX_TRACE_MESSAGES = 5_000
 MAX_TRACE_BYTES = 16 * 1024 * 1024
 
@@ -105,6 +118,13 @@ class MemoryBroker:
         while len(self.trace) > MAX_TRACE_MESSAGES or self._trace_bytes > MAX_TRACE_BYTES:
             self._trace_bytes -= len(self.trace.popleft()[1])
 
+    def put_aside(self, letter: DeadLetter) -> None:
+        """Keep a dead letter; the oldest go where there are too many, or too large ones."""
+        letters = self.dead_letters
+        letters.append(letter)
+        while sum(len(item.body) for item in letters) > MAX_DEAD_BYTES:
+            letters.popleft()
+
     def tell_trace(self, inbox: _Inbox) -> None:
         """Tell a new API replica the trace from its start."""
         for envelope, body in self.trace:
@@ -173,10 +193,18 @@ class MemorySubscription:
             self._put_aside(stored, reason)
 
     def _put_aside(self, stored: _Stored, reason: str) -> None:
+        envelope, length = stored.envelope, len(stored.body)
+        most = length if length <= codec.MAX_MESSAGE_BYTES else MAX_SHOWN_BYTES
         letter = DeadLetter(
-            self._inbox.name, stored.envelope.kind, stored.envelope.message_id, reason, stored.body
+            self._inbox.name,
+            envelope.kind,
+            envelope.message_id,
+            reason[:MAX_REASON],
+            stored.body[:most],
+            length,
+            envelope,
         )
-        self._broker.dead_letters.append(letter)
+        self._broker.put_aside(letter)
         count_dead_letter(stored.envelope.to.owner)
 
     async def close(self) -> None:
@@ -199,6 +227,26 @@ class MemorySubscription:
     def _check_open(self) -> None:
         if self._closed:
             raise BusClosedError(f"the subscription to {self._inbox.name} is closed")
+
+
+def _is_wanted(letter: DeadLetter, wanted: Wanted) -> bool:
+    return wanted.matches(letter.message_id, letter.reason, letter.inbox)
+
+
+def _leave_only(letters: deque[DeadLetter], left: list[DeadLetter]) -> None:
+    letters.clear()
+    letters.extend(left)
+
+
+def _read(letter: DeadLetter) -> Envelope:
+    """Return what was put aside. Raises PoisonError."""
+    if letter.envelope is None:
+        raise PoisonError("the broker gave up on it: it is not known whose it was")
+    if letter.size > codec.MAX_MESSAGE_BYTES:
+        raise PoisonError(f"{letter.kind}: {letter.size} bytes, at most {codec.MAX_MESSAGE_BYTES}")
+    check_version(letter.envelope.schema_version)
+    message = codec.decode(letter.kind, letter.body)
+    return replace(letter.envelope, to=Address(*letter.inbox.split(".", 1)), message=message)
 
 
 async def _have_room(inbox: _Inbox) -> None:
@@ -236,10 +284,36 @@ class MemoryBus:
         self._subscriptions.append(subscription)
         return subscription
 
-    async def dead_letters(self, most: int) -> DeadLetters:
+    async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """Look at what was put aside."""
         letters = self.broker.dead_letters
-        return DeadLetters(tuple(islice(letters, most)), len(letters))
+        found = (item for item in islice(letters, MAX_SEARCHED) if _is_wanted(item, wanted))
+        return DeadLetters(tuple(islice(found, most)), len(letters))
+
+    @asynccontextmanager
+    async def take_letters(
+        self, service: str, wanted: Wanted, *, is_read: bool = False
+    ) -> AsyncIterator[list[HeldLetter]]:
+        """Hold a service's dead letters."""
+        letters = self.broker.dead_letters
+        held: list[DeadLetter] = []
+        size = 0
+        for letter in [item for item in islice(letters, MAX_SEARCHED) if _is_wanted(item, wanted)]:
+            if Address(*letter.inbox.split(".", 1)).owner == service:
+                size += len(letter.body) if is_read else 0
+                if held and size > wanted.most_bytes > 0:
+                    break
+                held.append(letter)
+        by_identity = {id(letter): letter for letter in held}
+        _leave_only(letters, [item for item in letters if id(item) not in by_identity])
+
+        async def drop(letter: DeadLetter) -> None:
+            by_identity.pop(id(letter), None)
+
+        try:
+            yield [HeldLetter(item, partial(_read, item), partial(drop, item)) for item in held]
+        finally:
+            _leave_only(letters, [*by_identity.values(), *letters])
 
     async def fill(self, inbox: Address) -> Fill:
         """Look at how full an inbox is."""

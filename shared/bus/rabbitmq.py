@@ -6,9 +6,11 @@ topology anew. Traps and figures: contract, rabbitmq.md.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import aio_pika
 import aiormq.exceptions
@@ -33,8 +35,19 @@ from tenacity import (
 
 from shared.bus import topology
 from shared.bus.addresses import addresses_of, order_of
+from shared.bus.amqp_letters import envelope_of, found_letters, letter_of, letter_to_leave
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
-from shared.bus.base import REFUSED_SECONDS, DeadLetter, DeadLetters, Delivery, Fill
+from shared.bus.base import (
+    ANY_LETTER,
+    MAX_SEARCHED,
+    REFUSED_SECONDS,
+    DeadLetter,
+    DeadLetters,
+    Delivery,
+    Fill,
+    HeldLetter,
+    Wanted,
+)
 from shared.bus.bodies import read_at_most, readable
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
@@ -135,6 +148,7 @@ class RabbitBus:
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
     ) -> None:
         self._addresses = order_of(addresses_of(url), name)
+        self._user = unquote(urlsplit(self._addresses[0]).username or "guest")
         self._at = 0  # the address of the next attempt
         self._failures = 0  # attempts that failed since one did not
         self._heartbeat_seconds = heartbeat_seconds
@@ -253,23 +267,18 @@ class RabbitBus:
             key = routing_key(to, message.type or "")
             await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
 
-    async def put_aside(self, message: AbstractIncomingMessage, service: str, reason: str) -> None:
+    async def put_aside(
+        self, message: AbstractIncomingMessage, inbox: Address, reason: str
+    ) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
         await self.connect()
         assert self._dead is not None
-        headers = {**message.headers, "x-reason": reason[:1000]}
-        copy = aio_pika.Message(
-            message.body,
-            headers=headers,
-            message_id=message.message_id,
-            type=message.type,
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        )
-        await self._dead.publish(copy, routing_key=service, timeout=CONFIRM_SECONDS)
-        count_dead_letter(service)
-        log.warning("dead-lettered", service=service, kind=message.type, reason=reason)
+        letter = letter_to_leave(message, inbox, reason, self._user)
+        await self._dead.publish(letter, routing_key=inbox.owner, timeout=CONFIRM_SECONDS)
+        count_dead_letter(inbox.owner)
+        log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
 
-    async def dead_letters(self, most: int) -> DeadLetters:
+    async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """Look at each service's dead letters, on a channel whose end gives all of them back.
 
         What others look at meanwhile is missing.
@@ -284,16 +293,42 @@ class RabbitBus:
                 try:
                     for service in SERVICES:
                         name = topology.dead_queue_name(self._prefix, service)
-                        queue = await channel.declare_queue(name, passive=True)
-                        total += queue.declaration_result.message_count or 0
-                        while len(letters) < most and (message := await queue.get(fail=False)):
-                            letters.append(_letter(service, message))
+                        left = most - len(letters)
+                        found, there = await found_letters(
+                            channel, name, service, wanted, left, is_read=False
+                        )
+                        total += there
+                        letters += [letter_of(service, message) for message in found]
                 finally:
                     await channel.close()
         except BusUnavailableError:
             await self._lost(connections)
             raise
         return DeadLetters(tuple(letters), total)
+
+    @asynccontextmanager
+    async def take_letters(
+        self, service: str, wanted: Wanted, *, is_read: bool = False
+    ) -> AsyncIterator[list[HeldLetter]]:
+        """Hold a service's dead letters, on a channel whose end gives back what is not dropped."""
+        await self.connect()
+        connections, user = self._connections, self._user
+        name = topology.dead_queue_name(self._prefix, service)
+        try:
+            with _away("cannot take the dead letters"):
+                channel = await connections[0].channel()
+                found, _ = await found_letters(
+                    channel, name, service, wanted, MAX_SEARCHED, is_read=is_read
+                )
+        except BusUnavailableError:
+            await self._lost(connections)
+            raise
+        try:
+            yield [_held(letter_of(service, message), message, user) for message in found]
+        finally:
+            with suppress(BusUnavailableError), _away("a channel would not close"):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await channel.close()
 
     # --- connecting -----------------------------------------------------------------------------
 
@@ -482,9 +517,12 @@ class _Pace:
             await asyncio.sleep(0)
 
 
-def _letter(service: str, message: AbstractIncomingMessage) -> DeadLetter:
-    reason = str(message.headers.get("x-reason") or "no reason was given")
-    return DeadLetter(service, message.type or "", message.message_id or "", reason, message.body)
+def _held(letter: DeadLetter, message: AbstractIncomingMessage, user: str) -> HeldLetter:
+    async def drop() -> None:
+        with _away("cannot drop a dead letter"):
+            await message.ack()
+
+    return HeldLetter(letter, partial(envelope_of, message, letter.inbox, user), drop)
 
 
 def _batches(
@@ -633,7 +671,7 @@ class RabbitSubscription:
 
     async def _put_aside(self, message: AbstractIncomingMessage, reason: str) -> None:
         with _away("cannot dead-letter"):
-            await self._bus.put_aside(message, self._inbox.owner, reason)
+            await self._bus.put_aside(message, self._inbox, reason)
             await message.ack()
 
     async def close(self) -> None:

@@ -12,11 +12,11 @@
                                  process of core and timers, of "core_members", "timers_members"
 
 Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
-Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS (the oldest
-go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the oldest segments go). The delivery limit is as good as
-off, because it counts messages that were only prefetched; poison is told by decoding, and by the
-host's own count of crashes. It is a large number and not -1: RabbitMQ 3.10 takes -1 for
-"dead-letter at the first redelivery" (docs/adr/0005).
+Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS of
+MAX_DEAD_BYTES (the oldest go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the oldest segments go). The
+delivery limit is as good as off, because it counts messages that were only prefetched; poison is
+told by decoding, and by the host's own count of crashes. It is a large number and not -1: RabbitMQ
+3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from shared.messages.routes import SERVICES
 
 MAX_INBOX_MESSAGES = 100_000
 MAX_DEAD_LETTERS = 10_000
+MAX_DEAD_BYTES = 256 * 1024 * 1024
 MAX_FEED_MESSAGES = 50_000
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 MAX_TRACE_AGE = "1D"
@@ -118,6 +119,7 @@ def dead_arguments() -> dict[str, Any]:
         "x-queue-type": "quorum",
         "x-delivery-limit": MAX_DELIVERIES,
         "x-max-length": MAX_DEAD_LETTERS,
+        "x-max-length-bytes": MAX_DEAD_BYTES,
         "x-overflow": "drop-head",
     }
 

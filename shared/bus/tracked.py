@@ -6,8 +6,18 @@ seen here.
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
-from shared.bus.base import Bus, DeadLetters, Delivery, Fill, Subscription
+from shared.bus.base import (
+    ANY_LETTER,
+    Bus,
+    DeadLetters,
+    Delivery,
+    Fill,
+    HeldLetter,
+    Subscription,
+    Wanted,
+)
 from shared.bus.errors import PoisonError
 from shared.messages.envelope import Address, Envelope
 
@@ -77,9 +87,15 @@ class TrackedBus:
         self._traffic.places[inbox.routing_key] += 1
         return TrackedSubscription(subscription, inbox, self._traffic)
 
-    async def dead_letters(self, most: int) -> DeadLetters:
+    async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """Look at what was put aside."""
-        return await self._bus.dead_letters(most)
+        return await self._bus.dead_letters(most, wanted)
+
+    def take_letters(
+        self, service: str, wanted: Wanted, *, is_read: bool = False
+    ) -> AbstractAsyncContextManager[list[HeldLetter]]:
+        """Hold a service's dead letters."""
+        return self._bus.take_letters(service, wanted, is_read=is_read)
 
     async def fill(self, inbox: Address) -> Fill:
         """Look at how full an inbox is."""

@@ -1,6 +1,15 @@
 """The registry of kinds: every message that may be on a bus, by its name."""
 
-from shared.messages import commands, find_pod, interface, protocol, state, trace, what_if
+from shared.messages import (
+    commands,
+    dead_letters,
+    find_pod,
+    interface,
+    protocol,
+    state,
+    trace,
+    what_if,
+)
 
 KINDS: dict[str, type] = {
     cls.__name__: cls
@@ -39,6 +48,8 @@ KINDS: dict[str, type] = {
         find_pod.PodFound,
         what_if.WhatIf,
         what_if.Forecast,
+        dead_letters.ReplayDeadLetters,
+        dead_letters.DeadLettersReplayed,
     )
 }
 

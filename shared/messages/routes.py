@@ -18,6 +18,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "SnapshotRequest": (API,),
         "ContinueCycle": (CORE,),
         "WhatIf": (API, SHIM),
+        "ReplayDeadLetters": (API,),
     },
     "shim_adapter.default": {
         "Heartbeat": (SHIM,),
@@ -37,8 +38,13 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "UpdateConfiguration": (API, SHIM),
         "WhatIf": (API,),
         "FindPod": (API,),
+        "ReplayDeadLetters": (API,),
     },
-    ANY_TIMERS: {"Heartbeat": (TIMERS,), "TimerOrders": (CORE,)},
+    ANY_TIMERS: {
+        "Heartbeat": (TIMERS,),
+        "TimerOrders": (CORE,),
+        "ReplayDeadLetters": (API,),
+    },
     "core_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (CORE,)},
     "timers_members.all": {"Partitions": (SHIM,), "PartitionsHeld": (TIMERS,)},
     "api.all": {"StateDelta": (CORE,), "Partitions": (SHIM,), "AtWork": (CORE, SHIM, TIMERS)},
@@ -50,6 +56,7 @@ SENDERS: dict[str, dict[str, tuple[str, ...]]] = {  # by inbox and kind
         "CommandResult": (SHIM,),
         "PodFound": (SHIM,),
         "Forecast": (CORE, SHIM),
+        "DeadLettersReplayed": (CORE, SHIM, TIMERS),
     },
 }
 

@@ -30,6 +30,8 @@ Rule 11: a broker may take a reader for alive and deliver nothing to it. One tha
         own heartbeats, confirmed, do not come for ``silent_ns`` while it waits, has lost its place;
         so has a standby while messages wait that nobody takes. It says so, lets go of its place and
         takes one anew.
+Rule 12: what was put aside is handled after all where that is asked for (``ReplayDeadLetters``), as
+        if it had come now (``shared/runtime/replaying.py``): its machine sees no difference.
 """
 
 import asyncio
@@ -41,7 +43,7 @@ from typing import Any, Protocol
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from shared.bus.base import Bus, DeadLetters, Delivery, Subscription
+from shared.bus.base import ANY_LETTER, Bus, DeadLetters, Delivery, Subscription, Wanted
 from shared.bus.errors import (
     BusClosedError,
     BusUnavailableError,
@@ -50,6 +52,7 @@ from shared.bus.errors import (
     PoisonError,
 )
 from shared.bus.fitting import SetAside, fitting, numbered
+from shared.messages.dead_letters import ReplayDeadLetters
 from shared.messages.envelope import (
     API_ALL,
     API_TRACE,
@@ -59,6 +62,7 @@ from shared.messages.envelope import (
     envelope_of,
 )
 from shared.messages.protocol import AtWork, Heartbeat, Tick
+from shared.messages.routes import SERVICES
 from shared.messages.sections import coalesced, item_count, merged, story_of
 from shared.messages.trace import TraceRecord, TraceRecords
 from shared.model.ids import derived_id
@@ -68,6 +72,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.dedupe import HandledMessages
 from shared.runtime.figures import Figures, tell_figures_of
 from shared.runtime.metrics import HostMetrics
+from shared.runtime.replaying import Replays, answer_to, envelope_of_letter
 from shared.runtime.stopping import stop_if_told
 from shared.runtime.telemetry import Tap
 
@@ -282,9 +287,22 @@ class Host:
         await self._injected.put(Injected(envelope))
         return message_id
 
-    async def dead_letters(self, most: int) -> DeadLetters:
+    async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """Look at what was put aside on the bus. Raises BusUnavailableError."""
-        return await self._bus.dead_letters(most)
+        return await self._bus.dead_letters(most, wanted)
+
+    async def drop_letters(self, wanted: Wanted) -> list[str]:
+        """Have dead letters of any service go for good; return which. Raises BusUnavailableError.
+
+        What comes before one that cannot be dropped now has gone.
+        """
+        dropped: list[str] = []
+        for service in SERVICES:
+            async with self._bus.take_letters(service, wanted) as held:
+                for letter in held:
+                    await letter.drop()
+                    dropped.append(letter.letter.message_id)
+        return dropped
 
     async def send_to_inbox(self, message: object) -> None:
         """Publish a message for whoever is active at this inbox.
@@ -457,9 +475,22 @@ class Host:
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
         """Handle, publish, and only then acknowledge; only then is a message handled for good."""
+        replays = Replays(self._bus, self.inbox)
+        try:
+            await self._handle_with(replays, subscription, deliveries, inside)
+        finally:
+            await replays.close()
+
+    async def _handle_with(
+        self,
+        replays: Replays,
+        subscription: Subscription,
+        deliveries: list[Delivery],
+        inside: list[Envelope],
+    ) -> None:
         now_ns = self._clock.now_ns()
         said: list[_Said] = []
-        handled = await self._handle_each(subscription, deliveries, said, now_ns)
+        handled = await self._handle_each(replays, subscription, deliveries, said, now_ns)
         for envelope in inside:
             await self._prepare(envelope)
             started = self.metrics.started()
@@ -474,6 +505,7 @@ class Host:
         self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
         await self._send(numbered(answers), now_ns)
+        await replays.settle()
         for message_id, envelope in handled.items():
             if not isinstance(envelope.message, TraceRecords):  # a new machine is told them again
                 self._handled.add(message_id)
@@ -487,6 +519,7 @@ class Host:
 
     async def _handle_each(
         self,
+        replays: Replays,
         subscription: Subscription,
         deliveries: list[Delivery],
         said: list[_Said],
@@ -503,7 +536,10 @@ class Host:
             if envelope.message_id in self._handled or envelope.message_id in handled:
                 self.metrics.repeated()
                 continue
-            said += await self._handle(subscription, delivery, now_ns)
+            if isinstance(envelope.message, ReplayDeadLetters):
+                said += await self._replay(replays, envelope, handled, now_ns)
+            else:
+                said += await self._handle(subscription, delivery, now_ns)
             handled[envelope.message_id] = envelope
             items += item_count(envelope.message)
             if items >= MAX_SLICE_ITEMS:
@@ -514,14 +550,44 @@ class Host:
     async def _handle(
         self, subscription: Subscription, delivery: Delivery, now_ns: int
     ) -> list[_Said]:
-        envelope = delivery.envelope
-        await self._prepare(envelope)
-        started = self.metrics.started()
         try:
-            outgoing = await self._handled_by_machine(envelope, now_ns)
+            return await self._handle_envelope(delivery.envelope, now_ns)
         except PoisonError as error:
             await subscription.dead_letter(delivery, str(error))
             return []
+
+    async def _replay(
+        self, replays: Replays, request: Envelope, handled: dict[str, Envelope], now_ns: int
+    ) -> list[_Said]:
+        """Handle dead letters, adding them to what is ``handled``; return what is said of it."""
+        assert isinstance(request.message, ReplayDeadLetters)
+        said: list[_Said] = []
+        replayed: list[str] = []
+        refused: dict[str, str] = {}
+        for letter in await replays.take(request.message):
+            name = letter.letter.message_id
+            try:
+                envelope = envelope_of_letter(letter, request)
+                if envelope.message_id not in self._handled and envelope.message_id not in handled:
+                    said += await self._handle_envelope(envelope, now_ns)
+            except PoisonError as error:
+                refused[name] = str(error)
+                continue
+            handled[envelope.message_id] = envelope
+            replays.done(letter)
+            replayed.append(name)
+        log.warning(
+            "dead letters replayed",
+            service=self.inbox.service,
+            replayed=replayed,
+            refused=refused,
+        )
+        return said + _said(answer_to(request, replayed, refused), request)
+
+    async def _handle_envelope(self, envelope: Envelope, now_ns: int) -> list[_Said]:
+        await self._prepare(envelope)
+        started = self.metrics.started()
+        outgoing = await self._handled_by_machine(envelope, now_ns)
         spent_ns = self.metrics.handled(envelope.kind, started)
         self.metrics.waited(envelope.kind, now_ns - envelope.published_ns)
         self._tap.handled(envelope, spent_ns)

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 
 import aio_pika
 import httpx
@@ -11,10 +12,20 @@ from aio_pika.exceptions import AMQPError
 from aiormq.exceptions import ChannelAccessRefused
 
 from shared.bus import topology
-from shared.bus.errors import BusUnavailableError
+from shared.bus.base import Wanted
+from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.permissions import definitions, permissions, rabbitmqctl_lines, user_of
 from shared.bus.rabbitmq import RabbitBus
-from shared.messages.envelope import CORE, PARTITIONED, Envelope, core_of, members_of, timers_of
+from shared.messages.dead_letters import DeadLettersReplayed, ReplayDeadLetters
+from shared.messages.envelope import (
+    CORE,
+    PARTITIONED,
+    Address,
+    Envelope,
+    core_of,
+    members_of,
+    timers_of,
+)
 from shared.messages.protocol import Partitions, SyncBegin, TimerOrders
 from shared.messages.registry import KINDS
 from shared.messages.routes import SENDERS, SERVICES, may_send
@@ -170,6 +181,54 @@ async def test_a_forged_sync_begin_is_refused_whatever_it_calls_itself(secured):
         "it was published as core.default.SnapshotRequest and says that it is SyncBegin"
     ]
     for bus in (api, core):
+        await bus.close()
+
+
+async def test_a_service_replays_its_own_letters_and_the_api_only_asks_for_it(secured):
+    """Nobody puts words into another's mouth: what is replayed was put aside by its own service."""
+    buses = {
+        name: RabbitBus(url_of(secured, name), prefix=PREFIX, is_given=True)
+        for name in ("api", "core", "timers", "shim_adapter")
+    }
+    core = await buses["core"].subscribe(CORE)
+    asked = ReplayDeadLetters("core.default", ("letter",))
+    request = Envelope("asked", "ReplayDeadLetters", asked, CORE, "api", reply_to="api.one#1")
+    await buses["api"].publish([request])
+    honest = Envelope("letter", "WhatIf", KINDS["WhatIf"](), CORE, "api")
+    await buses["api"].publish([honest])
+    heard = {}
+    while "letter" not in heard:
+        deliveries = await core.receive(100)
+        heard |= {item.envelope.message_id: item for item in deliveries}
+        await core.dead_letter(heard["letter"], "because") if "letter" in heard else None
+        await core.ack(deliveries)
+    assert "asked" in heard
+    for service in ("timers", "shim_adapter", "api"):  # each may leave one, and not in core's name
+        await buses[service].connect()
+        user = user_of(PREFIX, service)
+        letter = aio_pika.Message(b"\x80", type="SyncBegin", message_id="left", user_id=user)
+        await buses[service]._dead.publish(letter, routing_key="core")
+    for service in ("timers", "shim_adapter"):  # nor ask for what people ask for
+        with pytest.raises(BusUnavailableError, match="ACCESS_REFUSED"):
+            await buses[service].publish([replace(request, source=service)])
+    wanted = Wanted(frozenset(["letter", "left"]))
+    async with buses["core"].take_letters("core", wanted, is_read=True) as held:
+        own, *others = held
+        assert own.read().message == honest.message
+        for item in others:
+            with pytest.raises(PoisonError, match=f"and not by {user_of(PREFIX, 'core')}"):
+                item.read()
+        for item in held:
+            await item.drop()
+        assert len(held) == 4
+    with pytest.raises(BusUnavailableError, match="ACCESS_REFUSED"):
+        async with buses["timers"].take_letters("core", wanted):
+            pass
+    done = DeadLettersReplayed(("letter",))
+    answer = Envelope("done", "DeadLettersReplayed", done, Address("api", "one"), "core")
+    for service in ("core", "timers", "shim_adapter"):
+        await buses[service].publish([replace(answer, source=service)])
+    for bus in buses.values():
         await bus.close()
 
 

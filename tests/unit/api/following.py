@@ -13,7 +13,7 @@ from services.api.routes import make_app
 from services.api.rows import application_row, node_row
 from services.api.ws_v1 import application_info, node_info
 from services.api.yunikorn_metrics import yunikorn_metrics
-from shared.bus.base import DeadLetters
+from shared.bus.base import ANY_LETTER, DeadLetters, Wanted
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import StateDelta
 from shared.runtime.host import Host
@@ -83,7 +83,7 @@ class System(Core):
 class _NoHost:
     """A host that only looks at what was put aside: an answer that only reads asks no service."""
 
-    async def dead_letters(self, most: int) -> DeadLetters:
+    async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         return DeadLetters((), 0)
 
 

@@ -11,6 +11,7 @@ from services.api.access.guard import Access
 from services.api.access.tokens import TokensFile
 from services.api.replica import Replica
 from services.api.routes import make_app
+from shared.bus.base import DeadLetter
 from shared.runtime.logs import set_up_logs
 from tests.unit.api.test_access import bearer, lines
 from tests.unit.api.test_routes import GANG
@@ -35,6 +36,7 @@ async def audited(running, tmp_path, capsys):  # noqa: F811
             if item.pop("logger") == "muster.audit" and item.pop("timestamp") and item.pop("level")
         ]
         client.cluster = cluster
+        client.broker = running.broker
         yield client
 
 
@@ -60,6 +62,27 @@ async def test_what_somebody_did_is_a_line_with_who_and_from_where_and_what_beca
         ("operate-er", "/v1/applications/gang", 200),
         ("operate-er", "/v1/applications/nobody", 404),
         ("operate-er", "/v1/config", 422),
+    ]
+
+
+async def test_what_becomes_of_dead_letters_is_a_line_with_their_names(audited):
+    dead = "/v1/dead-letters"
+    operate = bearer("operate")
+    for number in range(2):
+        letter = DeadLetter("core.default", "Heartbeat", f"n-{number}", "because", b"secret")
+        audited.broker.dead_letters.append(letter)
+    await audited.get(dead, headers=bearer("read"))
+    assert audited.told() == []
+    assert (await audited.get(f"{dead}/n-0", headers=bearer("submit"))).status_code == 403
+    await audited.get(f"{dead}/n-0", headers=operate)
+    await audited.post(f"{dead}/n-0/replay", headers=operate)
+    await audited.delete(f"{dead}?reason=because", headers=operate)
+    told = [(line["status"], line.get("what")) for line in audited.told()]
+    assert told == [
+        (403, None),
+        (200, "dead letter n-0"),
+        (409, "replay of dead letters n-0"),
+        (200, "drop of dead letters n-0, n-1"),
     ]
 
 

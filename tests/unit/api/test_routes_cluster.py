@@ -1,9 +1,13 @@
 """Pods, draining, deleting by manifest and dead letters, over a whole system in one process."""
 
 import asyncio
+from dataclasses import replace
 
+from shared.bus import codec
+from shared.bus.base import DeadLetter
 from shared.messages.commands import HoldConfirmations
 from shared.messages.envelope import CORE
+from shared.messages.protocol import Heartbeat
 from tests.unit.api.test_routes import GANG, system, until
 
 __all__ = ["system"]
@@ -108,6 +112,60 @@ async def test_dead_letters_are_shown_and_stay(system):
         assert (letter["messageID"], letter["bytes"]) == ("bad-1", 1)
         assert letter["reason"]
         await asyncio.sleep(0)
+
+
+async def put_aside(system, kind="UpdateRequest", body=b"\xc1", name="bad-1"):
+    total = (await system.get("/v1/dead-letters")).json()["total"]
+    system.broker.put_raw(CORE, kind, body, name)
+    await until(system, "/v1/dead-letters", lambda v: v["total"] > total)
+
+
+async def test_one_dead_letter_is_shown_with_the_beginning_of_its_body(system):
+    await put_aside(system, body=b"\xc1" + b"text" * 5_000)
+    value = (await system.get("/v1/dead-letters/bad-1")).json()
+    assert (value["kind"], value["bytes"], value["isWhole"]) == ("UpdateRequest", 20_001, False)
+    assert value["body"].startswith("\\xc1texttext")
+    assert len(value["body"]) < 5_000
+    assert (await system.get("/v1/dead-letters/bad-2")).status_code == 404
+
+
+async def test_a_dead_letter_is_handled_after_all_by_its_own_service(system):
+    await put_aside(system, kind="SnapshotRequest", body=b"\xc1")
+    await put_aside(system, kind="Later", body=codec.encode(Heartbeat("x")), name="mended")
+    refused = await system.post("/v1/dead-letters/bad-1/replay")
+    assert refused.status_code == 409
+    assert "not msgpack" in refused.json()["refused"][0]["reason"]
+    letter = system.broker.dead_letters[1]
+    system.broker.dead_letters[1] = replace(letter, kind="Heartbeat")  # as a newer core knows it
+    answer = await system.post("/v1/dead-letters/mended/replay")
+    assert (answer.status_code, answer.json()) == (200, {"replayed": ["mended"], "refused": []})
+    left = (await system.get("/v1/dead-letters")).json()["deadLetters"]
+    assert [item["messageID"] for item in left] == ["bad-1"]
+    assert (await system.post("/v1/dead-letters/mended/replay")).status_code == 404
+
+
+async def test_dead_letters_with_a_reason_are_replayed_or_dropped_together(system):
+    for number in range(3):
+        await put_aside(system, kind="Unknown" if number else "UpdateRequest", name=f"n-{number}")
+    found = (await system.get("/v1/dead-letters?reason=unknown kind")).json()["deadLetters"]
+    assert [item["messageID"] for item in found] == ["n-1", "n-2"]
+    answer = await system.post("/v1/dead-letters/replay?reason=unknown kind")
+    assert [item["messageID"] for item in answer.json()["refused"]] == ["n-1", "n-2"]
+    dropped = await system.delete("/v1/dead-letters?reason=unknown kind")
+    assert dropped.json() == {"dropped": ["n-1", "n-2"]}
+    assert (await system.get("/v1/dead-letters")).json()["total"] == 1
+    assert (await system.delete("/v1/dead-letters/n-0")).json() == {"dropped": ["n-0"]}
+    for path in ("/v1/dead-letters?reason=unknown", "/v1/dead-letters/n-0"):
+        assert (await system.delete(path)).status_code == 404
+
+
+async def test_what_a_replica_put_aside_is_not_replayed(system):
+    letter = DeadLetter("api.gone", "StateDelta", "delta", "because", b"")
+    system.broker.dead_letters.append(letter)
+    answer = await system.post("/v1/dead-letters/delta/replay")
+    assert answer.status_code == 409
+    assert "drop it" in answer.json()["refused"][0]["reason"]
+    assert (await system.delete("/v1/dead-letters/delta")).status_code == 200
 
 
 async def test_a_refused_configuration_is_forgotten_when_a_good_one_is_applied(system):

@@ -299,6 +299,44 @@ def test_delete_without_a_name_or_a_file_is_typed_wrong(muster):
 # --- nodes, configuration, version --------------------------------------------------------------
 
 
+def test_one_dead_letter_is_shown_replayed_or_dropped(api, muster):
+    letter = {
+        "inbox": "core.default", "kind": "UpdateRequest", "messageID": "m-1", "reason": "because",
+        "bytes": 5000, "body": "\x1b[2J\\xc1", "isWhole": False,
+    }  # fmt: skip
+    api.says("GET /v1/dead-letters/m-1", letter)
+    shown = muster("dead-letters", "show", "m-1")
+    assert shown.status == 0
+    assert "because" in shown.out
+    assert "5000, the first of them below" in shown.out
+    assert "\x1b" not in shown.out
+    api.says("POST /v1/dead-letters/m-1/replay", {"replayed": ["m-1"], "refused": []})
+    done = muster("dead-letters", "replay", "m-1")
+    assert (done.status, done.out) == (0, "m-1 was handled")
+    refused = {"replayed": ["m-1"], "refused": [{"messageID": "m-2", "reason": "still"}]}
+    api.says("POST /v1/dead-letters/replay", refused)
+    both = muster("dead-letters", "replay", "--reason", "be cause")
+    assert (both.status, both.out, both.err) == (1, "m-1 was handled", "m-2 stays: still\n")
+    assert api.asked[-1] == "POST /v1/dead-letters/replay?reason=be+cause"
+    api.says("DELETE /v1/dead-letters/m-1", {"dropped": ["m-1"]})
+    assert muster("dead-letters", "drop", "m-1").out == "m-1 is gone"
+    api.says("DELETE /v1/dead-letters", {"dropped": ["m-1", "m-2"]})
+    assert muster("dead-letters", "drop", "--reason=b").out == "m-1 is gone\nm-2 is gone"
+
+
+@pytest.mark.parametrize("what", [["replay"], ["drop"], ["replay", "m-1", "--reason", "b"]])
+def test_which_dead_letters_are_meant_has_to_be_said(api, muster, what):
+    assert muster("dead-letters", *what).status == 2
+    assert api.asked == []
+
+
+def test_dead_letters_with_a_reason_are_listed(api, muster):
+    api.says("GET /v1/dead-letters", {"deadLetters": [], "total": 4})
+    listed = muster("dead-letters", "--reason", "x")
+    assert "no dead letters with this reason" in listed.out + listed.err
+    assert api.asked == ["GET /v1/dead-letters?reason=x"]
+
+
 def test_drain_and_undrain_say_what_holds_now(api, muster):
     api.says("POST /v1/nodes/n1/drain", {"nodeID": "n1", "schedulable": False})
     api.says("POST /v1/nodes/n1/undrain", {"nodeID": "n1", "schedulable": True})

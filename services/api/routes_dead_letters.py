@@ -1,0 +1,148 @@
+"""The routes on dead letters: which there are, what one holds, and what becomes of them.
+
+Rule 1: a letter is handled after all by the service that put it aside (``ReplayDeadLetters``): the
+        API may not say what others say, and need not, for the letter waits at the service's own.
+Rule 2: what an inbox held that ended with its reader, a replica's say, is not replayed: its next
+        reader was told all of it anew.
+Rule 3: of several letters with one identity, all are meant.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from services.api.access.audit import note
+from services.api.answers import AnswerError, answer
+from services.api.replica import Replica
+from services.api.segments import NamedRoute
+from shared.bus.base import MAX_SEARCHED, DeadLetter, DeadLetters, Wanted
+from shared.bus.dead_letters import MAX_SHOWN_BYTES
+from shared.bus.errors import BusClosedError, BusUnavailableError
+from shared.messages.dead_letters import DeadLettersReplayed, ReplayDeadLetters
+from shared.messages.envelope import Address
+from shared.runtime.replaying import MAX_REPLAYED, MAX_REPLAYED_BYTES
+
+MAX_LETTERS = 100
+_REASON = Annotated[str, Query(max_length=1_000, description="A part of the reason")]
+_SOME_REASON = Annotated[
+    str, Query(min_length=1, max_length=1_000, description="A part of the reason")
+]
+_FOR_GOOD = "its inbox ended with its reader, and the next one was told everything: drop it"
+Result = dict[str, Any]
+
+
+def dead_letter_routes(replica: Replica) -> APIRouter:
+    """Return the routes of a replica."""
+    router = APIRouter(route_class=NamedRoute, prefix="/v1/dead-letters", tags=["Muster"])
+
+    @router.get("", summary="Messages that were put aside, the oldest first, and why")
+    async def dead_letters(request: Request, reason: _REASON = "") -> Response:
+        found = await _found(replica, Wanted(reason=reason), MAX_LETTERS)
+        letters = [_row(letter) for letter in found.letters]
+        return answer(request, {"deadLetters": letters, "total": found.total})
+
+    @router.get("/{letter}", summary="One of them, with the beginning of what it holds")
+    async def show(request: Request, letter: str) -> Response:
+        first, *_ = await _of(replica, Wanted(frozenset([letter])))
+        note(request, "dead letter", [letter])
+        body = first.body[:MAX_SHOWN_BYTES]
+        text = body.decode(errors="backslashreplace")
+        return answer(request, {**_row(first), "body": text, "isWhole": first.size == len(body)})
+
+    _replay(router, replica)
+    _drop(router, replica)
+    return router
+
+
+def _replay(router: APIRouter, replica: Replica) -> None:
+    @router.post("/{letter}/replay", summary="Have the service whose it is handle it after all")
+    async def replay(request: Request, letter: str) -> Response:
+        return await replayed(request, Wanted(frozenset([letter])))
+
+    @router.post("/replay", summary="Have those with a reason handled after all")
+    async def replay_all(request: Request, reason: _SOME_REASON) -> Response:
+        return await replayed(request, Wanted(reason=reason))
+
+    async def replayed(request: Request, wanted: Wanted) -> Response:
+        letters = await _of(replica, wanted)
+        note(request, "replay of dead letters", [letter.message_id for letter in letters])
+        done: list[str] = []
+        refused: list[dict[str, str]] = []
+        for inbox, ids in _requests(letters):
+            if not Address(*inbox.split(".", 1)).is_durable:
+                refused += [{"messageID": one, "reason": _FOR_GOOD} for one in ids]
+                continue
+            result = await replica.ask(ReplayDeadLetters(inbox, tuple(ids)), request)
+            assert isinstance(result, DeadLettersReplayed)
+            done += result.replayed
+            refused += [{"messageID": i.message_id, "reason": i.reason} for i in result.refused]
+        return answer(request, {"replayed": done, "refused": refused}, 200 if done else 409)
+
+
+def _drop(router: APIRouter, replica: Replica) -> None:
+    @router.delete("/{letter}", summary="Forget it for good")
+    async def drop(request: Request, letter: str) -> Response:
+        return await dropped(request, Wanted(frozenset([letter])))
+
+    @router.delete("", summary="Forget those with a reason for good")
+    async def drop_all(request: Request, reason: _SOME_REASON) -> Response:
+        return await dropped(request, Wanted(reason=reason))
+
+    async def dropped(request: Request, wanted: Wanted) -> Response:
+        try:
+            names = await replica.host.drop_letters(wanted)
+        except (BusUnavailableError, BusClosedError) as error:
+            raise AnswerError(503, str(error)) from error
+        if not names:
+            raise _not_there(wanted)
+        note(request, "drop of dead letters", names)
+        return answer(request, {"dropped": names})
+
+
+async def _found(replica: Replica, wanted: Wanted, most: int) -> DeadLetters:
+    try:
+        return await replica.host.dead_letters(most, wanted)
+    except (BusUnavailableError, BusClosedError) as error:
+        raise AnswerError(503, str(error)) from error
+
+
+async def _of(replica: Replica, wanted: Wanted) -> tuple[DeadLetter, ...]:
+    """Return the letters that are meant, at least one. Raises AnswerError 404."""
+    found = await _found(replica, wanted, MAX_SEARCHED)
+    if not found.letters:
+        raise _not_there(wanted)
+    return found.letters
+
+
+def _not_there(wanted: Wanted) -> AnswerError:
+    named = ", ".join(wanted.ids or ()) or f"with {wanted.reason!a} in its reason"
+    return AnswerError(404, f"no dead letter {named} among the oldest {MAX_SEARCHED} of a service")
+
+
+def _requests(letters: tuple[DeadLetter, ...]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is asked of which inbox, each as much as one request takes; in their order."""
+    by_inbox: dict[str, dict[str, int]] = {}
+    for letter in letters:
+        sizes = by_inbox.setdefault(letter.inbox, {})
+        sizes[letter.message_id] = sizes.get(letter.message_id, 0) + letter.size
+    for inbox, sizes in by_inbox.items():
+        ids: list[str] = []
+        size = 0
+        for name, length in sizes.items():
+            size += length
+            if ids and (len(ids) == MAX_REPLAYED or size > MAX_REPLAYED_BYTES):
+                yield inbox, ids
+                ids, size = [], length
+            ids.append(name)
+        yield inbox, ids
+
+
+def _row(letter: DeadLetter) -> Result:
+    return {
+        "inbox": letter.inbox,
+        "kind": letter.kind,
+        "messageID": letter.message_id,
+        "reason": letter.reason,
+        "bytes": letter.size,
+    }

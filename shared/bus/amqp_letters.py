@@ -1,0 +1,113 @@
+"""Dead letters as AMQP messages: what was put aside, and all that it needs to be handled yet.
+
+Who put one aside is in its ``user_id``, which the broker compares with the user that publishes it:
+every service may write to the dead-letter exchange, and none can leave a letter in another's name.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+from pamqp.commands import Basic
+
+from shared.bus.amqp_message import envelope_in
+from shared.bus.base import MAX_SEARCHED, DeadLetter, Wanted
+from shared.bus.bodies import LENGTH, read_at_most, readable
+from shared.bus.dead_letters import MAX_REASON, MAX_SHOWN_BYTES
+from shared.bus.errors import PoisonError
+from shared.messages.envelope import Address, Envelope
+from shared.model.names import DEFAULT_PARTITION
+
+_REASON, _INBOX, _KEY = "x-reason", "x-inbox", "x-key"
+_NO_REASON = "no reason was given"
+
+
+def letter_to_leave(
+    message: AbstractIncomingMessage, inbox: Address, reason: str, user: str
+) -> aio_pika.Message:
+    """Return what is put aside of a message that came to an inbox."""
+    return aio_pika.Message(
+        message.body,
+        headers={
+            **message.headers,
+            _REASON: reason[:MAX_REASON],
+            _INBOX: inbox.routing_key,
+            _KEY: message.routing_key or "",
+        },
+        content_type=message.content_type,
+        message_id=message.message_id or sha256(message.body).hexdigest()[:32],
+        correlation_id=message.correlation_id,
+        type=message.type,
+        reply_to=message.reply_to,
+        app_id=message.app_id,
+        user_id=user,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+    )
+
+
+async def found_letters(
+    channel: AbstractChannel,
+    queue_name: str,
+    service: str,
+    wanted: Wanted,
+    most: int,
+    *,
+    is_read: bool,
+) -> tuple[list[AbstractIncomingMessage], int]:
+    """Return the oldest letters that are wanted, held by a channel, and how many there are in all.
+
+    MAX_SEARCHED are searched; the bodies of those that are not wanted are left on the wire.
+    """
+
+    def kept(properties: Basic.Properties, length: int) -> int:
+        headers: dict[str, Any] = properties.headers or {}
+        if not wanted.matches(properties.message_id or "", *_said_in(headers, service)):
+            return 0
+        return readable(properties, length) if is_read else MAX_SHOWN_BYTES
+
+    await read_at_most(channel, kept)
+    queue = await channel.declare_queue(queue_name, passive=True)
+    found: list[AbstractIncomingMessage] = []
+    size = 0
+    for _ in range(MAX_SEARCHED):
+        message = await queue.get(fail=False) if len(found) < most else None
+        if message is None:
+            break
+        if wanted.matches(message.message_id or "", *_said_in(message.headers, service)):
+            size += len(message.body)
+            if found and size > wanted.most_bytes > 0:
+                break
+            found.append(message)
+    return found, queue.declaration_result.message_count or 0
+
+
+def _said_in(headers: dict[str, Any], service: str) -> tuple[str, str]:
+    """Return the reason and the inbox of a letter; an older version's has no inbox."""
+    inbox = str(headers.get(_INBOX) or f"{service}.{DEFAULT_PARTITION}")
+    return str(headers.get(_REASON) or _NO_REASON), inbox
+
+
+def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
+    """Return a letter as people are shown it."""
+    reason, inbox = _said_in(message.headers, service)
+    length = message.headers.get(LENGTH)
+    return DeadLetter(
+        inbox,
+        message.type or "",
+        message.message_id or "",
+        reason,
+        message.body,
+        length if isinstance(length, int) else len(message.body),
+    )
+
+
+def envelope_of(message: AbstractIncomingMessage, inbox: str, user: str) -> Envelope:
+    """Return what was put aside, as it was. Raises PoisonError where it cannot be handled.
+
+    So it is for what another user left, or an older version, which said neither who nor where.
+    """
+    if message.user_id != user:
+        raise PoisonError(f"it was put aside by {message.user_id or 'nobody'}, and not by {user}")
+    key = str(message.headers.get(_KEY) or "")
+    return envelope_in(message, Address(*inbox.split(".", 1)), key)

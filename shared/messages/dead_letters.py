@@ -1,0 +1,30 @@
+"""What a service is asked of its own dead letters: to handle them after all."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """Handle messages that were put aside at an inbox, such as ``core.default``, by identity.
+
+    Asked of the inbox's own service: nobody else may say what such a message says.
+    """
+
+    inbox: str
+    message_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedLetter:
+    """A message that stays put aside, and why."""
+
+    message_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersReplayed:
+    """The answer to ReplayDeadLetters: what was handled, and what was not."""
+
+    replayed: tuple[str, ...] = ()
+    refused: tuple[RefusedLetter, ...] = ()

@@ -1,0 +1,86 @@
+"""Dead letters that are handled after all: taken, handled, and gone once what they led to is safe.
+
+Rule 1: a letter is handled under an identity of its own, made of the request's and the letter's: it
+        is handled though the message was, or was put aside, before; and a request that comes
+        again, for its acknowledgement was lost, gives the same identity, which is handled once.
+Rule 2: a letter goes only when every answer to it is published and confirmed: a host that ends
+        before that leaves it there.
+Rule 3: one that still cannot be read or handled stays, with the reason in the answer.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from shared.bus.base import Bus, HeldLetter, Wanted
+from shared.messages.dead_letters import DeadLettersReplayed, RefusedLetter, ReplayDeadLetters
+from shared.messages.envelope import Address, Envelope, Outgoing, reply_address
+from shared.model.ids import derived_id
+
+MAX_REPLAYED = 100  # dead letters that one request replays; those beyond are refused
+MAX_REPLAYED_BYTES = 24 * 1024 * 1024  # of their bodies; those beyond are refused
+_TRIES = 5  # for a letter that somebody else looks at
+_AGAIN_SECONDS = 0.2
+_NOT_THERE = "it is not among the oldest dead letters here, or there is too much before it: again"
+
+
+class Replays:
+    """What a host replays while it handles a batch."""
+
+    def __init__(self, bus: Bus, inbox: Address) -> None:
+        self._bus = bus
+        self._inbox = inbox
+        self._stack = AsyncExitStack()
+        self._done: list[HeldLetter] = []
+
+    async def take(self, request: ReplayDeadLetters) -> list[HeldLetter]:
+        """Return the letters of a request that are there. Raises BusUnavailableError."""
+        missing = dict.fromkeys(request.message_ids[:MAX_REPLAYED])
+        found: list[HeldLetter] = []
+        left = MAX_REPLAYED_BYTES
+        for attempt in range(_TRIES):
+            if not missing or left <= 0:
+                break
+            if attempt:
+                await asyncio.sleep(_AGAIN_SECONDS)
+            wanted = Wanted(frozenset(missing), inbox=self._inbox.routing_key, most_bytes=left)
+            taking = self._bus.take_letters(self._inbox.owner, wanted, is_read=True)
+            held = await self._stack.enter_async_context(taking)
+            found += held
+            left -= sum(letter.letter.size for letter in held)
+            for letter in held:
+                missing.pop(letter.letter.message_id, None)
+        return found
+
+    def done(self, letter: HeldLetter) -> None:
+        """Note that a letter has been handled."""
+        self._done.append(letter)
+
+    async def settle(self) -> None:
+        """Have the letters go that were handled: what they led to is safe now."""
+        while self._done:
+            await self._done[-1].drop()
+            self._done.pop()
+
+    async def close(self) -> None:
+        """Give back what is still held."""
+        await self._stack.aclose()
+
+
+def envelope_of_letter(letter: HeldLetter, request: Envelope) -> Envelope:
+    """Return what a letter holds, under the identity of this replay. Raises PoisonError."""
+    envelope = letter.read()
+    identity = derived_id(f"replay/{request.message_id}/{envelope.message_id}", 0)
+    return replace(envelope, message_id=identity, published_ns=request.published_ns)
+
+
+def answer_to(request: Envelope, replayed: list[str], refused: dict[str, str]) -> list[Outgoing]:
+    """Return what is said of a request; what was neither replayed nor refused is not there."""
+    message, to = request.message, reply_address(request.reply_to)
+    assert isinstance(message, ReplayDeadLetters)
+    missing = [one for one in message.message_ids if one not in replayed and one not in refused]
+    reasons = {**refused, **dict.fromkeys(missing, _NOT_THERE)}
+    answer = DeadLettersReplayed(
+        tuple(replayed), tuple(RefusedLetter(one, why) for one, why in reasons.items())
+    )
+    return [Outgoing(to, answer, reply_to=request.reply_to)] if to is not None else []
