@@ -573,7 +573,7 @@ class Host:
             except PoisonError as error:
                 refused[name] = str(error)
                 continue
-            handled[envelope.message_id] = envelope
+            handled.setdefault(envelope.message_id, envelope)
             replays.done(letter)
             replayed.append(name)
         log.warning(

@@ -164,7 +164,8 @@ class _Watched:
         """End an answer of which nothing is sent, too; the checks on what is sent go on."""
         while True:
             await asyncio.sleep(QUIET_SECONDS)
-            if not await self._still_may():
+            may = await self._still_may()
+            if not may:
                 self._life.reschedule(asyncio.get_running_loop().time())
                 return
 
