@@ -179,7 +179,22 @@ BEHIND = [  # a gang has the lane: the node that comes is held for it, not for t
 ]
 
 
+SLEEPS = [  # a gang that the nodes have no room for is not tried, and keeps the lane
+    ("root.a", True, 3, 3, PLAIN[2], "bob", 0),
+    ("root.a", False, 4, 1, PLAIN[0], "bob", 0),
+    ("root.c", False, 3, 4, PLAIN[0], "bob", 0),
+]
+SLEEPS_IN_PART = [
+    ("root.a", True, 4, 3, PLAIN[0], "bob", 0),
+    ("root.a", False, 1, 4, PLAIN[0], "bob", 0),
+    ("root.c", False, 4, 1, PLAIN[0], "bob", 0),
+    ("root.c", False, 4, 2, PLAIN[0], "bob", 0),
+]
+
+
 @given(WAYS, APPLICATIONS, st.integers(1, 3))
+@example("lane", SLEEPS, 1)
+@example("backfilled lane", SLEEPS_IN_PART, 1)
 @example("muster", BEHIND, 1)
 @example("lane", BEHIND, 1)
 @example("backfilled lane", BEHIND, 1)

@@ -447,13 +447,15 @@ def undisturbed(partition: Partition) -> Iterator[None]:
 class SupposedLane:
     """The lane on a hypothesis: what would be held as nodes come, and gangs start or are refused.
 
-    It is planned by the same rules on a lane of its own. Nobody is woken by it.
+    It is planned by the same rules on a lane of its own. Nobody is woken by it: a gang that the
+    cycle would not try, for the nodes have not the room for it, sleeps, unless all ``are_tried``.
     """
 
-    def __init__(self, hypothesis: Hypothesis) -> None:
+    def __init__(self, hypothesis: Hypothesis, *, are_tried: bool) -> None:
         self._hypothesis = hypothesis
         self._partition = partition = hypothesis.partition
         self._refused: dict[Application, None] = {}
+        self._asleep: dict[Application, None] = {}
         self.lets_go = False  # nodes were let go since this was asked last
         if not partition.settings.gang_lane:
             return
@@ -475,11 +477,22 @@ class SupposedLane:
             for gang in partition.waiting_gangs.all()
             if gang.is_refused_for(Reason.GANG_PLACES)
         )
+        if not are_tried:
+            self._asleep.update(self._refused)
         tried = [gang for gang in self._refused if own is None and self._has_room(gang)]
         for gang in tried:  # it has the lane when it is refused
             del self._refused[gang]
         if own is None:  # there may be nodes for one that was too large
             self._choose()
+
+    def is_asleep(self, gang: Application) -> bool:
+        """Return whether the cycle would not try a gang that was refused for want of places."""
+        return gang in self._asleep
+
+    def wake(self) -> None:
+        """Have the gangs tried that the nodes have the room for."""
+        for gang in [gang for gang in self._asleep if self._has_room(gang)]:
+            del self._asleep[gang]
 
     def _has_room(self, gang: Application) -> bool:
         """Return whether a gang would be tried: all nodes have the room for one of its shapes."""
@@ -492,12 +505,17 @@ class SupposedLane:
     def has_let_go(self) -> bool:
         """Return whether nodes were let go since this was asked last: others may have them."""
         had, self.lets_go = self.lets_go, False
+        if had:
+            self.wake()
         return had
 
     def look(self) -> None:
         """Hold the nodes that are the lane's as everything is by now."""
-        if self._partition.lane is not None:
-            _look(self._partition, self._partition.lane)
+        partition, lane = self._partition, self._partition.lane
+        if lane is not None:
+            _look(partition, lane)
+            if 0 < lane.start_ns <= partition.now_ns:
+                self._asleep.pop(lane.application, None)
 
     def let_go(self, application: Application) -> None:
         """Hold no node where it is the lane's gang that is about to be tried."""

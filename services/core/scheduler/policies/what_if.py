@@ -144,6 +144,7 @@ class _Forecaster:
         self._lane: lane.SupposedLane | None = None  # from when something is placed
         self._has_whole_gang = False  # one that is: nothing is promised to it any more
         self._is_promise_awaited = False  # by a gang that was refused
+        self._is_configured = False  # anew: whoever was refused is tried
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
         """Return the forecast of a question. Raises UnansweredError."""
@@ -154,6 +155,7 @@ class _Forecaster:
             waiters = self._all_waiting()
         elif config is not None:
             self._queues = suppose(self._hypothesis, config)
+            self._is_configured = True
             waiters = self._all_waiting()
         else:
             waiters = self._newcomers(question)
@@ -335,7 +337,8 @@ class _Forecaster:
         Those for whom no steps are left are not tried. What the lane's gang is held nobody gets.
         """
         if self._lane is None:
-            self._lane = lane.SupposedLane(self._hypothesis)
+            self._lane = lane.SupposedLane(self._hypothesis, are_tried=self._is_configured)
+        self._lane.wake()  # nodes may have come, or pods may have gone
         self._lane.look()
         closed: dict[Shape, Refusal] = {}
         while not self._place_in_turns(waiters, closed):
@@ -438,6 +441,8 @@ class _Forecaster:
         application, partition = waiter.application, self._partition
         if application.is_refused_for(Reason.BACKOFF):
             return application.refusal  # whatever comes, until its time is over
+        if self._lane is not None and self._lane.is_asleep(application):
+            return application.refusal
         behind = patience.refusal(partition, application)
         if behind is not None:
             return behind
