@@ -18,7 +18,7 @@ from services.core.scheduler.actions.victims import (
     has_devices_without,
     have_type_in_common,
     is_open_without,
-    room_to_come,
+    room_after,
 )
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Application, Bucket, Node, Reservation
@@ -97,6 +97,8 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     ask, application = reservation.ask, reservation.application
     partition.victims.start(partition.applications.values())
     victims = _victims(partition, node, ask)
+    if victims is None:
+        return  # what goes there is enough
     if not victims or not partition.agree(REQUIRED_NODE, victims, application):
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
         if partition.now_ns - reservation.reported_ns >= TELL_AGAIN_NS:
@@ -104,17 +106,18 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
             partition.journal.record(NoVictim(application, ask))
         return
     partition.set(reservation, has_preempted=True)
+    partition.set(ask, has_preempted=True)
     evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=Law.REQUIRED_NODE)
     partition.journal.record(ReservationMade(reservation))  # it is told as one of a preemptor now
     partition.journal.record(ApplicationChanged(application))
 
 
-def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
-    """Return the fewest allocations whose end makes the room; none if it cannot be.
+def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation] | None:
+    """Return the fewest allocations whose end makes the room, [] if none does; None: nobody has to.
 
     Pods that keep the ask away have to go as well: without that the room would be none for it.
     """
-    room = room_to_come(partition, node)
+    room = room_after(partition, node)
     short = [
         (name, value - room.get(name, 0))
         for name, value in ask.shape.resource.items()
@@ -146,6 +149,8 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation]:
     needs = Needs(
         tuple(need for _, need in short), limits, accepts if has_to_be_open else None, largest
     )
+    if needs.are_met(needs.of, ()):
+        return None
     found = smallest_set(candidates, needs, Steps()) or []
     return [victim.allocation for victim in found]
 

@@ -37,6 +37,15 @@ def room_to_come(partition: Partition, node: Node) -> Resource:
     return room
 
 
+def room_after(partition: Partition, node: Node) -> Resource:
+    """Return what a node has, and what is being released there, less what is kept for others."""
+    room = room_to_come(partition, node)
+    for held in node.reservations.values():
+        if held.has_preempted:
+            subtract_into(room, held.ask.shape.resource)
+    return room
+
+
 def _going(partition: Partition, node: Node) -> Iterator[Allocation]:
     for key, allocation in partition.victims.on(node).releasing.items():
         owner = partition.applications.get(allocation.application_id)

@@ -25,7 +25,7 @@ from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.actions.victims import (
     has_devices_without,
     is_open_without,
-    room_to_come,
+    room_after,
 )
 from services.core.scheduler.constraints.guarantees import spare, used
 from services.core.scheduler.model.rows import Application, Node, Queue, Reservation
@@ -131,15 +131,6 @@ def choose_victims(
     choice = _Choice(partition, leaf, ask, victims, supposed)
     with choice.trial:
         return choice.best()
-
-
-def room_after(partition: Partition, node: Node) -> Resource:
-    """Return what a node has, and what is being released there, less what is kept for others."""
-    room = room_to_come(partition, node)
-    for held in node.reservations.values():
-        if held.has_preempted:
-            subtract_into(room, held.ask.shape.resource)
-    return room
 
 
 def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:

@@ -639,6 +639,7 @@ class Partition:
         self.set(reservation.ask, preemption_checked_ns=0)
         if reservation.is_required:
             self.set(reservation, has_preempted=False)
+            self.set(reservation.ask, has_preempted=False)
             reservation.retry()
         else:
             self.unreserve(reservation)
