@@ -36,6 +36,7 @@ from services.api.routes_ws import debug_routes, yunikorn_routes
 from services.api.segments import NamedRoute, Segments
 from services.api.trace import trace_entries
 from services.api.unrouted import Paths, Unrouted
+from shared.bus.blocked import standstill
 from shared.messages.commands import (
     CommandResult,
     DeleteApplication,
@@ -123,7 +124,8 @@ def _health(replica: Replica) -> APIRouter:
     @router.get("/health/ready", summary="All services work, and the read models follow them")
     async def ready(response: Response) -> dict[str, str]:
         waiting = replica.machine.partitions.waiting
-        status = "; ".join(item.sentence for item in replica.away())
+        at_rest = [said] if (said := standstill()) else []  # the cause first
+        status = "; ".join([*at_rest, *(item.sentence for item in replica.away())])
         if waiting and not status:
             cores = ", ".join(map(whose_core, waiting))
             status = f"waiting for a snapshot from {cores}"

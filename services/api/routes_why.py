@@ -13,6 +13,7 @@ from services.api.segments import NamedRoute
 from services.api.why import evictions, standing, why, why_of_found
 from services.api.why_answer import Eviction, Why
 from services.api.why_held import is_one_of_many
+from shared.bus.blocked import standstill
 from shared.messages.commands import CommandResult
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.what_if import Forecast, WhatIf
@@ -64,6 +65,8 @@ def why_routes(replica: Replica) -> APIRouter:
             found = await _asked_for(replica, request, name, partition, found)
         if found is None:
             raise AnswerError(404, f"no application and no pod is called {name}")
+        if at_rest := standstill():
+            found.sentence = f"{found.sentence} ({at_rest})"
         return answer(request, found.model_dump(by_alias=True))
 
     @router.get(

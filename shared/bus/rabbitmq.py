@@ -21,8 +21,10 @@ from aio_pika.abc import (
     AbstractExchange,
     AbstractIncomingMessage,
     AbstractQueue,
+    UnderlayConnection,
 )
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError, PublishError
+from aiormq.abc import AbstractConnection as AbstractWire
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -32,6 +34,7 @@ from tenacity import (
     stop_after_delay,
     wait_exponential,
 )
+from yarl import URL
 
 from shared.bus import topology
 from shared.bus.addresses import addresses_of, order_of
@@ -48,6 +51,7 @@ from shared.bus.base import (
     HeldLetter,
     Wanted,
 )
+from shared.bus.blocked import Blocked
 from shared.bus.bodies import read_at_most, readable
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
@@ -118,12 +122,46 @@ def _refusal(error: DeliveryError) -> BusUnavailableError:
     return kind(f"the broker refused a message: {error!r}")
 
 
+class _Wire(aiormq.Connection):
+    """A connection that is given up when nothing came of it for one and a half heartbeats and some.
+
+    At 3 s these are 6 s: the broker sends one every 1.5 s. The library's own 12 s are more than
+    a broker's node that stands still may cost.
+    """
+
+    HEARTBEAT_GRACE_MULTIPLIER = 1.5  # type: ignore[assignment]
+
+
+class _Underlay(UnderlayConnection):
+    """What carries a connection."""
+
+    @classmethod
+    async def make_connection(
+        cls,
+        url: URL,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's
+        **kwargs: Any,
+    ) -> AbstractWire:
+        """Connect. Raises TimeoutError, OSError."""
+        connection = _Wire(url, **kwargs)
+        await asyncio.wait_for(connection.connect(), timeout)
+        await connection.ready()
+        return connection
+
+
 class _Connection(aio_pika.Connection):
     """A connection that whoever opened it closes.
 
     The library's own is closed by the collector, too, with a coroutine: it runs nowhere when the
     collector runs in a thread without a loop, and there is nothing to close of one that failed.
     """
+
+    async def connect(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the library's
+        """Connect. Raises TimeoutError, OSError."""
+        self.transport = await _Underlay.connect(
+            self.url, self._on_connection_close, timeout=timeout, **self.kwargs
+        )
+        await self._on_connected()
 
     def __del__(self) -> None:
         """Close nothing."""
@@ -160,6 +198,8 @@ class RabbitBus:
         self._exchange: AbstractExchange | None = None
         self._dead: AbstractExchange | None = None
         self._consuming: AbstractConnection | None = None
+        self._blocked = Blocked(name, CONFIRM_SECONDS)
+        self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
 
@@ -233,7 +273,7 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away(f"cannot look at {inbox.routing_key}"):
-                channel = await connections[0].channel()
+                channel = await self._reading().channel()
                 try:
                     name = topology.inbox_name(self._prefix, inbox)
                     queue = await channel.declare_queue(name, passive=True, timeout=CONNECT_SECONDS)
@@ -263,7 +303,7 @@ class RabbitBus:
         exchange = self._exchange
         if exchange is None:
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
-        async with asyncio.timeout(CONFIRM_SECONDS):
+        async with self._blocked.confirmed():
             key = routing_key(to, message.type or "")
             await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
 
@@ -274,7 +314,8 @@ class RabbitBus:
         await self.connect()
         assert self._dead is not None
         letter = letter_to_leave(message, inbox, reason, self._user)
-        await self._dead.publish(letter, routing_key=inbox.owner, timeout=CONFIRM_SECONDS)
+        async with self._blocked.confirmed():
+            await self._dead.publish(letter, routing_key=inbox.owner)
         count_dead_letter(inbox.owner)
         log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
 
@@ -289,7 +330,7 @@ class RabbitBus:
         total = 0
         try:
             with _away("cannot read the dead letters"):
-                channel = await connections[0].channel()
+                channel = await self._reading().channel()
                 try:
                     for service in SERVICES:
                         name = topology.dead_queue_name(self._prefix, service)
@@ -316,7 +357,7 @@ class RabbitBus:
         name = topology.dead_queue_name(self._prefix, service)
         try:
             with _away("cannot take the dead letters"):
-                channel = await connections[0].channel()
+                channel = await self._reading().channel()
                 found, _ = await found_letters(
                     channel, name, service, wanted, MAX_SEARCHED, is_read=is_read
                 )
@@ -332,6 +373,11 @@ class RabbitBus:
 
     # --- connecting -----------------------------------------------------------------------------
 
+    def _reading(self) -> AbstractConnection:
+        """Return the connection on which the broker answers while it blocks publishers."""
+        assert self._consuming is not None
+        return self._consuming
+
     def _is_connected(self) -> bool:
         return bool(self._connections) and not any(c.is_closed for c in self._connections)
 
@@ -340,6 +386,10 @@ class RabbitBus:
             with _away("cannot connect to the broker"):
                 publishing = await self._open("publish")
                 self._consuming = await self._open("consume")
+                assert publishing.transport is not None
+                self._watching = asyncio.create_task(
+                    self._blocked.watch(publishing.transport.connection.ready)
+                )
                 async with asyncio.timeout(DECLARE_SECONDS):
                     channel = await publishing.channel(
                         publisher_confirms=True, on_return_raises=True
@@ -480,6 +530,9 @@ class RabbitBus:
         connections, self._connections = self._connections, []
         self._declared.clear()
         self._exchange = self._dead = self._consuming = None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
         for connection in connections:
             with suppress(BusUnavailableError), _away("a connection would not close"):
                 async with asyncio.timeout(_CLOSE_SECONDS):

@@ -1,0 +1,100 @@
+"""A broker that is short of memory or disk takes nothing from publishers, and says so.
+
+It says so on a connection as soon as one publishes there (``connection.blocked``), and again when
+it is over; readers go on. Nothing is lost by it, and no connection is: whoever publishes waits. So
+what waits for a confirm has no limit for as long as the broker says that it is blocked.
+"""
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import structlog
+from prometheus_client import Gauge
+
+LOOK_SECONDS = 0.25  # between looks at whether a connection is blocked
+_BLOCKED = Gauge(
+    "muster_broker_blocks",
+    "Connections on which the broker accepts nothing, short of memory or disk",
+)
+_CONNECTIONS: "weakref.WeakSet[Blocked]" = weakref.WeakSet()  # of this process
+log = structlog.get_logger("muster.bus")
+
+
+def standstill() -> str:
+    """Return what to say to whoever asks while the broker accepts nothing, "" while it does."""
+    since = [item.since for item in _CONNECTIONS if item.since is not None]
+    if not since:
+        return ""
+    seconds = time.monotonic() - min(since)
+    return (
+        f"the broker accepts nothing since {seconds:.0f} s, it is short of memory or disk: "
+        "nothing is decided until it has some again, and what was said waits"
+    )
+
+
+class Blocked:
+    """Whether a connection is blocked, and since when; the limits of what waits meanwhile.
+
+    The limit of a wait for a confirm is off while the broker blocks, and whole again after.
+    """
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self.since: float | None = None  # of time.monotonic()
+        self._name = name
+        self._seconds = seconds
+        self._limits: set[asyncio.Timeout] = set()
+        _CONNECTIONS.add(self)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self.since = time.monotonic()
+        _BLOCKED.inc()
+        log.warning(
+            "the broker accepts no messages: it is short of memory or disk; publishing waits",
+            connection=self._name,
+        )
+        self._set_limits(None)
+        try:
+            yield
+        finally:
+            lasted = time.monotonic() - self.since
+            self.since = None
+            _BLOCKED.dec()
+            self._set_limits(asyncio.get_running_loop().time() + self._seconds)
+            log.warning(
+                "the broker accepts messages again, or its connection is lost",
+                connection=self._name,
+                seconds=round(lasted, 1),
+            )
+
+    def _set_limits(self, when: float | None) -> None:
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(when)
+
+    @asynccontextmanager
+    async def confirmed(self) -> AsyncIterator[None]:
+        """Bound a wait for a confirm. Raises TimeoutError."""
+        seconds = None if self.since is not None else self._seconds
+        async with asyncio.timeout(seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    async def watch(self, ready: Callable[[], Awaitable[None]]) -> None:
+        """Look until cancelled. ``ready`` returns once the connection is not blocked."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            waiting = asyncio.ensure_future(ready())
+            try:
+                await asyncio.sleep(0)
+                if not waiting.done():
+                    with self._counted():
+                        await waiting
+            finally:
+                waiting.cancel()

@@ -1,0 +1,54 @@
+"""A broker that is short of memory accepts nothing for as long as it says so; then what waited goes."""
+
+import asyncio
+
+import pytest
+from prometheus_client import REGISTRY
+from structlog.testing import CapturingLogger
+
+from shared.bus import blocked as blocked_by_broker
+from shared.bus import rabbitmq
+from shared.bus.blocked import standstill
+from shared.bus.rabbitmq import RabbitBus
+from shared.messages.envelope import CORE, Envelope
+from shared.messages.protocol import Heartbeat
+from tests.broker import own_broker
+from tests.patience import PATIENCE_SECONDS, until
+
+LIMIT_SECONDS = 0.5
+
+
+def beat(number):
+    return Envelope(f"id-{number}", "Heartbeat", Heartbeat("h"), CORE, "test", published_ns=1)
+
+
+def blocked():
+    return REGISTRY.get_sample_value("muster_broker_blocks")
+
+
+@pytest.mark.limit(240, "a broker of its own starts")
+async def test_publishing_waits_for_an_alarm_to_end_however_long_and_readers_go_on(
+    monkeypatch, capsys
+):
+    """The limit of a confirm is much shorter here than the alarm: the connection must stand."""
+    monkeypatch.setattr(rabbitmq, "CONFIRM_SECONDS", LIMIT_SECONDS)
+    said = CapturingLogger()
+    monkeypatch.setattr(blocked_by_broker, "log", said)
+    with own_broker() as broker:
+        bus = RabbitBus(broker.url, prefix="alarm", name="alarm")
+        await bus.publish([beat(1)])
+        low = ("set_vm_memory_high_watermark", "absolute")
+        await asyncio.to_thread(broker.control, *low, "1MB")
+        waiting = asyncio.create_task(bus.publish([beat(2)]))
+        await until(blocked, "the broker says that it is blocked")
+        await asyncio.sleep(3 * LIMIT_SECONDS)
+        assert not waiting.done()
+        assert (await bus.fill(CORE)).waiting == 1  # whoever asks is answered
+        assert standstill().startswith("the broker accepts nothing since 1")
+        await asyncio.to_thread(broker.control, *low, "2GB")
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+        await until(lambda: not blocked(), "the broker says that it is over")
+        assert (await bus.fill(CORE)).waiting == 2  # neither lost nor there twice
+        assert standstill() == ""
+        assert ["accepts no messages" in call.args[0] for call in said.calls] == [True, False]
+        await bus.close()
