@@ -129,6 +129,9 @@ guards: setup ## Remove every guard of the table once: its tests must fail (minu
 chaos: setup ## Real services, a real broker, and everything that breaks; ARGS="--seed N --minutes M"
 	@$(PYTHON) -m tests.chaos $(ARGS)
 
+chaos-cluster: setup ## Three brokers in a cluster, and what befalls them, under load; ARGS="--pods 50 --seed N"
+	@$(PYTHON) -m tests.chaos.brokers $(ARGS)
+
 gang-of-200: setup ## A gang of 200 on Kubernetes, each part killed in its middle at five moments; ARGS="--only core"
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.chaos.gang_of_200 $(ARGS)

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -188,15 +189,30 @@ class ContainerBroker:
         return bytes(said).decode(errors="replace")
 
 
-class PrivateBroker:
-    """A rabbitmq-server process of our own: own node name, ports, data folder and cookie."""
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the nodes of a cluster have in common; ``configuration`` is rabbitmq.conf's."""
 
-    def __init__(self, definitions: str = "") -> None:
+    cookie: str
+    epmd_port: int
+    configuration: str = ""
+
+
+class PrivateBroker:
+    """A rabbitmq-server process of our own: own node name, ports, data folder and cookie.
+
+    A node of a cluster has the cookie and the port mapper of all of them (``shared``).
+    """
+
+    def __init__(self, definitions: str = "", shared: Shared | None = None) -> None:
         self._definitions = definitions
         self.port = free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        self.node = f"muster{self.port}@localhost"
+        self.configuration = ""  # further lines
+        self._shared = shared or Shared(secrets.token_hex(16), free_port())
+        self._is_alone = shared is None
         self._dist_port = free_port()
-        self._epmd_port = free_port()
         self._folder = Path(tempfile.mkdtemp(prefix="muster-broker-"))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -211,7 +227,7 @@ class PrivateBroker:
     def start(self) -> None:
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
-            cookie.write_text(secrets.token_hex(16))
+            cookie.write_text(self._shared.cookie)
             cookie.chmod(0o400)
         (self._folder / "enabled_plugins").write_text("[].\n")
         loads = ""
@@ -220,7 +236,7 @@ class PrivateBroker:
             loads = f"load_definitions = {self._folder}/definitions.json\n"
         (self._folder / "rabbitmq.conf").write_text(
             f"{loads}loopback_users.guest = true\nlog.console = false\ndisk_free_limit.absolute = 50MB\n"
-            "vm_memory_high_watermark.absolute = 2GB\n"
+            f"vm_memory_high_watermark.absolute = 2GB\n{self.configuration}"
         )
         self._process = subprocess.Popen(
             [str(SERVER)],
@@ -243,7 +259,7 @@ class PrivateBroker:
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": folder,
             "LANG": "C.UTF-8",
-            "RABBITMQ_NODENAME": f"muster{self.port}@localhost",
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_DIST_PORT": str(self._dist_port),
@@ -252,7 +268,7 @@ class PrivateBroker:
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/enabled_plugins",
             "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq",
             "RABBITMQ_PID_FILE": f"{folder}/pid",
-            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_PORT": str(self._shared.epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RUNNING_UNDER_SYSTEMD": "true",
         }
@@ -266,6 +282,11 @@ class PrivateBroker:
             self._process.wait()
             self._process = None
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the broker: to stand still, or to go on."""
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
+
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl; return what it prints."""
         return subprocess.run(
@@ -277,7 +298,7 @@ class PrivateBroker:
         ).stdout.decode(errors="replace")
 
     def stop(self) -> None:
-        """Stop the broker and its port mapper."""
+        """Stop the broker, and its port mapper where nobody shares it."""
         running.pop(self, None)
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -287,14 +308,68 @@ class PrivateBroker:
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None
-        epmd = shutil.which("epmd")
-        if epmd is not None:
-            subprocess.run(
-                [epmd, "-port", str(self._epmd_port), "-kill"],
-                env={"ERL_EPMD_PORT": str(self._epmd_port), "PATH": "/usr/bin:/bin"},
-                capture_output=True,
-                check=False,
-            )
+        if self._is_alone:
+            _end_port_mapper(self._shared.epmd_port)
+
+
+class BrokerCluster:
+    """Three nodes that are one broker; ``configuration`` is added to each one's rabbitmq.conf."""
+
+    def __init__(self, configuration: str = "", size: int = 3) -> None:
+        self._epmd_port = free_port()
+        shared = Shared(secrets.token_hex(16), self._epmd_port)
+        self.nodes = [PrivateBroker(shared=shared) for _ in range(size)]
+        names = "".join(
+            f"cluster_formation.classic_config.nodes.{at} = {one.node}\n"
+            for at, one in enumerate(self.nodes, start=1)
+        )
+        found = "cluster_formation.peer_discovery_backend = classic_config\n"
+        for node in self.nodes:
+            node.configuration = f"{found}{names}{configuration}"
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        self.url = f"amqp://guest:guest@{hosts}/"
+
+    def __enter__(self) -> Self:
+        try:
+            for node in self.nodes:
+                node.start()
+            self._check()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.kill()
+            node.__exit__()
+        _end_port_mapper(self._epmd_port)
+
+    def _check(self) -> None:
+        named = self.nodes[0].control("cluster_status")
+        missing = [node.node for node in self.nodes if named.count(node.node) < 2]
+        if missing:
+            raise BrokerUnavailableError(f"{missing} are not of the cluster:\n{named}")
+
+    def leader_of(self, queue: str) -> PrivateBroker | None:
+        """Return the node that leads a quorum queue, None where none does or none says."""
+        for node in self.nodes:
+            with contextlib.suppress(subprocess.SubprocessError, OSError):
+                rows = node.control("list_queues", "name", "leader", "--quiet").splitlines()
+                leaders = dict(row.split("\t") for row in rows if row.count("\t") == 1)
+                return next((one for one in self.nodes if one.node == leaders.get(queue)), None)
+        return None
+
+
+def _end_port_mapper(port: int) -> None:
+    epmd = shutil.which("epmd")
+    if epmd is not None:
+        subprocess.run(
+            [epmd, "-port", str(port), "-kill"],
+            env={"ERL_EPMD_PORT": str(port), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            check=False,
+        )
 
 
 def _wait_for_handshake(

@@ -21,10 +21,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 
-import httpx
 from rich.console import Console
 from rich.table import Table
 
@@ -33,9 +31,9 @@ from tests.chaos import oracle
 from tests.chaos.cluster import INSTANCES, Cluster
 from tests.chaos.faults import FAULTS, Broken, small_disk
 from tests.chaos.links import Links
-from tests.chaos.load import Load, submitted
+from tests.chaos.load import Load
+from tests.chaos.recovery import RECOVERED_SECONDS, recovered
 
-RECOVERED_SECONDS = 300.0  # far more than it takes: what has not run by then does not
 WARM_SECONDS = 3.0  # a quorum queue younger than one does not survive the broker's kill
 
 
@@ -80,14 +78,8 @@ class Run:
 
     def _recovered(self) -> float | None:
         """Return how long it takes from now until what is submitted now has run, at every API."""
-        cluster = self.broken.cluster
         self.probes += 1
-        item = submitted(f"probe-{self.probes}", 1, 1)
-        self.load.applications.append(item)
-        start = time.monotonic()
-        self.load.client(item)
-        waited = cluster.until(lambda: _has_run(cluster, item.name), RECOVERED_SECONDS)
-        return None if waited is None else time.monotonic() - start
+        return recovered(self.broken.cluster, self.load, f"probe-{self.probes}")
 
     def judge(self, folder: Path) -> None:
         """Let all become quiet, and ask what must hold."""
@@ -121,32 +113,12 @@ def _decks(chance: random.Random, names: list[str]) -> Iterator[str]:
         yield from chance.sample(names, len(names))
 
 
-def _has_run(cluster: Cluster, name: str) -> bool:
-    """Return whether every API answers, and says that an application has run, or knows no more of it.
-
-    One that was started since has nothing of what had ended by then (docs/operations.md).
-    """
-    states = [_state(cluster, api, name) for api in cluster.apis]
-    return any(states) and all(state in ("", "Completing", "Completed") for state in states)
-
-
-def _state(cluster: Cluster, api: str, name: str) -> str | None:
-    """Return the state of an application as an API tells it, "" unknown; None: no answer."""
-    try:
-        return str(cluster.ask(api, f"/v1/applications/{name}")["state"])
-    except httpx.HTTPStatusError as error:
-        return "" if error.response.status_code == HTTPStatus.NOT_FOUND else None
-    except (httpx.HTTPError, ValueError):
-        return None
-
-
 def run(seed: int, minutes: float, rate: float, names: list[str], folder: Path) -> list[str]:
     """Run a seed; return what did not hold."""
     with ExitStack() as stack:
         disk = stack.enter_context(small_disk(folder / "state"))
         broker = stack.enter_context(own_broker())
-        port = int(broker.url.rstrip("/").rpartition(":")[2])
-        links = stack.enter_context(Links(port))
+        links = stack.enter_context(Links())
         cluster = Cluster(links, broker.url, folder, f"chaos-{seed}")
         stack.callback(cluster.stop)
         cluster.start_all()

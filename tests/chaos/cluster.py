@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from shared.bus.addresses import addresses_of
 from tests.broker import free_port
 from tests.chaos.links import Links
 from tests.integration.processes import ROOT, Deployment
@@ -33,19 +34,27 @@ RESTART_SECONDS = 1.0
 NODES, NODE_VCORE = 20, 8
 
 
+def _by_links(url: str, links: Links, name: str) -> str:
+    """Return the URL of all brokers as an instance has it: each behind a link of its own."""
+    credentials = url.rpartition("@")[0]
+    ports = [int(address.rstrip("/").rpartition(":")[2]) for address in addresses_of(url)]
+    hosts = ",".join(f"127.0.0.1:{links.add(name, port)}" for port in ports)
+    return f"{credentials}@{hosts}/"
+
+
 class Cluster(Deployment):
     """The instances by name; whoever ends by itself is started again and noted in ``ended``."""
 
-    def __init__(self, links: Links | None, broker_url: str, folder: Path, prefix: str) -> None:
-        super().__init__(
-            broker_url,
-            folder,
-            prefix,
-            MUSTER_SIMULATED_NODES=str(NODES),
-            MUSTER_SIMULATED_NODE_VCORE_MILLI=str(NODE_VCORE * 1000),
-            MUSTER_RELEASE_DELAY_MS="300",
-            MUSTER_POD_RUN_SECONDS="2",
-        )
+    def __init__(
+        self, links: Links | None, broker_url: str, folder: Path, prefix: str, **more: str
+    ) -> None:
+        settings = {
+            "MUSTER_SIMULATED_NODES": str(NODES),
+            "MUSTER_SIMULATED_NODE_VCORE_MILLI": str(NODE_VCORE * 1000),
+            "MUSTER_RELEASE_DELAY_MS": "300",
+            "MUSTER_POD_RUN_SECONDS": "2",
+        }
+        super().__init__(broker_url, folder, prefix, **settings | more)
         self._broker_links = links
         self.trees: dict[str, Path] = {}  # of instances that are of another version than this
         self.ended: Counter[str] = Counter()
@@ -55,12 +64,11 @@ class Cluster(Deployment):
         self._own: dict[str, dict[str, str]] = {}
         self._lock = threading.RLock()
         self._is_over = threading.Event()
-        credentials = broker_url.rpartition("@")[0]
         for name, service in INSTANCES.items():
             port = free_port()
             own = {"MUSTER_BUS_URL": broker_url}
             if links is not None:
-                own = {"MUSTER_BUS_URL": f"{credentials}@127.0.0.1:{links.add(name)}/"}
+                own = {"MUSTER_BUS_URL": _by_links(broker_url, links, name)}
             own["MUSTER_HTTP_PORT" if service == "api" else "MUSTER_HEALTH_PORT"] = str(port)
             self._own[name] = own
             self.health[name] = f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""TCP links to the broker that can stall, stall one way, and be cut: one a service instance.
+"""TCP links to brokers that can stall, stall one way, and be cut: one a service instance and broker.
 
 What is sent on a stalled link arrives when it is mended, as on a network that loses packets for a
 while: neither end is told anything. A link that is cut resets what is open and refuses what comes.
@@ -82,10 +82,12 @@ class Link:
 
 
 class Links:
-    """All links, in a loop and thread of their own; every method may be called from outside."""
+    """All links, in a loop and thread of their own; every method may be called from outside.
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    What is done to a name is done to each of its links: to every broker that it leads to.
+    """
+
+    def __init__(self) -> None:
         self._links: dict[str, Link] = {}
         self._runs = threading.Event()
         self._thread = threading.Thread(target=asyncio.run, args=(self._main(),), name="links")
@@ -103,32 +105,50 @@ class Links:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._runs.set()
         await self._end.wait()
-        for link in self._links.values():
-            await link.close()
+        for links in self._links.values():
+            for link in links:
+                await link.close()
 
-    def add(self, name: str) -> int:
-        """Return the port of a new link."""
+    def add(self, name: str, target: int) -> int:
+        """Return the port of a new link of this name that leads to a port."""
 
         async def made() -> Link:
-            link = Link(self._target)
+            link = Link(target)
             await link.start()
             return link
 
-        self._links[name] = asyncio.run_coroutine_threadsafe(made(), self._loop).result()
-        return self._links[name].port
+        link = asyncio.run_coroutine_threadsafe(made(), self._loop).result()
+        self._links.setdefault(name, []).append(link)
+        return link.port
 
     def stall(self, name: str, *, up: bool = True, down: bool = True) -> None:
         """Let nothing through: of what the client says (``up``), of what the broker says."""
-        link = self._links[name]
-        for gate, is_meant in ((link.up, up), (link.down, down)):
-            if is_meant:
-                self._do(gate.clear)
+        self._stall(self._links[name], up=up, down=down)
+
+    def stall_all_to(self, target: int) -> None:
+        """Let nothing through on any link that leads to a port."""
+        self._stall(self._to(target), up=True, down=True)
+
+    def mend_all_to(self, target: int) -> None:
+        for link in self._to(target):
+            self._do(link.mend)
 
     def cut(self, name: str) -> None:
-        self._do(self._links[name].cut)
+        for link in self._links[name]:
+            self._do(link.cut)
 
     def mend(self, name: str) -> None:
-        self._do(self._links[name].mend)
+        for link in self._links[name]:
+            self._do(link.mend)
+
+    def _to(self, target: int) -> list[Link]:
+        return [link for links in self._links.values() for link in links if link.target == target]
+
+    def _stall(self, links: list[Link], *, up: bool, down: bool) -> None:
+        for link in links:
+            for gate, is_meant in ((link.up, up), (link.down, down)):
+                if is_meant:
+                    self._do(gate.clear)
 
     def _do(self, what: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(what)

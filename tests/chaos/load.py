@@ -58,6 +58,8 @@ class Load:
     cluster: Cluster
     seed: int
     rate: float  # applications a second
+    factor: int = 1  # of the pods of each
+    clients: int = CLIENTS  # at once
     applications: list[Submitted] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
@@ -66,7 +68,7 @@ class Load:
         self._random = random.Random(f"load/{self.seed}")
         self._is_over = threading.Event()
         self._given_up_at = float("inf")
-        self._clients = ThreadPoolExecutor(CLIENTS)
+        self._clients = ThreadPoolExecutor(self.clients)
         self._thread = threading.Thread(target=self._run, name="load")
 
     def start(self) -> None:
@@ -90,6 +92,7 @@ class Load:
         else:
             is_gang = draw < 0.6
             pods = self._random.randint(2, 6) if is_gang else self._random.randint(1, 4)
+            pods *= self.factor
             kind = "gang" if is_gang else "plain"
             item = submitted(f"{kind}-{number}", pods, self._random.randint(1, 3), is_gang=is_gang)
         self.applications.append(item)

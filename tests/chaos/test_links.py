@@ -34,8 +34,8 @@ def echo():
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_what_is_said_on_a_stalled_link_arrives_when_it_is_mended(echo, direction):
-    with Links(echo) as links:
-        port = links.add("one")
+    with Links() as links:
+        port = links.add("one", echo)
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as client:
             client.sendall(b"before")
             assert client.recv(100) == b"before"
@@ -50,8 +50,8 @@ def test_what_is_said_on_a_stalled_link_arrives_when_it_is_mended(echo, directio
 
 
 def test_a_link_that_is_cut_ends_what_is_open_and_refuses_what_comes_until_it_is_mended(echo):
-    with Links(echo) as links:
-        port = links.add("one")
+    with Links() as links:
+        port = links.add("one", echo)
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as client:
             client.sendall(b"before")
             assert client.recv(100) == b"before"
