@@ -13,6 +13,7 @@ IMAGES = ("python:3.13-slim", "rabbitmq:4-management")
 FILES = (
     "deploy/Dockerfile",
     "deploy/compose.yaml",
+    "deploy/compose.cluster.yaml",
     "deploy/kubernetes/rabbitmq.yaml",
     "deploy/helm/values.yaml",
 )

@@ -29,6 +29,7 @@ START_SECONDS = 240.0
 SERVING_PORTS = (20_000, 32_000)
 PULL_SECONDS = 600
 CONTROL_SECONDS = 30
+LEADER_SECONDS = 120  # that a cluster may take to say who leads
 STATE = (
     ("list_queues", "name", "type", "state", "messages_ready", "messages_unacknowledged", "consumers"),
     ("list_consumers", "queue_name", "channel_pid", "prefetch_count", "active", "activity_status"),
@@ -287,14 +288,14 @@ class PrivateBroker:
         assert self._process is not None
         os.killpg(self._process.pid, number)
 
-    def control(self, *arguments: str) -> str:
+    def control(self, *arguments: str, seconds: float = CONTROL_SECONDS) -> str:
         """Run rabbitmqctl; return what it prints."""
         return subprocess.run(
             [str(SERVER.with_name("rabbitmqctl")), "-q", *arguments],
             env=self._environment(),
             capture_output=True,
             check=True,
-            timeout=CONTROL_SECONDS,
+            timeout=seconds,
         ).stdout.decode(errors="replace")
 
     def stop(self) -> None:
@@ -313,12 +314,17 @@ class PrivateBroker:
 
 
 class BrokerCluster:
-    """Three nodes that are one broker; ``configuration`` is added to each one's rabbitmq.conf."""
+    """Three nodes that are one broker; ``configuration`` is added to each one's rabbitmq.conf.
 
-    def __init__(self, configuration: str = "", size: int = 3) -> None:
+    They start one after the other; the last one imports the ``definitions`` (JSON).
+    """
+
+    def __init__(self, configuration: str = "", definitions: str = "", size: int = 3) -> None:
         self._epmd_port = free_port()
         shared = Shared(secrets.token_hex(16), self._epmd_port)
-        self.nodes = [PrivateBroker(shared=shared) for _ in range(size)]
+        self.nodes = [
+            PrivateBroker(definitions if at == size else "", shared) for at in range(1, size + 1)
+        ]
         names = "".join(
             f"cluster_formation.classic_config.nodes.{at} = {one.node}\n"
             for at, one in enumerate(self.nodes, start=1)
@@ -355,7 +361,9 @@ class BrokerCluster:
         """Return the node that leads a quorum queue, None where none does or none says."""
         for node in self.nodes:
             with contextlib.suppress(subprocess.SubprocessError, OSError):
-                rows = node.control("list_queues", "name", "leader", "--quiet").splitlines()
+                rows = node.control(
+                    "list_queues", "name", "leader", seconds=LEADER_SECONDS
+                ).splitlines()
                 leaders = dict(row.split("\t") for row in rows if row.count("\t") == 1)
                 return next((one for one in self.nodes if one.node == leaders.get(queue)), None)
         return None

@@ -1,6 +1,7 @@
 """The secrets of a deployment: made once, with random bits, and then left as they are.
 
     FOLDER/rabbitmq/definitions.json   users with their passwords' hashes, permissions, topology
+    FOLDER/rabbitmq/erlang-cookie      by which the brokers of a cluster know each other
     FOLDER/SERVICE/bus-password        of the service's user
     FOLDER/api/tokens                  who may: MUSTER_TOKENS_FILE
     FOLDER/api/initial-token           a first token, with the role operate
@@ -35,6 +36,7 @@ def make_secrets(folder: Path, prefix: str) -> list[Path]:
         (folder / "api" / "initial-token").unlink(missing_ok=True)
         _kept(folder / "api" / "initial-token", token, made)
         _kept(folder / "api" / "tokens", line, made)
+    _kept(folder / "rabbitmq" / "erlang-cookie", secrets.token_hex(_RANDOM_BYTES), made)
     path = folder / "rabbitmq" / "definitions.json"
     path.unlink(missing_ok=True)
     _kept(path, _as_json(definitions(prefix, passwords)), made)

@@ -17,7 +17,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | include "muster.la
 {{- end -}}
 
 {{- define "muster.broker" -}}
-{{- if .Values.rabbitmq.enabled }}rabbitmq:5672{{ else }}{{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}{{ end }}
+{{- if .Values.rabbitmq.enabled }}rabbitmq:5672{{ else if .Values.rabbitmq.hosts }}{{ join "," .Values.rabbitmq.hosts }}{{ else }}{{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}{{ end }}
 {{- end -}}
 
 {{- /* The password of a service's user: what the Secret has, or a new one of 256 bits and more. */ -}}

@@ -31,6 +31,7 @@ def test_what_is_missing_is_made_and_what_is_there_stays(muster, tmp_path):
         "api/tokens",
         "core/bus-password",
         "rabbitmq/definitions.json",
+        "rabbitmq/erlang-cookie",
         "shim_adapter/bus-password",
         "timers/bus-password",
     ]
@@ -52,10 +53,12 @@ def test_no_two_are_alike_and_none_is_printed(muster, tmp_path):
         run = muster("secrets", str(tmp_path / name))
         found = files(tmp_path / name)
         made += [
-            text.strip() for key, text in found.items() if "password" in key or "initial" in key
+            text.strip()
+            for key, text in found.items()
+            if any(word in key for word in ("password", "initial", "cookie"))
         ]
         assert not any(secret in run.out + run.err for secret in made)
-    assert len(made) == len(set(made)) == 10
+    assert len(made) == len(set(made)) == 12
     assert all(len(secret) >= 43 for secret in made)
 
 

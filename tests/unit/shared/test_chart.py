@@ -129,6 +129,7 @@ def test_every_value_is_described_and_the_defaults_hold():
         ({"image": {"repository": "here/muster@sha256:7"}}, "image/repository"),
         ({"rabbitmq": {"host": "a b"}}, "rabbitmq/host"),
         ({"rabbitmq": {"port": 0}}, "rabbitmq/port"),
+        ({"rabbitmq": {"hosts": ["one"]}}, "rabbitmq/hosts"),
         ({"rabbitmq": {"storage": "much"}}, "rabbitmq/storage"),
         ({"config": {"queues.yaml": "x"}}, "config/queues.yaml"),
         ({"config": {"service.policyGroup": ["x"]}}, "config/service.policyGroup"),
@@ -210,6 +211,15 @@ def test_a_broker_of_ones_own_is_found_where_it_is_and_none_is_brought():
     brought = by_name(rendered({"rabbitmq": {**mine, "enabled": True}}))
     assert set(broker_urls(brought).values()) == {
         f"amqp://muster-{name}@rabbitmq:5672/" for name in broker_urls(brought)
+    }
+
+
+def test_each_service_is_given_all_nodes_of_a_cluster_of_brokers_of_ones_own():
+    hosts = ["mq-0.mq.svc:5672", "mq-1.mq.svc:5672", "mq-2.mq.svc:5672"]
+    found = broker_urls(by_name(rendered({"rabbitmq": {"enabled": False, "hosts": hosts}})))
+    assert found == {
+        name: f"amqp://muster-{name}@{','.join(hosts)}/"
+        for name in ("core", "timers", "shim-adapter", "api")
     }
 
 

@@ -1,0 +1,25 @@
+"""Three brokers of which the last one imports the topology: every queue is at each of them."""
+
+import json
+
+import pytest
+
+from shared.bus import topology
+from shared.bus.permissions import definitions
+from shared.messages.routes import SERVICES
+from tests.broker import BrokerCluster
+from tests.integration.processes import ROOT
+
+PREFIX = "muster"
+
+
+@pytest.mark.limit(600, "three brokers start one after the other")
+def test_every_queue_and_the_stream_have_a_member_at_each_of_three_brokers():
+    conf = (ROOT / "deploy" / "rabbitmq.cluster.conf").read_text()
+    said = json.dumps(definitions(PREFIX, dict.fromkeys(SERVICES, "secret")))
+    with BrokerCluster(conf, said) as brokers:
+        rows = brokers.nodes[0].control("list_queues", "name", "members").splitlines()
+        members = dict(row.split("\t") for row in rows if row.startswith(f"{PREFIX}."))
+        assert set(members) == {item.name for item in topology.durable_queues(PREFIX)}
+        for name, said in members.items():
+            assert all(node.node in said for node in brokers.nodes), (name, said)

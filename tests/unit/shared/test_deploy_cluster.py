@@ -1,0 +1,83 @@
+"""The overlay with three brokers, checked by parsing: no Docker engine is asked."""
+
+from pathlib import Path
+
+import yaml
+
+from shared.bus.addresses import addresses_of
+from shared.bus.permissions import user_of
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+BROKERS = ("rabbitmq", "rabbitmq-2", "rabbitmq-3")
+SERVICES = ("core", "timers", "shim_adapter", "api")
+
+
+class Loader(yaml.SafeLoader):
+    """Reads compose's own tag, which says that a list replaces the one below."""
+
+
+Loader.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
+CLUSTER = yaml.load((DEPLOY / "compose.cluster.yaml").read_text(), Loader)
+ALONE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def configuration(name):
+    lines = (DEPLOY / name).read_text().splitlines()
+    return dict(line.split(" = ") for line in lines if line and not line.startswith("#"))
+
+
+def mounts(name):
+    return {item.split(":")[1]: item for item in CLUSTER["services"][name]["volumes"]}
+
+
+def test_there_are_three_brokers_each_with_a_name_and_data_of_its_own():
+    assert set(CLUSTER["services"]) == {*BROKERS, *SERVICES}
+    nodes = configuration("rabbitmq.compose.conf")
+    assert nodes.pop("cluster_formation.peer_discovery_backend") == "classic_config"
+    assert list(nodes.values()) == [f"rabbit@{name}" for name in BROKERS]
+    volumes = {**ALONE["volumes"], **CLUSTER["volumes"]}
+    for name in BROKERS:
+        assert CLUSTER["services"][name]["hostname"] == name
+        assert mounts(name)["/var/lib/rabbitmq"] == f"{name}:/var/lib/rabbitmq"
+        assert name in volumes
+
+
+def test_a_broker_may_no_more_than_the_one_alone_and_knows_the_others_by_a_cookie_that_was_made():
+    alone = ALONE["services"]["rabbitmq"]
+    for name in BROKERS:
+        service = CLUSTER["services"][name]
+        for key in ("image", "user", "read_only", "cap_drop", "security_opt", "tmpfs", "restart"):
+            assert service[key] == alone[key], (name, key)
+        assert "ports" not in service
+        assert "/etc/rabbitmq/muster/erlang-cookie" in service["command"][0]
+        assert mounts(name)["/etc/rabbitmq/muster"] == "secrets-rabbitmq:/etc/rabbitmq/muster:ro"
+
+
+def test_the_last_one_to_start_imports_the_topology_so_that_queues_have_members_everywhere():
+    """Whoever imports it alone makes queues of one member, which are away when it is."""
+    waits = {name: list(CLUSTER["services"][name].get("depends_on", {})) for name in BROKERS}
+    assert waits == {"rabbitmq": [], "rabbitmq-2": ["rabbitmq"], "rabbitmq-3": ["rabbitmq-2"]}
+    imports = [name for name in BROKERS if "/etc/rabbitmq/conf.d/20-muster.conf" in mounts(name)]
+    assert imports == ["rabbitmq-3"]
+    for name in BROKERS:
+        for item in CLUSTER["services"][name]["volumes"]:
+            source = item.split(":")[0]
+            assert not source.startswith(".") or (DEPLOY / source).is_file()
+
+
+def test_each_service_knows_all_three_and_waits_for_the_last():
+    for name in SERVICES:
+        service = CLUSTER["services"][name]
+        url = service["environment"]["MUSTER_BUS_URL"]
+        user = user_of("muster", name)
+        assert addresses_of(url) == tuple(f"amqp://{user}@{one}:5672/" for one in BROKERS)
+        assert service["depends_on"]["rabbitmq-3"] == {"condition": "service_healthy"}
+
+
+def test_a_node_that_stands_still_is_given_up_soon_and_one_that_is_alone_serves_nobody():
+    said = configuration("rabbitmq.cluster.conf")
+    assert said == {
+        "cluster_partition_handling": "pause_minority",
+        "queue_leader_locator": "balanced",
+        "net_ticktime": "6",
+    }
