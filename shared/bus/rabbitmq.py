@@ -6,6 +6,7 @@ topology anew. Traps and figures: contract, rabbitmq.md.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -64,7 +65,7 @@ MAX_IN_FLIGHT = 100
 MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
-CONFIRM_SECONDS = 20.0
+CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
 ATTEMPT_SECONDS = 2.0  # the first wait for one of several addresses; it doubles with each round
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
@@ -198,7 +199,8 @@ class RabbitBus:
         self._exchange: AbstractExchange | None = None
         self._dead: AbstractExchange | None = None
         self._consuming: AbstractConnection | None = None
-        self._blocked = Blocked(name, CONFIRM_SECONDS)
+        slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
+        self._blocked = Blocked(name, CONFIRM_SECONDS * slower)
         self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
@@ -382,6 +384,7 @@ class RabbitBus:
         return bool(self._connections) and not any(c.is_closed for c in self._connections)
 
     async def _connect(self) -> None:
+        started = time.monotonic()
         try:
             with _away("cannot connect to the broker"):
                 publishing = await self._open("publish")
@@ -395,7 +398,19 @@ class RabbitBus:
                         publisher_confirms=True, on_return_raises=True
                     )
                     await self._declare(publishing, channel)
-        except BusUnavailableError:
+                log.info(
+                    "connected to the broker",
+                    connection=self._name,
+                    address=_shown(self._addresses[self._at]),
+                    seconds=round(time.monotonic() - started, 1),
+                )
+        except BusUnavailableError as error:
+            log.warning(
+                "no broker is to be had",
+                connection=self._name,
+                seconds=round(time.monotonic() - started, 1),
+                error=str(error),
+            )
             await self._drop()
             raise
 
@@ -422,7 +437,9 @@ class RabbitBus:
                 heartbeat=self._heartbeat_seconds,
                 connection_class=_Connection,
             )
-        except OSError:
+        except OSError as error:
+            where = _shown(self._addresses[self._at])
+            log.info("a broker does not answer", address=where, error=repr(error))
             self._failures += 1
             self._go_on()
             raise
@@ -554,6 +571,12 @@ class RabbitBus:
         await channel.exchange_delete(topology.exchange_name(self._prefix))
         await channel.exchange_delete(topology.dead_exchange_name(self._prefix))
         await channel.close()
+
+
+def _shown(address: str) -> str:
+    """Return the host and port of an address."""
+    rest = address.partition("://")[2].partition("/")[0].partition("?")[0]
+    return rest.rpartition("@")[2]
 
 
 class _Pace:
