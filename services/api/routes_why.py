@@ -65,8 +65,8 @@ def why_routes(replica: Replica) -> APIRouter:
             found = await _asked_for(replica, request, name, partition, found)
         if found is None:
             raise AnswerError(404, f"no application and no pod is called {name}")
-        if at_rest := standstill():
-            found.sentence = f"{found.sentence} ({at_rest})"
+        at_rest = standstill()
+        found.sentence += f" ({at_rest})" if at_rest else ""
         return answer(request, found.model_dump(by_alias=True))
 
     @router.get(
