@@ -65,8 +65,7 @@ def why_routes(replica: Replica) -> APIRouter:
             found = await _asked_for(replica, request, name, partition, found)
         if found is None:
             raise AnswerError(404, f"no application and no pod is called {name}")
-        at_rest = standstill()
-        found.sentence += f" ({at_rest})" if at_rest else ""
+        found.sentence += f" ({said})" if (said := standstill()) else ""
         return answer(request, found.model_dump(by_alias=True))
 
     @router.get(
