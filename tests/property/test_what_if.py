@@ -192,7 +192,29 @@ SLEEPS_IN_PART = [
 ]
 
 
+KEPT = [  # a node that is kept for an ask which requires it is lost to the lane's gang
+    ("root.a", True, 4, 3, PLAIN[0], "bob", 0),
+    ("root.c", False, 5, 2, PLAIN[0], "bob", 0),
+    ("root.c", False, 5, 1, PLAIN[2], "bob", 0),
+    ("root.a", False, 1, 2, PLAIN[3], "bob", 0),
+]
+LETS_GO = [  # nodes that the lane's gang needs no more, as others have come
+    ("root.a", False, 5, 1, PLAIN[0], "bob", 0),
+    ("root.c", True, 4, 2, PLAIN[2], "bob", 0),
+    ("root.b", True, 1, 3, PLAIN[3], "bob", 1),
+]
+NEXT = [  # of nodes that are free as soon those that were held for the last gang are the next one's
+    ("root.a", True, 4, 3, PLAIN[0], "bob", 0),
+    ("root.a", False, 2, 4, PLAIN[0], "bob", 0),
+    ("root.b", True, 5, 2, PLAIN[0], "bob", 0),
+    ("root.b", False, 2, 1, PLAIN[2], "bob", 0),
+]
+
+
 @given(WAYS, APPLICATIONS, st.integers(1, 3))
+@example("lane", KEPT, 1)
+@example("backfilled lane", LETS_GO, 3)
+@example("backfilled lane", NEXT, 3)
 @example("lane", SLEEPS, 1)
 @example("backfilled lane", SLEEPS_IN_PART, 1)
 @example("muster", BEHIND, 1)

@@ -510,10 +510,12 @@ class SupposedLane:
         return had
 
     def look(self) -> None:
-        """Hold the nodes that are the lane's as everything is by now."""
+        """Hold the nodes that are the lane's as everything is by now, and let others go."""
         partition, lane = self._partition, self._partition.lane
         if lane is not None:
+            before = lane.nodes
             _look(partition, lane)
+            self.lets_go |= any(node not in lane.nodes for node in before)
             if 0 < lane.start_ns <= partition.now_ns:
                 self._asleep.pop(lane.application, None)
 
@@ -535,12 +537,11 @@ class SupposedLane:
             self._refused[application] = None
         if lane is not None and lane.application is not application:
             return
-        if lane is not None and not is_placed:
-            for node in lane.nodes:
-                partition.nodes.hold_for_lane(node, {})
-        elif lane is not None or not is_placed:
+        for node in lane.nodes if lane is not None else ():
+            partition.nodes.hold_for_lane(node, {})
+        if lane is None or is_placed:
             self._choose()
-            self.lets_go = lane is not None
+            self.lets_go |= lane is not None
         self.look()
 
     def _choose(self) -> None:

@@ -338,8 +338,9 @@ class _Forecaster:
         """
         if self._lane is None:
             self._lane = lane.SupposedLane(self._hypothesis, are_tried=self._is_configured)
-        self._lane.wake()  # nodes may have come, or pods may have gone
         self._lane.look()
+        self._lane.has_let_go()  # nobody was refused yet
+        self._lane.wake()  # nodes may have come, or pods may have gone
         closed: dict[Shape, Refusal] = {}
         while not self._place_in_turns(waiters, closed):
             again = [waiter for waiter in waiters if waiter.waits_for_promises]
@@ -525,6 +526,7 @@ class _Forecaster:
                 return node
             if fits_room(node.capacity, ask.shape.resource):
                 self._hypothesis.keep_node(application, ask, node)  # as the cycle would
+                self._look_at_lane()
         return Refusal(
             Reason.REQUIRED_NODE,
             f"the required node {name} is missing, full or kept for others",
