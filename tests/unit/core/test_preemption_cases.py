@@ -51,6 +51,7 @@ class Case:
 
 def victims_of(case):
     core = Core(config_of(*case.queues))
+    assert not core.partition.config_error
     for name, size in case.nodes.items():
         core.update(nodes=(NodeInfo(name, NodeAction.CREATE, amount(size)),))
     known = set()
@@ -300,6 +301,20 @@ CASES = {
         [leaf("a"), leaf("c")],
         {"n1": "4v", "n2": "4v"}, pods("a", "c", 2, "2v"), ("a", "2v"), ["c1"], wait=0,
         options={"ask": {"constraints": Constraints(required_node="n1")}}),
+    "of three types one is short": Case([leaf("a", "vcore: 4m, memory: 9"), leaf("c")], {"n1": "4v 20m 2g"}, ["c/c0/4v 1m/n1", "c/c1/1m/n1"], ("a", "2v 3m 1g"), ["c0"]),
+    "two types are short: one victim for each": Case([leaf("a", "vcore: 4m, memory: 9"), leaf("c")], {"n1": "4v 8m"}, ["c/c0/4v/n1", "c/c1/4m/n1", "c/c2/4m/n1"], ("a", "2v 3m"), ["c0", "c2"]),
+    "one victim with both goes rather than two": Case([leaf("a", "vcore: 4m, memory: 9"), leaf("c")], {"n1": "6v 8m"}, ["c/c3/3v 4m/n1", "c/c0/3v/n1", "c/c1/4m/n1"], ("a", "2v 3m"), ["c3"]),
+    "the max of a queue further up": Case([leaf("o", most="vcore: 6m", below=[leaf("p", below=[OWED]), leaf("b")]), leaf("c")], {"n1": "20v"}, pods("o.b", "b",6, "1v")+pods("c", "c",4, "1v"), ("o.p.a", "2v"), ["b4", "b5"]),
+    "two maxima on the path: one victim gives to both": Case([leaf("o", most="vcore: 6m", below=[leaf("p", most="vcore: 3m", below=[leaf("a", "vcore: 2m"), leaf("d")]), leaf("b")])], {"n1": "20v"}, pods("o.p.d", "d",3, "1v")+pods("o.b", "b",3, "1v"), ("o.p.a", "2v"), ["d1", "d2"]),
+    "an ask that no node could hold": Case([OWED, leaf("c")], {"n1": "2v"}, pods("c", "c",2, "1v"), ("a", "3v"), []),
+    "a delay of its own": Case([leaf("a", "vcore: 4m", preemption_delay="5s"), leaf("c")], {"n1": "2v"}, pods("c", "c",2, "1v"), ("a", "1v"), ["c1"], wait=5),
+    "an equal priority may go": Case([OWED, leaf("c")], {"n1": "2v"}, pods("c", "c",2, "1v"), ("a", "1v"), ["c1"], options={"c1": {"priority":5}, "ask": {"priority":5}}),
+    "the newest goes, not the lowest priority": Case([OWED, leaf("c")], {"n1": "2v"}, pods("c", "c",2, "1v"), ("a", "1v"), ["c1"], options={"c0": {"priority":-5}, "c1": {"priority":0}}),
+    "a fence around victims keeps nobody": Case([OWED, leaf("q", below=[leaf("c")], preemption_policy="fence")], {"n1": "2v"}, pods("q.c", "c",2, "1v"), ("a", "1v"), ["c1"]),
+    "a fence around the own leaf leaves nobody": Case([leaf("a", "vcore: 4m", preemption_policy="fence"), leaf("c")], {"n1": "2v"}, pods("c", "c",2, "1v"), ("a", "1v"), []),
+    "who gives nobody may take": Case([leaf("a", "vcore: 4m", preemption_policy="disabled"), leaf("c")], {"n1": "2v"}, pods("c", "c",2, "1v"), ("a", "1v"), ["c1"]),
+    "a guarantee of nothing is none": Case([leaf("a", "vcore: 0, memory: 4"), leaf("c")], {"n1": "2v 4m"}, pods("c", "c",2, "1v 2m"), ("a", "1v 1m"), [], says=GUARANTEES),
+    "a guarantee of another type is none": Case([leaf("a", "memory: 4"), leaf("c")], {"n1": "2v 4m"}, pods("c", "c",2, "1v"), ("a", "1v"), [], says=GUARANTEES),
 }  # fmt: skip
 
 
