@@ -177,6 +177,7 @@ class Host:
         self._options = options or HostOptions()
         self._handled = HandledMessages()
         self._injected: asyncio.Queue[Injected] = asyncio.Queue(MAX_INJECTED)
+        self._unanswered: Envelope | None = None  # injected; the place may be lost before it is
         self._entered = 0
         self._to_put_down = 0  # messages that waited when it started over
         self._tap = Tap(
@@ -353,7 +354,7 @@ class Host:
 
     async def _loop(self, subscription: Subscription, beats: "asyncio.Task[None]") -> None:
         receiving: asyncio.Task[list[Delivery]] | None = None
-        injected: asyncio.Task[Injected] | None = None
+        injected: asyncio.Task[Envelope] | None = None
         sleeping: asyncio.Task[None] | None = None
         try:
             while not self._gives_up:
@@ -361,7 +362,7 @@ class Host:
                 receiving = receiving or asyncio.create_task(
                     subscription.receive(self._options.max_batch)
                 )
-                injected = injected or asyncio.create_task(self._injected.get())
+                injected = injected or asyncio.create_task(self._next_injected())
                 sleeping = self._sleeper()
                 waiting = {receiving, injected} | ({sleeping} if sleeping else set())
                 await self._wait(waiting, beats)
@@ -371,7 +372,7 @@ class Host:
                     self._unheard = self._left = 0
                     deliveries, receiving = self._taken(receiving.result()), None
                 if injected.done():
-                    inside.append(injected.result().envelope)
+                    inside.append(injected.result())
                     injected = None
                 if sleeping is not None:
                     due_ns = self._machine_due_ns()
@@ -384,6 +385,12 @@ class Host:
             for task in (receiving, injected, sleeping):
                 if task is not None:
                     task.cancel()
+
+    async def _next_injected(self) -> Envelope:
+        """Return the first of what was injected and is not answered."""
+        if self._unanswered is None:
+            self._unanswered = (await self._injected.get()).envelope
+        return self._unanswered
 
     async def _wait(self, waiting: set["asyncio.Task[Any]"], beats: "asyncio.Task[None]") -> None:
         """Wait for one of them, or for the heartbeats to say that the place is lost."""
@@ -435,6 +442,8 @@ class Host:
                 waiting=stuck.waiting,
             )
             await self._leave_out(subscription, deliveries)
+            if self._unanswered in inside:
+                self._unanswered = None
             self._to_put_down = stuck.waiting
             self.machine = self._make_machine()
 
@@ -505,6 +514,8 @@ class Host:
         self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
         await self._send(numbered(answers), now_ns)
+        if self._unanswered in inside:
+            self._unanswered = None
         await replays.settle()
         for message_id, envelope in handled.items():
             if not isinstance(envelope.message, TraceRecords):  # a new machine is told them again
