@@ -202,6 +202,7 @@ class RabbitBus:
         slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
         self._blocked = Blocked(name, CONFIRM_SECONDS * slower)
         self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
+        self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
 
@@ -226,7 +227,7 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away(f"cannot read {inbox.routing_key}"):
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with self._answer_within(CONNECT_SECONDS):
                     if not self._is_given:
                         await self._declare_partition(inbox)
                     channel = await self._consuming.channel()
@@ -258,7 +259,7 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away("publishing failed"):
-                async with asyncio.timeout(DECLARE_SECONDS):
+                async with self._answer_within(DECLARE_SECONDS):
                     await self._declare_partitions(envelopes)
                 for batch in _batches(messages):
                     await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
@@ -305,7 +306,7 @@ class RabbitBus:
         exchange = self._exchange
         if exchange is None:
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
-        async with self._blocked.confirmed():
+        async with self._answer_within(None), self._blocked.confirmed():
             key = routing_key(to, message.type or "")
             await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
 
@@ -316,7 +317,7 @@ class RabbitBus:
         await self.connect()
         assert self._dead is not None
         letter = letter_to_leave(message, inbox, reason, self._user)
-        async with self._blocked.confirmed():
+        async with self._answer_within(None), self._blocked.confirmed():
             await self._dead.publish(letter, routing_key=inbox.owner)
         count_dead_letter(inbox.owner)
         log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
@@ -393,7 +394,7 @@ class RabbitBus:
                 self._watching = asyncio.create_task(
                     self._blocked.watch(publishing.transport.connection.ready)
                 )
-                async with asyncio.timeout(DECLARE_SECONDS):
+                async with self._answer_within(DECLARE_SECONDS):
                     channel = await publishing.channel(
                         publisher_confirms=True, on_return_raises=True
                     )
@@ -445,7 +446,28 @@ class RabbitBus:
             raise
         self._failures = 0
         self._connections.append(connection)
+        connection.close_callbacks.add(self._on_closed)
         return connection
+
+    @asynccontextmanager
+    async def _answer_within(self, seconds: float | None) -> AsyncIterator[None]:
+        """Limit the time for an answer: it is over as well when a connection ends.
+
+        Who opens a channel, or has something to write, may wait for ever on a connection that the
+        client has given up: nobody takes from its queue any more.
+        """
+        async with asyncio.timeout(seconds) as limit:
+            self._limits[limit] = self._connections
+            try:
+                yield
+            finally:
+                del self._limits[limit]
+
+    def _on_closed(self, connection: object, _: object) -> None:
+        now = asyncio.get_running_loop().time()
+        for limit, connections in self._limits.items():
+            if connection in connections and not limit.expired():
+                limit.reschedule(now)
 
     def _attempt_seconds(self) -> float:
         """Return how long an address may take to answer: a stopped broker must not take all."""
@@ -550,10 +572,7 @@ class RabbitBus:
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
-        for connection in connections:
-            with suppress(BusUnavailableError), _away("a connection would not close"):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await connection.close()
+        await asyncio.gather(*map(_close, connections))
 
     async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
         """Delete everything of this prefix from the broker (tests and scenarios clean up).
@@ -571,6 +590,12 @@ class RabbitBus:
         await channel.exchange_delete(topology.exchange_name(self._prefix))
         await channel.exchange_delete(topology.dead_exchange_name(self._prefix))
         await channel.close()
+
+
+async def _close(connection: AbstractConnection) -> None:
+    with suppress(BusUnavailableError), _away("a connection would not close"):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await connection.close()
 
 
 def _shown(address: str) -> str:
@@ -674,8 +699,14 @@ class RabbitSubscription:
         self._is_lost = False
 
     async def start(self) -> None:
-        """Start consuming; PREFETCH bounds what can have arrived from each queue."""
+        """Start consuming; PREFETCH bounds what can have arrived from each queue.
+
+        A reader that the broker cancels (a queue's leader moved, a feed was deleted) has lost its
+        place as one whose channel was closed has: nothing would come to it any more.
+        """
         self._channel.close_callbacks.add(self._on_lost)
+        underlay = await self._channel.get_underlay_channel()
+        underlay.on_consumer_cancel_callbacks.add(self._on_lost)
         for queue, arguments in self._queues:
             await queue.consume(self._on_message, arguments=arguments)
 
