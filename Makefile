@@ -120,8 +120,8 @@ ui-shots: setup ## Pictures of every view of the live page, into build/ui-shots
 	@scripts/ensure_browser.sh
 	@$(PYTHON) -m tests.ui.shots $(ARGS)
 
-soak: setup ## The property tests, many more examples (minutes)
-	@HYPOTHESIS_PROFILE=soak SIMULATED_SEEDS=2000 TEST_SECONDS=0 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
+soak: setup ## The property tests and the seeds, many more (an hour and more)
+	@HYPOTHESIS_PROFILE=soak SIMULATED_SEEDS=2000 PEER_SEEDS=1000 PEER_FRAMES=240 TEST_SECONDS=0 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
 
 guards: setup ## Remove every guard of the table once: its tests must fail (minutes; ARGS='epoch quota' for some)
 	@$(PYTHON) -m tests.mutation.guards $(ARGS)

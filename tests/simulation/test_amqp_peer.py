@@ -1,0 +1,157 @@
+"""RabbitBus, hosts and members against a scripted peer: whatever it does, nothing is lost.
+
+Virtual time: a stall of 14 s takes no time of the machine's.
+"""
+
+import asyncio
+import logging
+import os
+from unittest import mock
+
+import aiormq
+import pytest
+import structlog
+
+from shared.bus.errors import BusUnavailableError
+from shared.bus.rabbitmq import RabbitBus, RabbitSubscription
+from shared.messages.envelope import CORE, Envelope
+from shared.messages.protocol import TimerSyncRequest
+from shared.runtime.host import Host
+from tests.amqp_peer.faults import CODES, SECONDS, Fault, Faults, drawn
+from tests.amqp_peer.link import PeerLoop
+from tests.amqp_peer.run import URL, peer, run, virtual
+
+RUNS = int(os.environ.get("PEER_SEEDS", "60"))  # make soak runs a thousand
+A_TEST = 5
+FRAMES = int(os.environ.get("PEER_FRAMES", "24"))  # of those that open a session; make soak: all
+FRAMES_OF_A_START = 240  # until all of a deployment read
+FOUND = {
+    2: "what was injected in the moment in which a place was lost was lost with it",
+    18: "a standby whose consumer the broker had cancelled stood in line no more, and never knew",
+    20: "a link that was half-open was found so by its client after 13 s",
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, A_TEST))
+def test_whatever_the_peer_does_nothing_is_lost_and_all_is_back_in_time(first):
+    for seed in range(first, first + A_TEST):
+        outcome = run(seed)
+        assert outcome.holds, str(outcome)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_a_seed_has_found_stays_mended_and_is_found_again_without_its_mend(seed):
+    outcome = run(seed)
+    assert outcome.holds, str(outcome)
+    with WITHOUT[seed]():
+        assert not run(seed).holds
+
+
+async def _taken_for_good(host):
+    return (await host._injected.get()).envelope
+
+
+async def _deaf_to_cancels(subscription):
+    subscription._channel.close_callbacks.add(subscription._on_lost)
+    for queue, arguments in subscription._queues:
+        await queue.consume(subscription._on_message, arguments=arguments)
+
+
+WITHOUT = {
+    2: lambda: mock.patch.object(Host, "_next_injected", _taken_for_good),
+    18: lambda: mock.patch.object(RabbitSubscription, "start", _deaf_to_cancels),
+    20: lambda: mock.patch.object(aiormq.Connection, "HEARTBEAT_GRACE_MULTIPLIER", 3),
+}
+
+
+@pytest.mark.parametrize("kind", ["stall-link", "stall-broker"])
+@pytest.mark.parametrize("part", range(4))
+def test_a_stall_at_every_frame_of_a_session_loses_nothing(kind, part):
+    step = max(1, FRAMES_OF_A_START // FRAMES)
+    for at in range(part * step, FRAMES_OF_A_START, 4 * step):
+        seconds = 9.0 + at * 5.0 / FRAMES_OF_A_START
+        outcome = run(faults=[Fault(0, kind, 0.0, skip=at, seconds=seconds)])
+        assert outcome.struck
+        assert outcome.holds, str(outcome)
+
+
+@pytest.mark.parametrize("kind", ["channel-closed", "connection-closed"])
+@pytest.mark.parametrize("codes", [CODES[:8], CODES[8:]])
+def test_channels_and_connections_that_the_peer_closes_with_any_code_come_back(kind, codes):
+    faults = [
+        Fault(at, kind, 2.0 + 3 * at, skip=at, code=code, is_after=at % 2 > 0)
+        for at, code in enumerate(codes)
+    ]
+    outcome = run(faults=faults)
+    assert [fault.code for _, _, fault in outcome.struck] == list(codes)
+    assert outcome.holds, str(outcome)
+
+
+def test_the_same_seed_is_the_same_run():
+    one, two = run(3), run(3)
+    assert (one.seconds, one.frames, one.worst, str(one)) == (
+        two.seconds, two.frames, two.worst, str(two),
+    )  # fmt: skip
+
+
+def test_every_kind_of_fault_is_drawn():
+    kinds = {fault.kind for seed in range(100) for fault in drawn(seed)}
+    codes = {fault.code for seed in range(500) for fault in drawn(seed)}
+    assert len(kinds) == 13
+    assert kinds > SECONDS.keys()
+    assert codes == {0, *CODES}
+
+
+# --- an inbox is never deleted --------------------------------------------------------------------
+
+
+def in_virtual_time(story, faults):
+    """Run a story on a peer; return what it returns."""
+    loop = PeerLoop()
+    broker = peer(loop, Faults(faults))
+    try:
+        with virtual(loop):
+            return loop.run_until_complete(story(broker))
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("kind", ["slow-declare", "stall-link", "stall-broker"])
+def test_a_declare_of_eleven_seconds_loses_nothing_of_what_waits(kind):
+    numbers = [f"number/{number}" for number in range(5)]
+
+    async def story(broker):
+        first = RabbitBus(URL, prefix="m", name="first")
+        for number in numbers:
+            message = TimerSyncRequest(number)
+            await first.publish(
+                [Envelope(number, "TimerSyncRequest", message, CORE, "test", published_ns=1)]
+            )
+        inbox = broker.queues["m.core.default"]
+        begun = broker.loop.time()
+        script = broker.sessions[0].faults
+        script.waiting.append(Fault(0, kind, 0.0, on="declare", seconds=11.0))
+        second = RabbitBus(URL, prefix="m", name="second")
+        with pytest.raises(BusUnavailableError):
+            await second.connect()
+        assert len(inbox.ready) == len(numbers)
+        await asyncio.sleep(12)
+        subscription = await second.subscribe(CORE)
+        came = []
+        while len(came) < len(numbers):
+            came += [item.envelope.message_id for item in await subscription.receive(100)]
+        assert broker.queues["m.core.default"] is inbox
+        assert broker.loop.time() - begun > 11
+        await first.close()
+        await second.close()
+        return came, broker.deleted
+
+    assert in_virtual_time(story, []) == (numbers, [])
