@@ -276,7 +276,7 @@ class RabbitBus:
         connections = self._connections
         try:
             with _away(f"cannot look at {inbox.routing_key}"):
-                channel = await self._reading().channel()
+                channel = await self._open_to_read()
                 try:
                     name = topology.inbox_name(self._prefix, inbox)
                     queue = await channel.declare_queue(name, passive=True, timeout=CONNECT_SECONDS)
@@ -333,7 +333,7 @@ class RabbitBus:
         total = 0
         try:
             with _away("cannot read the dead letters"):
-                channel = await self._reading().channel()
+                channel = await self._open_to_read()
                 try:
                     for service in SERVICES:
                         name = topology.dead_queue_name(self._prefix, service)
@@ -360,7 +360,7 @@ class RabbitBus:
         name = topology.dead_queue_name(self._prefix, service)
         try:
             with _away("cannot take the dead letters"):
-                channel = await self._reading().channel()
+                channel = await self._open_to_read()
                 found, _ = await found_letters(
                     channel, name, service, wanted, MAX_SEARCHED, is_read=is_read
                 )
@@ -448,6 +448,10 @@ class RabbitBus:
         self._connections.append(connection)
         connection.close_callbacks.add(self._on_closed)
         return connection
+
+    async def _open_to_read(self) -> AbstractChannel:
+        async with self._answer_within(CONNECT_SECONDS):
+            return await self._reading().channel()
 
     @asynccontextmanager
     async def _answer_within(self, seconds: float | None) -> AsyncIterator[None]:
