@@ -290,6 +290,17 @@ async def test_a_message_is_handled_again_when_its_answers_were_never_sent():
     assert len(machines) == 2
 
 
+async def test_what_is_put_in_from_inside_is_handled_and_answered_like_what_comes_by_the_bus():
+    broker, machine = MemoryBroker(), Echo()
+    host, task = await hosted(machine, broker)
+    identities = [await host.inject(ContinueCycle(number)) for number in (3, 4)]
+    got = await answers(broker, 2)
+    await stop(task)
+    assert machine.seen == [3, 4]
+    assert [d.envelope.message.instance for d in got] == ["echo-3", "echo-4"]
+    assert [d.envelope.cause_id for d in got] == identities
+
+
 async def test_an_answer_s_identity_follows_from_its_cause():
     first, second = MemoryBroker(), MemoryBroker()
     identities = []
@@ -318,6 +329,28 @@ class Teller(Echo):
     def set_aside(self, envelope, item, reason, now_ns):
         self.heard.append((envelope.kind, getattr(item, "timer_id", None), reason))
         return [Outgoing(TIMERS, TimerSyncRequest(f"told of {getattr(item, 'timer_id', None)}"))]
+
+
+class LateTeller(Teller):
+    """Says at the end of a batch what it heard of."""
+
+    def set_aside(self, envelope, item, reason, now_ns):
+        super().set_aside(envelope, item, reason, now_ns)
+        return []
+
+    def flush(self, now_ns):
+        told, self.heard = self.heard, []
+        return [Outgoing(TIMERS, TimerSyncRequest(f"late {name}")) for _, name, _ in told]
+
+
+async def test_what_a_machine_says_at_the_end_of_a_batch_of_an_item_set_aside_goes_at_once():
+    broker = MemoryBroker()
+    await MemoryBus(broker).publish([message(1)])
+    _, task = await hosted(LateTeller(), broker)
+    got = [delivery.envelope.message for delivery in await answers(broker, 4)]
+    await stop(task)
+    said = [item.instance for item in got if isinstance(item, TimerSyncRequest)]
+    assert said == ["echo-1", "late t1", "late t2"]
 
 
 async def test_an_item_that_cannot_be_sent_is_set_aside_and_its_neighbours_go():
