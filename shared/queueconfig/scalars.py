@@ -17,13 +17,14 @@ _OLD_TRUTHS = {"y": True, "Y": True, "yes": True, "on": True} | dict.fromkeys(
     ("n", "N", "no", "off"), False
 )
 _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_BASES = (
+_BASES = (  # no text is one of two
+    (re.compile(r"([-+]?)(0|[1-9][0-9]*)"), 10),
     (re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)"), 16),
     (re.compile(r"([-+]?)0[bB]([01]+)"), 2),
     (re.compile(r"([-+]?)0[oO]?([0-7]+)"), 8),
-    (re.compile(r"([-+]?)(0|[1-9][0-9]*)"), 10),
 )
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_FIRST = frozenset("+-.0123456789")
 _LONGEST = 100  # of a number; a longer one is out of every range
 _UINT64 = 2**64
 
@@ -64,6 +65,8 @@ def float_of(value: Scalar) -> float | None:
 
 def _number(text: str) -> int | float | None:
     """Return a number; a whole one that no 64 bits hold is a float."""
+    if text[:1] not in _FIRST:
+        return None
     if _SPECIAL.fullmatch(text):
         return float(text.replace(".", "", 1))
     plain = text if text.startswith((".", "_")) else text.replace("_", "")
