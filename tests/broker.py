@@ -25,6 +25,9 @@ from tests.patience import longer
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 IMAGE = "rabbitmq:4-management"
+_DEPLOY = Path(__file__).parent.parent / "deploy"
+CLUSTER_CONF = _DEPLOY / "rabbitmq.cluster.conf"
+CLUSTER_ADVANCED = _DEPLOY / "rabbitmq.cluster.advanced.config"
 START_SECONDS = 240.0
 SERVING_PORTS = (20_000, 32_000)
 PULL_SECONDS = 600
@@ -211,6 +214,7 @@ class PrivateBroker:
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
         self.node = f"muster{self.port}@localhost"
         self.configuration = ""  # further lines
+        self.advanced = "[]."
         self._shared = shared or Shared(secrets.token_hex(16), free_port())
         self._is_alone = shared is None
         self._dist_port = free_port()
@@ -239,6 +243,7 @@ class PrivateBroker:
             f"{loads}loopback_users.guest = true\nlog.console = false\ndisk_free_limit.absolute = 50MB\n"
             f"vm_memory_high_watermark.absolute = 2GB\n{self.configuration}"
         )
+        (self._folder / "advanced.config").write_text(self.advanced)
         self._process = subprocess.Popen(
             [str(SERVER)],
             env=self._environment(),
@@ -268,6 +273,7 @@ class PrivateBroker:
             "RABBITMQ_LOG_BASE": f"{folder}/log",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/enabled_plugins",
             "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq",
+            "RABBITMQ_ADVANCED_CONFIG_FILE": f"{folder}/advanced.config",
             "RABBITMQ_PID_FILE": f"{folder}/pid",
             "ERL_EPMD_PORT": str(self._shared.epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -314,12 +320,12 @@ class PrivateBroker:
 
 
 class BrokerCluster:
-    """Three nodes that are one broker; ``configuration`` is added to each one's rabbitmq.conf.
+    """Three nodes that are one broker, with the settings of deploy/ for such.
 
     They start one after the other; the last one imports the ``definitions`` (JSON).
     """
 
-    def __init__(self, configuration: str = "", definitions: str = "", size: int = 3) -> None:
+    def __init__(self, definitions: str = "", size: int = 3) -> None:
         self._epmd_port = free_port()
         shared = Shared(secrets.token_hex(16), self._epmd_port)
         self.nodes = [
@@ -331,7 +337,8 @@ class BrokerCluster:
         )
         found = "cluster_formation.peer_discovery_backend = classic_config\n"
         for node in self.nodes:
-            node.configuration = f"{found}{names}{configuration}"
+            node.configuration = f"{found}{names}{CLUSTER_CONF.read_text()}"
+            node.advanced = CLUSTER_ADVANCED.read_text()
         hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         self.url = f"amqp://guest:guest@{hosts}/"
 

@@ -36,7 +36,7 @@ from tests.chaos.faults import slowness
 from tests.chaos.links import Links
 from tests.chaos.load import Load
 from tests.chaos.recovery import recovered
-from tests.integration.processes import ROOT, world_in
+from tests.integration.processes import world_in
 
 GAP_SECONDS = 10.0
 ALARM_SECONDS = 2.0
@@ -47,7 +47,6 @@ NODES = 100
 CLIENTS = 64  # those whose API waits for a broker must not be all
 PODS_OF_ONE = 3.3  # of an application of the load, on average
 _FACTOR = 5
-_CONFIGURATION = ROOT / "deploy" / "rabbitmq.cluster.conf"
 
 
 @dataclass
@@ -231,7 +230,7 @@ FAULTS: dict[str, Callable[[Run, Window], str]] = {
 def run(seed: int, pods: float, names: list[str], folder: Path) -> list[str]:
     """Run a seed; return what did not hold."""
     with ExitStack() as stack:
-        brokers = stack.enter_context(BrokerCluster(_CONFIGURATION.read_text()))
+        brokers = stack.enter_context(BrokerCluster())
         links = stack.enter_context(Links())
         more = {"MUSTER_SIMULATED_NODES": str(NODES), "MUSTER_POD_RUN_SECONDS": "1"}
         cluster = Cluster(links, brokers.url, folder, f"chaos-{seed}", **more)

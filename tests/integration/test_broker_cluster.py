@@ -8,16 +8,18 @@ from shared.bus import topology
 from shared.bus.permissions import definitions
 from shared.messages.routes import SERVICES
 from tests.broker import BrokerCluster
-from tests.integration.processes import ROOT
 
 PREFIX = "muster"
 
 
 @pytest.mark.limit(600, "three brokers start one after the other")
 def test_every_queue_and_the_stream_have_a_member_at_each_of_three_brokers():
-    conf = (ROOT / "deploy" / "rabbitmq.cluster.conf").read_text()
     said = json.dumps(definitions(PREFIX, dict.fromkeys(SERVICES, "secret")))
-    with BrokerCluster(conf, said) as brokers:
+    with BrokerCluster(said) as brokers:
+        assert "1000" in brokers.nodes[0].control(
+            "eval", "application:get_env(aten, poll_interval)."
+        )
+        assert "6" in brokers.nodes[0].control("eval", "net_kernel:get_net_ticktime().")
         rows = brokers.nodes[0].control("list_queues", "name", "members").splitlines()
         members = dict(row.split("\t") for row in rows if row.startswith(f"{PREFIX}."))
         assert set(members) == {item.name for item in topology.durable_queues(PREFIX)}

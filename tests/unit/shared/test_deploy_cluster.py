@@ -32,9 +32,12 @@ def mounts(name):
 
 def test_there_are_three_brokers_each_with_a_name_and_data_of_its_own():
     assert set(CLUSTER["services"]) == {*BROKERS, *SERVICES}
-    nodes = configuration("rabbitmq.compose.conf")
-    assert nodes.pop("cluster_formation.peer_discovery_backend") == "classic_config"
-    assert list(nodes.values()) == [f"rabbit@{name}" for name in BROKERS]
+    said = configuration("rabbitmq.compose.conf")
+    assert said["cluster_formation.peer_discovery_backend"] == "classic_config"
+    nodes = [value for key, value in said.items() if ".classic_config.nodes." in key]
+    assert nodes == [f"rabbit@{name}" for name in BROKERS]
+    of_guest = {value for key, value in said.items() if key.startswith("default_permissions.")}
+    assert of_guest == {"^$"}
     volumes = {**ALONE["volumes"], **CLUSTER["volumes"]}
     for name in BROKERS:
         assert CLUSTER["services"][name]["hostname"] == name
@@ -59,6 +62,7 @@ def test_the_last_one_to_start_imports_the_topology_so_that_queues_have_members_
     assert waits == {"rabbitmq": [], "rabbitmq-2": ["rabbitmq"], "rabbitmq-3": ["rabbitmq-2"]}
     imports = [name for name in BROKERS if "/etc/rabbitmq/conf.d/20-muster.conf" in mounts(name)]
     assert imports == ["rabbitmq-3"]
+    assert all("/etc/rabbitmq/advanced.config" in mounts(name) for name in BROKERS)
     for name in BROKERS:
         for item in CLUSTER["services"][name]["volumes"]:
             source = item.split(":")[0]
