@@ -211,7 +211,24 @@ NEXT = [  # of nodes that are free as soon those that were held for the last gan
 ]
 
 
+ALIKE = [("root.b", True, 4, 3, PLAIN[0], "bob", 0)] * 2  # what comes holds one of them, not none
+WOKEN = [  # a gang that nodes have come for is tried before the lane is given to it
+    ("root.c", False, 3, 3, PLAIN[2], "bob", 0),
+    ("root.a", True, 2, 3, PLAIN[0], "bob", 0),
+    ("root.c", True, 2, 3, PLAIN[0], "bob", 0),
+]
+IN_ITS_TURN = [  # one that has the lane, and an older one that has not
+    ("root.b", True, 4, 3, PLAIN[0], "bob", 0),
+    ("root.b", False, 2, 2, PLAIN[0], "bob", 0),
+    ("root.b", True, 2, 4, PLAIN[0], "bob", 0),
+    ("root.a", False, 1, 3, PLAIN[3], "bob", 0),
+]
+
+
 @given(WAYS, APPLICATIONS, st.integers(1, 3))
+@example("muster", ALIKE, 3)
+@example("lane", WOKEN, 2)
+@example("backfilled lane", IN_ITS_TURN, 3)
 @example("lane", KEPT, 1)
 @example("backfilled lane", LETS_GO, 3)
 @example("backfilled lane", NEXT, 3)

@@ -66,14 +66,19 @@ def offer(partition: Partition, application: Application, lacking: Mapping[Shape
     """Give the lane to a gang that has just been refused for want of places, if it is its turn."""
     if not partition.settings.gang_lane or not lacking:
         return
+    if _is_its_turn(partition, application):
+        _give(partition, application)
+
+
+def _is_its_turn(partition: Partition, application: Application) -> bool:
+    """Return whether a gang that was refused has the lane now, from nobody or from another."""
     lane = partition.lane
     is_taken = lane is not None and (
         lane.application is application
         or lane.since_ns < partition.now_ns
         or lane.rank < _rank(application)
     )
-    if not is_taken and _may_have_it(partition, application):
-        _give(partition, application)
+    return not is_taken and _may_have_it(partition, application)
 
 
 def _give(partition: Partition, application: Application) -> None:
@@ -215,8 +220,8 @@ def let_go(partition: Partition, application: Application) -> bool:
 def was_tried(partition: Partition, application: Application, *, is_own: bool) -> None:
     """Hold the nodes again, for the same gang or the next one.
 
-    Not ``is_own``: it was refused for what was held for another, from whom it has taken the lane;
-    with ``backfill`` it is tried again before anybody behind it, as the textbook's next head is.
+    Not ``is_own``: it was refused for what was held for another, from whom it has taken the lane.
+    It is tried again before anybody behind it, as the textbook's next head is.
     """
     lane = partition.lane
     if lane is None or lane.application is not application:
@@ -225,7 +230,7 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
         partition.nodes.hold_for_lane(node, {})
     if _still_waits(partition, lane):
         _look(partition, lane)
-        if is_own or not partition.settings.backfill:
+        if is_own:
             lane.was_tried(partition.nodes.changes)
     else:
         _choose(partition)
@@ -490,9 +495,12 @@ class SupposedLane:
         return gang in self._asleep
 
     def wake(self) -> None:
-        """Have the gangs tried that the nodes have the room for."""
+        """Have the gangs tried that the nodes have the room for; then they are not refused."""
+        lane = self._partition.lane
         for gang in [gang for gang in self._asleep if self._has_room(gang)]:
             del self._asleep[gang]
+            if lane is None or lane.application is not gang:
+                self._refused.pop(gang, None)
 
     def _has_room(self, gang: Application) -> bool:
         """Return whether a gang would be tried: all nodes have the room for one of its shapes."""
@@ -536,6 +544,10 @@ class SupposedLane:
         else:
             self._refused[application] = None
         if lane is not None and lane.application is not application:
+            if not is_placed and _is_its_turn(partition, application):
+                self._give(application)
+                self.look()
+                self.lets_go = True  # it is tried again
             return
         for node in lane.nodes if lane is not None else ():
             partition.nodes.hold_for_lane(node, {})
@@ -548,13 +560,17 @@ class SupposedLane:
         partition, lane = self._partition, self._partition.lane
         waiting = [gang for gang in self._refused if _may_have_it(partition, gang)]
         if waiting:
-            gang = min(waiting, key=_rank)
-            held = dict(lane.nodes) if lane is not None else {}
-            needs = gang.placeholder_needs()
-            own = Lane(gang, partition.now_ns, needs, _rank(gang), nodes=held)
-            self._hypothesis.set(partition, lane=own)
+            self._give(min(waiting, key=_rank))
         elif lane is not None:
             self._hypothesis.set(partition, lane=None)
             partition.nodes.let_backfill(0)
             for node in lane.nodes:
                 partition.nodes.hold_for_lane(node, None)
+
+    def _give(self, gang: Application) -> None:
+        """Give the lane to a gang; what was held for the last one is, until nodes are chosen."""
+        partition, lane = self._partition, self._partition.lane
+        held = dict(lane.nodes) if lane is not None else {}
+        needs = gang.placeholder_needs()
+        own = Lane(gang, partition.now_ns, needs, _rank(gang), nodes=held)
+        self._hypothesis.set(partition, lane=own)

@@ -338,9 +338,9 @@ class _Forecaster:
         """
         if self._lane is None:
             self._lane = lane.SupposedLane(self._hypothesis, are_tried=self._is_configured)
+        self._lane.wake()  # nodes may have come, or pods may have gone
         self._lane.look()
         self._lane.has_let_go()  # nobody was refused yet
-        self._lane.wake()  # nodes may have come, or pods may have gone
         closed: dict[Shape, Refusal] = {}
         while not self._place_in_turns(waiters, closed):
             again = [waiter for waiter in waiters if waiter.waits_for_promises]
