@@ -154,7 +154,7 @@ class LiveStreams:
             "now": now_ns // 1_000_000,
             "number": feed.number,
             "epoch": projection.epoch,
-            "isReady": projection.is_ready,
+            "isReady": self._replica.follows(self._partition),
             **({"away": away, "age": self._replica.age_seconds()} if away else {}),
             **self._others(),
         }

@@ -146,6 +146,11 @@ class Replica:
             self._last = partitions
         return self._last
 
+    def follows(self, partition: str) -> bool:
+        """Return whether a partition follows its core now; what is shown may be of before."""
+        projection = self.machine.partitions.get(partition)
+        return projection is not None and projection.is_ready
+
     @property
     def machine(self) -> ApiMachine:
         """Return the machine."""

@@ -126,7 +126,7 @@ async def test_a_lost_connection_says_so_and_all_is_right_again_after_it(page, b
     async with served(cluster.machine, port) as url:
         await tab.goto(f"{url}/#/nodes")
         await expect(tab.locator(ROWS)).to_have_count(3)
-    await expect(tab.locator("#banner")).to_contain_text("connection is lost")
+    await expect(tab.locator("#banner")).to_contain_text("Connection lost")
     await expect(tab.locator("#status")).to_contain_text("lost")
     anew = Cluster(nodes=7, pods=6, applications=2, epoch=2)
     anew.tell_all()
