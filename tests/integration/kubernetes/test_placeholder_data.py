@@ -12,8 +12,14 @@ from tests.patience import until
 
 @pytest.fixture(params=["", "yunikorn"])
 async def muster(server, request):
-    """Run Muster's own way of admitting gangs, and YuniKorn's: the counts are the same."""
-    preset = {"muster.scheduler.preset": request.param} if request.param else {}
+    """Run Muster's own way of admitting gangs, and YuniKorn's: the counts are the same.
+
+    YuniKorn makes no lost placeholder again, so the preset does not either: here it does.
+    """
+    preset = {}
+    if request.param:
+        preset["muster.scheduler.preset"] = request.param
+        preset["muster.scheduler.remakePlaceholders"] = "enabled"
     await server.kubectl.config(QUEUES, **preset)
     await server.kubectl.node("n1", cpu="4", memory="8Gi", pods="20")
     async with muster_over(server.access, server.kubectl) as running:
