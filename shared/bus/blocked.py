@@ -30,8 +30,8 @@ def standstill() -> str:
         return ""
     seconds = time.monotonic() - min(since)
     return (
-        f"the broker accepts nothing since {seconds:.0f} s, it is short of memory or disk: "
-        "nothing is decided until it has some again, and what was said waits"
+        f"the broker has accepted nothing for {seconds:.0f} s: it is short of memory or disk; "
+        "nothing is decided until it has some again, and what was sent waits"
     )
 
 

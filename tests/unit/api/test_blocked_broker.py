@@ -25,10 +25,10 @@ async def test_readiness_why_and_metrics_say_that_the_broker_accepts_nothing():
     assert (
         (await system.get("/health/ready"))
         .json()["status"]
-        .startswith("the broker accepts nothing")
+        .startswith("the broker has accepted nothing for ")
     )
     during = (await system.get("/v1/why/a")).json()["sentence"]
-    assert during.startswith(f"{sentence} (the broker accepts nothing since ")
+    assert during.startswith(f"{sentence} (the broker has accepted nothing for ")
     assert "\nmuster_broker_blocks 1.0\n" in (await system.get("/metrics")).text
     is_over.set()
 
