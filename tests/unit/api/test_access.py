@@ -307,7 +307,8 @@ async def test_a_stream_goes_on_while_nobody_can_say(monkeypatch):
 async def test_while_nobody_can_say_whose_a_token_is_it_is_asked_again_later():
     knows = Fickle()
     knows.says = KeysError("the keys are not to be had")
-    transport = httpx.ASGITransport(make_app(None, access=Access([knows])))
+    replica = Replica(lambda: None, lambda: None)  # nobody comes as far
+    transport = httpx.ASGITransport(make_app(replica, access=Access([knows])))
     async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
         answered = await client.get("/v1/queues", headers=bearer("x"))
     assert answered.status_code == 503

@@ -47,7 +47,14 @@ def attacks(document):
 
 def _filled(path, item=None, value=""):
     given = {item["name"]: value} if item is not None else {}
-    for name, good in {**GOOD, "user": "u", "group": "g", "application": "a", "name": "n"}.items():
+    for name, good in {
+        **GOOD,
+        "user": "u",
+        "group": "g",
+        "application": "a",
+        "name": "n",
+        "letter": "l",
+    }.items():
         path = path.replace("{%s}" % name, quote(given.get(name, good), safe="%"))
     assert "{" not in path, path
     if item is not None and item["in"] == "query":
