@@ -97,7 +97,7 @@ ROLES: dict[Role, tuple[str, ...]] = {
         "GET /v1/dead-letters/{letter}",
         "DELETE /v1/dead-letters",
         "DELETE /v1/dead-letters/{letter}",
-        "POST /v1/dead-letters/replay",
+        "POST /v1/dead-letters",
         "POST /v1/dead-letters/{letter}/replay",
         "POST /v1/nodes/{node}/drain",
         "POST /v1/nodes/{node}/undrain",

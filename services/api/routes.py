@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
@@ -90,6 +91,11 @@ def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None 
     @app.exception_handler(AnswerError)
     async def _refused(request: Request, error: AnswerError) -> Response:
         return error_answer(request, error.status, error.message)
+
+    @app.exception_handler(RequestValidationError)
+    async def _malformed(request: Request, error: RequestValidationError) -> Response:
+        said = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
+        return error_answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, said)
 
     unrouted = Unrouted(lambda: _paths(app))
 

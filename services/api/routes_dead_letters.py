@@ -60,7 +60,7 @@ def _replay(router: APIRouter, replica: Replica) -> None:
     async def replay(request: Request, letter: str) -> Response:
         return await replayed(request, Wanted(frozenset([letter])))
 
-    @router.post("/replay", summary="Have those with a reason handled after all")
+    @router.post("", summary="Have those with a reason handled after all")
     async def replay_all(request: Request, reason: _SOME_REASON) -> Response:
         return await replayed(request, Wanted(reason=reason))
 

@@ -406,7 +406,7 @@ class RabbitBus:
                     seconds=round(time.monotonic() - started, 1),
                 )
         except BusUnavailableError as error:
-            log.warning(
+            log.info(
                 "no broker is to be had",
                 connection=self._name,
                 seconds=round(time.monotonic() - started, 1),

@@ -78,7 +78,7 @@ def replay(
 ) -> None:
     """Have the service whose it is handle it after all: when what was wrong is mended."""
     path, params = _meant(message_id, reason)
-    where = path + ("/replay" if message_id else path_of("replay"))
+    where = path + "/replay" if message_id else path
     answer = Client(url, token).judged("POST", where, b"", params)
     for name in answer["replayed"]:
         print(f"{name} was handled")

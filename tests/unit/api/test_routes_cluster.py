@@ -149,7 +149,7 @@ async def test_dead_letters_with_a_reason_are_replayed_or_dropped_together(syste
         await put_aside(system, kind="Unknown" if number else "UpdateRequest", name=f"n-{number}")
     found = (await system.get("/v1/dead-letters?reason=unknown kind")).json()["deadLetters"]
     assert [item["messageID"] for item in found] == ["n-1", "n-2"]
-    answer = await system.post("/v1/dead-letters/replay?reason=unknown kind")
+    answer = await system.post("/v1/dead-letters?reason=unknown kind")
     assert [item["messageID"] for item in answer.json()["refused"]] == ["n-1", "n-2"]
     dropped = await system.delete("/v1/dead-letters?reason=unknown kind")
     assert dropped.json() == {"dropped": ["n-1", "n-2"]}

@@ -314,10 +314,10 @@ def test_one_dead_letter_is_shown_replayed_or_dropped(api, muster):
     done = muster("dead-letters", "replay", "m-1")
     assert (done.status, done.out) == (0, "m-1 was handled")
     refused = {"replayed": ["m-1"], "refused": [{"messageID": "m-2", "reason": "still"}]}
-    api.says("POST /v1/dead-letters/replay", refused)
+    api.says("POST /v1/dead-letters", refused)
     both = muster("dead-letters", "replay", "--reason", "be cause")
     assert (both.status, both.out, both.err) == (1, "m-1 was handled", "m-2 stays: still\n")
-    assert api.asked[-1] == "POST /v1/dead-letters/replay?reason=be+cause"
+    assert api.asked[-1] == "POST /v1/dead-letters?reason=be+cause"
     api.says("DELETE /v1/dead-letters/m-1", {"dropped": ["m-1"]})
     assert muster("dead-letters", "drop", "m-1").out == "m-1 is gone"
     api.says("DELETE /v1/dead-letters", {"dropped": ["m-1", "m-2"]})
