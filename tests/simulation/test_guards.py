@@ -9,7 +9,7 @@ from services.cli.simulate.run import run
 FOUND_AT = {
     "handled-once": 0,
     "publish-before-ack": 15,
-    "publish-again": 52,
+    "publish-again": 18,
     "decisions-of-this-epoch": 2,
     "news-of-this-epoch": 120,
     "kept-before-said": 13,
