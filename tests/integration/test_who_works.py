@@ -63,7 +63,7 @@ def at_work(deployment):
 @pytest.mark.limit(300, "four services are missed and come back, commands are processes")
 def test_whoever_is_away_is_named_everywhere_and_what_was_known_is_shown(deployment):
     assert ready(deployment) == (200, "ready")
-    assert set(at_work(deployment).values()) == {"1.0"}
+    deployment.wait(lambda: set(at_work(deployment).values()) == {"1.0"}, "all have been heard")
     core = deployment.processes["core"]
     core.send_signal(signal.SIGSTOP)
     deployment.wait(lambda: ready(deployment)[0] == 503, "it is noticed that the core stands still")
