@@ -28,10 +28,9 @@ from shared.model.ids import derived_id
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.clock import Clock
-from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.host import MISSED_BEATS, Host, HostOptions, Machine
 from shared.runtime.stopping import stop_if_told
 
-MISSED_BEATS = 3
 PASS_BEATS = 3
 MAX_MEMBERS = 1_000  # other processes of a service that one knows of; of more nothing is heard
 _AT_ONCE = 200
