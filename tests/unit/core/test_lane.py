@@ -3,7 +3,14 @@
 import pytest
 
 from services.core.scheduler.model.settings import settings_from
-from shared.messages.interface import AllocationAskRelease, AllocationRelease, TerminationType
+from shared.messages.constraints import Constraints
+from shared.messages.interface import (
+    AllocationAskRelease,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    TerminationType,
+)
 from shared.model.names import RUN_SECONDS
 from shared.model.units import MAX_DURATION_NS, seconds
 from tests.builders import START_NS, Core, config_of
@@ -299,8 +306,6 @@ def test_a_node_that_one_pod_leaves_is_held_before_one_that_several_do_if_ends_a
 
 
 def test_a_node_that_goes_is_held_no_more_and_another_is():
-    from shared.messages.interface import NodeAction, NodeInfo
-
     core = cluster()
     gang(core, "wide", 2)
     core.update(nodes=(NodeInfo("n0", NodeAction.DRAIN_NODE),))
@@ -341,3 +346,86 @@ def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
     alone = settings_from([("gangLane", "enabled")])
     assert (alone.gang_lane, "gangAdmission" in alone.refused[0]) == (False, True)
     assert "preset: one of" in settings_from([("preset", "none")]).refused[0]
+
+
+# --- tried again as more of what is held is left ------------------------------------------------
+
+
+def half_free(settings: tuple = EASY) -> Core:
+    """Return two nodes of 8, of which 4 are free on one; 4 end at 150 s there, 8 on the other."""
+    core = Core(config_of("{name: a}", "{name: b}"), settings=settings)
+    for node, name, amount, run in (("n0", "late", 4, 150), ("n1", "early", 8, 100)):
+        core.node(node, **NODE)
+        core.application(name, "root.a")
+        where = Constraints(required_node=node)
+        core.asks(
+            name, [f"{name}-0"], {"gpu": amount}, allocation_tags=tags(run), constraints=where
+        )
+        assert runs(core, name) == 1
+    return core
+
+
+def withdraw(core: Core, application: str) -> None:
+    gone = AllocationAskRelease(application, "", TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    core.check()
+
+
+def test_who_was_refused_is_tried_again_when_the_start_moves_and_the_gang_leaves_more():
+    """Without ``n1`` it starts at 180 s: ``late`` has gone by then, and 4 are left of ``n0``."""
+    core = half_free()
+    core.node("n2", **NODE)
+    on_third = Constraints(required_node="n2")
+    core.application("third", "root.a")
+    core.asks("third", ["third-0"], WHOLE, allocation_tags=tags(180), constraints=on_third)
+    gang(core, "wide", 3, amount=4)
+    pod(core, "other", amount=4)
+    assert (held(core), runs(core, "other")) == (["n0", "n1"], 0)
+    core.now_ns = START_NS + seconds(90)
+    core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_NODE),))
+    core.check()
+    assert core.partition.lane.start_ns == START_NS + seconds(180)
+    assert (runs(core, "wide"), runs(core, "other")) == (0, 1)
+
+
+def test_what_the_gang_leaves_is_there_from_when_it_has_the_lane():
+    core = half_free()
+    core.node("n2", **NODE)
+    gang(core, "wide", 3, amount=6)
+    pod(core, "other", amount=2)
+    assert (held(core), runs(core, "other")) == (["n0", "n1", "n2"], 1)
+
+
+def test_who_is_short_is_tried_again_when_nobody_waits_any_more_who_comes_before_the_gang():
+    core = half_free()
+    pod(core, "old")
+    core.now_ns += seconds(1)
+    gang(core, "wide", 2)
+    pod(core, "short", amount=4, run=60)
+    assert (held(core), runs(core, "short")) == (["n0", "n1"], 0)
+    withdraw(core, "old")
+    assert runs(core, "short") == 1
+
+
+@pytest.mark.parametrize(("priority", "starts"), [(3, True), (0, False)])
+def test_who_comes_before_the_next_gang_is_tried_again_when_it_has_the_lane(priority, starts):
+    core = half_free()
+    more = {"placeholder": True, "task_group_name": "tg"}
+    for name, first in (("first", 5), ("second", 1)):
+        core.application(name, "root.a", placeholder_ask={"gpu": 16})
+        core.asks(name, [f"{name}-0", f"{name}-1"], WHOLE, priority=first, **more)
+    core.application("other", "root.b")
+    core.asks("other", ["other-0"], {"gpu": 4}, priority=priority)
+    assert (lane_of(core), runs(core, "other")) == ("first", 0)
+    withdraw(core, "first")
+    assert (lane_of(core), runs(core, "other")) == ("second", starts)
+
+
+def test_who_was_refused_is_tried_again_when_a_held_node_is_larger():
+    core = half_free()
+    gang(core, "wide", 3, amount=4)
+    pod(core, "other", amount=4)
+    assert runs(core, "other") == 0
+    core.update(nodes=(NodeInfo("n0", NodeAction.UPDATE, {"gpu": 12}),))
+    core.check()
+    assert (runs(core, "wide"), runs(core, "other")) == (0, 1)

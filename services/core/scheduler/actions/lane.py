@@ -26,7 +26,7 @@ Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
 Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -83,11 +83,14 @@ def _is_its_turn(partition: Partition, application: Application) -> bool:
 
 def _give(partition: Partition, application: Application) -> None:
     """Give the lane to a gang; what was held for the last one is, until the nodes are chosen."""
-    held = dict(partition.lane.nodes) if partition.lane is not None else {}
+    last = partition.lane
+    held = dict(last.nodes) if last is not None else {}
     needs = application.placeholder_needs()
     lane = Lane(application, partition.now_ns, needs, _rank(application), nodes=held)
     partition.give_lane(lane)
     _look(partition, lane)
+    if last is not None and last.rank < lane.rank:  # more asks come before it than before the last
+        _requeue_for(partition, lane.nodes)
 
 
 def _may_have_it(partition: Partition, application: Application) -> bool:
@@ -137,7 +140,7 @@ def _choose(partition: Partition) -> None:
         lane = partition.lane
         partition.give_lane(None)
         partition.nodes.let_backfill(0)
-        _hold(partition, lane, {})
+        _requeue_for(partition, _hold(partition, lane, {}))
 
 
 # --- when it is its turn ------------------------------------------------------------------------
@@ -213,6 +216,7 @@ def let_go(partition: Partition, application: Application) -> bool:
     if lane is None or lane.application is not application:
         return False
     for node in lane.nodes:
+        lane.spare[node] = node.spare
         partition.nodes.hold_for_lane(node, None)
     return True
 
@@ -226,14 +230,20 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
     lane = partition.lane
     if lane is None or lane.application is not application:
         return
-    for node in lane.nodes:
-        partition.nodes.hold_for_lane(node, {})
+    _hold_again(partition, lane)
     if _still_waits(partition, lane):
         _look(partition, lane)
         if is_own:
             lane.was_tried(partition.nodes.changes)
     else:
         _choose(partition)
+
+
+def _hold_again(partition: Partition, lane: Lane) -> None:
+    """Hold the nodes that were let go for the gang, as they were."""
+    for node, spare in lane.spare.items():
+        partition.nodes.hold_for_lane(node, spare)
+    lane.spare.clear()
 
 
 def _still_waits(partition: Partition, lane: Lane) -> bool:
@@ -249,9 +259,15 @@ def _still_waits(partition: Partition, lane: Lane) -> bool:
 # --- which nodes --------------------------------------------------------------------------------
 
 
-def _look(partition: Partition, lane: Lane) -> None:
-    """Take in what has changed on the nodes; choose anew where that may make a difference."""
+def _look(partition: Partition, lane: Lane) -> bool:
+    """Count what has changed on the nodes, and choose again where that may make a difference.
+
+    What nodes that were held, or still are, may take by now and did not before is requeued. Returns
+    whether there are such nodes.
+    """
     nodes, now_ns = partition.nodes, partition.now_ns
+    improved: dict[Node, None] = {}
+    longest_ns = nodes.backfill_ns
     changed = nodes.changed_since(lane.seen) if lane.facts == nodes.facts else None
     if changed is None:
         _count_all(partition, lane)
@@ -264,12 +280,22 @@ def _look(partition: Partition, lane: Lane) -> None:
             is_other |= _count(partition, lane, node) or node.is_held
     lane.seen = nodes.changes
     if is_other:
-        _plan(partition, lane)
+        improved = _plan(partition, lane)
         lane.seen = nodes.changes
     is_promised = lane.start_ns and not _is_somebody_before(partition, lane)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
     nodes.let_backfill(max(0, lane.start_ns - now_ns) if may_pass else 0)
+    if nodes.backfill_ns > longest_ns:
+        improved.update(dict.fromkeys(lane.nodes))
+    _requeue_for(partition, improved)
+    return bool(improved)
+
+
+def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
+    """Requeue what some nodes may take now."""
+    for node in nodes:
+        partition.node_improved(node)
 
 
 def _is_somebody_before(partition: Partition, lane: Lane) -> bool:
@@ -331,10 +357,11 @@ def _gathers(partition: Partition, lane: Lane, going: Sequence[Allocation]) -> b
     return not is_one and not all(is_stated(partition, ended) for ended in going)
 
 
-def _plan(partition: Partition, lane: Lane) -> None:
-    """Choose the nodes, and hold them; say when they are expected to be free.
+def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
+    """Choose the nodes, hold them, and estimate when they will be free.
 
-    Those that were chosen last stay where others would be free later.
+    Those that were chosen last stay where others would be free later. Returns the nodes of which
+    others may use more than before.
     """
     rows = partition.nodes.rows
     chosen: dict[Node, tuple[Shape, int]] = {}
@@ -354,7 +381,7 @@ def _plan(partition: Partition, lane: Lane) -> None:
     if before_ns < start_ns:
         start_ns, chosen = before_ns, lane.nodes
     lane.start_ns = 0 if start_ns >= NEVER_NS else max(start_ns, partition.now_ns)
-    _hold(partition, lane, chosen)
+    return _hold(partition, lane, chosen)
 
 
 def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, tuple[Shape, int]]) -> int:
@@ -398,23 +425,25 @@ def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[
     return at_ns, chosen
 
 
-def _hold(partition: Partition, lane: Lane, chosen: dict[Node, tuple[Shape, int]]) -> None:
-    """Hold some nodes and no others; who may use one that is held no more is looked at again."""
+def _hold(
+    partition: Partition, lane: Lane, chosen: dict[Node, tuple[Shape, int]]
+) -> dict[Node, None]:
+    """Hold some nodes and no others; return those of which others may use more than before."""
     nodes = partition.nodes
-    left = [node for node in lane.nodes if node not in chosen and nodes.nodes.get(node.node_id)]
-    before_ns = nodes.backfill_ns
-    if partition.settings.backfill and lane.start_ns:
-        nodes.let_backfill(lane.start_ns - partition.now_ns)
-    for node, members in chosen.items():
-        nodes.hold_for_lane(node, _spare(partition, lane, node, members))
-    lane.hold(chosen)
-    for node in left:
+    improved = {
+        node: None
+        for node in lane.nodes
+        if node not in chosen and nodes.nodes.get(node.node_id) is node
+    }
+    for node in improved:
         nodes.hold_for_lane(node, None)
-    for node in left:
-        partition.node_improved(node)
-    if nodes.backfill_ns > before_ns:
-        for node in chosen:
-            partition.node_improved(node)
+    for node, members in chosen.items():
+        spare = _spare(partition, lane, node, members)
+        if node.is_held and not fits_room(node.spare, spare):
+            improved[node] = None
+        nodes.hold_for_lane(node, spare)
+    lane.hold(chosen)
+    return improved
 
 
 def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, int]) -> Resource:
@@ -461,7 +490,7 @@ class SupposedLane:
         self._partition = partition = hypothesis.partition
         self._refused: dict[Application, None] = {}
         self._asleep: dict[Application, None] = {}
-        self.lets_go = False  # nodes were let go since this was asked last
+        self.lets_go = False  # others may use more of what is held since this was asked last
         if not partition.settings.gang_lane:
             return
         nodes, lane = partition.nodes, partition.lane
@@ -475,7 +504,7 @@ class SupposedLane:
             nodes.let_backfill(before_ns)
 
         hypothesis.undo_later(undo)
-        own = replace(lane, nodes=dict(lane.nodes), rooms={}, facts=-1) if lane else None
+        own = replace(lane, nodes=dict(lane.nodes), rooms={}, facts=-1, spare={}) if lane else None
         hypothesis.set(partition, supposes=True, lane=own)
         self._refused.update(
             (gang, None)
@@ -511,7 +540,7 @@ class SupposedLane:
         )
 
     def has_let_go(self) -> bool:
-        """Return whether nodes were let go since this was asked last: others may have them."""
+        """Return whether others may use more of what is held than when this was asked last."""
         had, self.lets_go = self.lets_go, False
         if had:
             self.wake()
@@ -521,9 +550,7 @@ class SupposedLane:
         """Hold the nodes that are the lane's as everything is by now, and let others go."""
         partition, lane = self._partition, self._partition.lane
         if lane is not None:
-            before = lane.nodes
-            _look(partition, lane)
-            self.lets_go |= any(node not in lane.nodes for node in before)
+            self.lets_go |= _look(partition, lane)
             if 0 < lane.start_ns <= partition.now_ns:
                 self._asleep.pop(lane.application, None)
 
@@ -549,8 +576,8 @@ class SupposedLane:
                 self.look()
                 self.lets_go = True  # it is tried again
             return
-        for node in lane.nodes if lane is not None else ():
-            partition.nodes.hold_for_lane(node, {})
+        if lane is not None:
+            _hold_again(partition, lane)
         if lane is None or is_placed:
             self._choose()
             self.lets_go |= lane is not None

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.model.rows import Application, Node, Rank
 from services.core.scheduler.model.shapes import Shape
+from shared.model.resources import Resource
 
 Moments = NDArray[np.int64]  # a row a node: when it has the room for its first member, second ...
 
@@ -20,7 +21,8 @@ class Lane:
     many members of which shape; ``rooms``,
     by shape, when each node has the room for how many members; ``next_end_ns``, by row, when the
     first of its pods is expected to end; ``gathers``, by row, whether it becomes free bit by bit,
-    at moments that nobody has stated. ``seen`` is how many changes of nodes are in them.
+    at moments that nobody has stated. ``seen`` is how many changes of nodes are in them. ``spare``
+    is what the gang leaves of each node, while it is tried itself and none is held.
     """
 
     application: Application
@@ -35,6 +37,7 @@ class Lane:
     gathers: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     seen: int = -1
     facts: int = -1
+    spare: dict[Node, Resource] = field(default_factory=dict)
     tried: int = -1  # how many changes there were when it was tried last
 
     def hold(self, nodes: dict[Node, tuple[Shape, int]]) -> None:
