@@ -84,9 +84,8 @@ def _gang(application: Application) -> Iterator[str]:
     name = f"application {application.id}"
     if application.state in ENDED:
         yield f"{name} has ended as {application.state} and is still in its queue"
+    yield from _placeholders(application)
     for group, counts in application.task_groups.items():
-        if counts.replaced + counts.timedout > counts.count:
-            yield f"{name} group {group}: more placeholders ended than there were: {counts}"
         free = application.allocations.keys() - application.released.keys()
         for key in counts.held.keys() - free:
             yield f"{name} group {group}: {key} is held but gone or released"
@@ -96,6 +95,19 @@ def _gang(application: Application) -> Iterator[str]:
             yield f"{name}: placeholder {key} is being replaced but not released for it"
         if swap.ask.key in application.allocations or swap.ask.key in application.group_of:
             yield f"{name}: ask {swap.ask.key} is being swapped in and elsewhere too"
+
+
+def _placeholders(application: Application) -> Iterator[str]:
+    """Check that each placeholder of a task group waits, is allocated, replaced or timed out."""
+    there = Counter(
+        item.task_group_name for item in application.allocations.values() if item.placeholder
+    )
+    there.update(
+        ask.request.task_group_name for ask in application.asks() if ask.request.placeholder
+    )
+    for group, counts in application.task_groups.items():
+        if counts.replaced + counts.timedout + there[group] != counts.count:
+            yield f"application {application.id} group {group}: {counts}, and {there[group]} left"
 
 
 def _real_pods(application: Application) -> Iterator[str]:

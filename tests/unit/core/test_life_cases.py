@@ -3,6 +3,8 @@
 Each test says the rule that it holds to. What comes of it is read off the answers, and off the rows.
 """
 
+from itertools import product
+
 import pytest
 
 from shared.messages.interface import (
@@ -591,3 +593,87 @@ def test_the_placeholder_timeout_runs_on_when_all_that_a_gang_held_was_lost():
     assert (app_of(core).state, due_ns) == ("Accepted", first_ns + seconds(60))
     core.fire("app", "placeholder")
     assert app_of(core).state == "Resuming"
+
+
+# --- what became of each group's placeholders ---------------------------------------------------
+
+HARD = {"gang_scheduling_style": "Hard"}
+
+
+def gang_of_groups(groups, vcore, **more):
+    """Return a core with a gang of groups of so many placeholders each, on a node of its own each.
+
+    The nodes have room for ``vcore`` placeholders in all, one each.
+    """
+    core = Core(settings=PARTIAL)
+    for at in range(vcore):
+        core.node(f"n{at}", vcore=1000, pods=9)
+    wanted = sum(groups.values())
+    core.application("app", placeholder_ask={"vcore": 1000 * wanted, "pods": wanted}, **more)
+    for group, count in groups.items():
+        placeholders(core, [f"{group}-{at}" for at in range(count)], group=group)
+    core.check()
+    return core
+
+
+def lose_node(core, key):
+    node = app_of(core).allocations[key].node_id
+    return core.update(nodes=(NodeInfo(node, NodeAction.DECOMISSION),))
+
+
+def forget(core, _):
+    return core.update(remove_applications=(RemoveApplicationRequest("app"),))
+
+
+ENDS = {
+    "as it was asked for": lambda core, key: release(core, key, TIMEOUT),
+    "stopped": release,
+    "with its node": lose_node,
+    "with its application": forget,
+}
+
+
+@pytest.mark.parametrize("first", ENDS)
+def test_each_group_of_a_gang_that_failed_says_how_many_timed_out(first):
+    """Some were allocated, some never; they go in one order or the other, and each in its way."""
+    groups = {"a": 2, "b": 1, "c": 2}
+    for there, is_reversed, last in product(range(1, 5), (False, True), ENDS):
+        core = gang_of_groups(groups, there, **HARD)
+        keys = sorted(app_of(core).allocations, reverse=is_reversed)
+        assert len(keys) == there
+        core.fire("app", "placeholder")
+        core.check()
+        for key in keys:
+            if app_of(core) is not None:
+                ENDS[first if key == keys[0] else last](core, key)
+                core.check()
+        assert app_of(core) is None
+        assert states(core)[-1] == "Failed"
+        assert data(core) == {group: (count, count, 0) for group, count in groups.items()}
+
+
+@pytest.mark.parametrize("style", ["Soft", "Hard"])
+@pytest.mark.parametrize("last", ENDS)
+def test_each_group_says_how_many_of_it_timed_out_beside_those_that_were_replaced(last, style):
+    """Of a one is replaced and one is being, of b one is, of c and d none; the rest time out."""
+    groups = {"a": 3, "b": 2, "c": 2, "d": 1}
+    core = gang_of_groups(groups, 7, gang_scheduling_style=style)
+    core.asks("app", ["real-a"], ONE, task_group_name="a")
+    core.asks("app", ["real-b"], ONE, task_group_name="b")
+    assert app_of(core).state == "Accepted"  # d-0 still waits
+    for key in [key for key in app_of(core).released if key[0] != "d"]:
+        release(core, key, TerminationType.PLACEHOLDER_REPLACED)
+    core.node("n9", vcore=1000, pods=9)
+    for key in list(app_of(core).released):
+        release(core, key, TerminationType.PLACEHOLDER_REPLACED)
+    assert app_of(core).state == "Running"
+    asked = section(core.asks("app", ["next-a"], ONE, task_group_name="a"), "released_allocations")
+    core.fire("app", "placeholder")
+    core.check()
+    for item in asked:
+        release(core, item.allocation_key, TerminationType.PLACEHOLDER_REPLACED)
+    for key in [key for key, held in app_of(core).allocations.items() if held.placeholder]:
+        if app_of(core) is not None:
+            ENDS[last](core, key)
+            core.check()
+    assert data(core) == {"a": (3, 1, 2), "b": (2, 1, 1), "c": (2, 2, 0), "d": (1, 1, 0)}

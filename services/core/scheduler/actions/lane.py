@@ -215,8 +215,8 @@ def let_go(partition: Partition, application: Application) -> bool:
     lane = partition.lane
     if lane is None or lane.application is not application:
         return False
+    lane.keep_spare()
     for node in lane.nodes:
-        lane.spare[node] = node.spare
         partition.nodes.hold_for_lane(node, None)
     return True
 
@@ -241,9 +241,8 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
 
 def _hold_again(partition: Partition, lane: Lane) -> None:
     """Hold the nodes that were let go for the gang, as they were."""
-    for node, spare in lane.spare.items():
+    for node, spare in lane.release_spare().items():
         partition.nodes.hold_for_lane(node, spare)
-    lane.spare.clear()
 
 
 def _still_waits(partition: Partition, lane: Lane) -> bool:

@@ -47,3 +47,12 @@ class Lane:
     def was_tried(self, changes: int) -> None:
         """Note that the gang was tried, after so many changes of nodes."""
         self.tried = changes
+
+    def release_spare(self) -> dict[Node, Resource]:
+        """Return what was kept of each node while none was held, and keep it no more."""
+        spare, self.spare = self.spare, {}
+        return spare
+
+    def keep_spare(self) -> None:
+        """Keep what the gang leaves of each node while none is held."""
+        self.spare = {node: node.spare for node in self.nodes}
