@@ -146,5 +146,5 @@ build/covering.json:
 	@$(PYTHON) -m tests.mutation.covering
 
 clean: ## Remove what the other targets made
-	@find services shared tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	@find services shared tools tests scripts -name __pycache__ -prune -exec rm -rf {} +
 	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -21,7 +21,7 @@ PAGES = (
     "deploy/README.md",
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
 )
-FOLDERS = ("services", "shared", "tests", "scripts", "docs", "deploy")
+FOLDERS = ("services", "shared", "tools", "tests", "scripts", "docs", "deploy")
 COLUMNS = 80
 _QUOTED = re.compile(r"`([^`\s]+)`")
 _LINKED = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")

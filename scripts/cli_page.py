@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from services.cli.exits import EXITS
-from services.cli.main import app
+from tools.main import app
 
 _WIDTH = 80
 _INTRODUCTION = """\

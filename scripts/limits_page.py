@@ -74,7 +74,7 @@ def limits_page() -> tuple[str, list[str]]:
 def _limits() -> dict[str, str]:
     """Return the comment behind every constant at the top of a module, by module and name."""
     found: dict[str, str] = {}
-    for folder in ("services", "shared"):
+    for folder in ("services", "shared", "tools"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text()
             lines = text.splitlines()

@@ -3,6 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if [ -L .venv ]; then
+    echo "setup: .venv is another checkout's, and stays as it is: make setup there" >&2
+    exit 0
+fi
+
 find_python() {
     local name
     for name in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do

@@ -3,10 +3,10 @@
     pipx install .            the commands muster and kubectl-muster
     pip wheel --no-deps .     the wheel
 
-In the repository the packages are named ``services`` and ``shared``, as others' are, too. A wheel
-is built from a copy of the tree, in which both folders lie below ``muster`` and every import says
-so; a source distribution is that copy, and needs nothing of this file. What is installed with
-``-e`` is the repository itself (ADR 61).
+In the repository the packages are ``services``, ``shared`` and ``tools``, names that others have,
+too. A wheel is built from a copy of the tree, in which these folders lie below ``muster`` and every
+import says so; a source distribution is that copy, and needs nothing of this file. What is
+installed with ``-e`` is the repository itself (ADR 61).
 """
 
 import os
@@ -38,17 +38,18 @@ __all__ = [
 
 ROOT = Path(__file__).parents[1]
 TOP = "muster"
-PACKAGES = ("services", "shared")
+PACKAGES = ("services", "shared", "tools")
 _BESIDE = ("README.md", "LICENSE")
 _IMPORT = re.compile(rf"^(\s*(?:from|import) )({'|'.join(PACKAGES)})(?=[.\s])", re.MULTILINE)
 _INSTEAD = (  # of pyproject.toml: what stands there once, and what the copy has in its place
     ('build-backend = "wheel_backend"\nbackend-path = ["scripts"]',
      'build-backend = "setuptools.build_meta"'),
-    ('= "services.cli.main:main"', f'= "{TOP}.services.cli.main:main"'),
-    ('= "services.cli.kubectl:main"', f'= "{TOP}.services.cli.kubectl:main"'),
-    ('include = ["services*", "shared*"]', f'include = ["{TOP}*"]'),
+    ('= "tools.main:main"', f'= "{TOP}.tools.main:main"'),
+    ('= "tools.main:kubectl_main"', f'= "{TOP}.tools.main:kubectl_main"'),
+    ('include = ["services*", "shared*", "tools*"]', f'include = ["{TOP}*"]'),
     ('"services.cli" = ["demo/*.yaml"', f'"{TOP}.services.cli" = ["demo/*.yaml"'),
     ('"services.api" = ["page/*"]', f'"{TOP}.services.api" = ["page/*"]'),
+    ('"tools.replay" = ["page/*.css"]', f'"{TOP}.tools.replay" = ["page/*.css"]'),
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from itertools import count
 from typing import Any
 
 from services.core.configuration import parse_configuration
-from services.core.scheduler.invariants import violations
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.interface import (
@@ -27,6 +26,7 @@ from shared.messages.protocol import (
 )
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import multiply
+from tools.invariants import violations
 
 START_NS = 1_767_225_600_000_000_000
 

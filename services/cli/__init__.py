@@ -1,1 +1,1 @@
-"""`muster`: the client of the API, the scenario runner, and the launcher of everything at once."""
+"""`muster`: the client of the API, and the launcher of everything at once."""

@@ -27,8 +27,8 @@ from typing import Any
 
 import typer
 
-from services.cli import main as program
 from services.cli.client import ApiError, RefusedError
+from services.cli.program import run
 from services.cli.said import complain
 
 DEFAULT_NAMESPACE = "muster"  # where deploy/ installs it
@@ -42,12 +42,12 @@ _TOKEN = 'go-template={{index .data "initial-token" | base64decode}}'  # noqa: S
 _HELP = {"--help", "-h"}
 
 
-def main() -> None:
-    """Run one command; how it ends is what `muster` says (`exits.py`)."""
+def main(app: typer.Typer) -> None:
+    """Run one command of the program; it ends as `muster` does (`exits.py`)."""
     asked, words = _options(sys.argv[1:])
     try:
-        with _reached(Kubectl(asked), words) as arguments:
-            program.run(arguments, "kubectl muster")
+        with _reached(app, Kubectl(asked), words) as arguments:
+            run(app, arguments, "kubectl muster")
     except ApiError as error:
         complain(f"kubectl muster: {error}")
         sys.exit(error.exit_status)
@@ -141,9 +141,9 @@ class Kubectl:
 
 
 @contextmanager
-def _reached(kubectl: Kubectl, words: list[str]) -> Iterator[list[str]]:
+def _reached(app: typer.Typer, kubectl: Kubectl, words: list[str]) -> Iterator[list[str]]:
     """Return the command's words, where its API is reached and its namespace known."""
-    command = _command_of(words)
+    command = _command_of(app, words)
     asks = command is not None and any(item.name == "url" for item in command.params)
     if command is None or not asks or _HELP & set(words):
         yield words
@@ -160,9 +160,9 @@ def _reached(kubectl: Kubectl, words: list[str]) -> Iterator[list[str]]:
         yield [*words, f"--url={url}"]
 
 
-def _command_of(words: list[str]) -> Any:
+def _command_of(app: typer.Typer, words: list[str]) -> Any:
     """Return the command that is meant, as the parser knows it, or None."""
-    found: Any = typer.main.get_command(program.app)
+    found: Any = typer.main.get_command(app)
     for word in words:
         if not hasattr(found, "commands"):
             break

@@ -17,9 +17,8 @@ from pydantic import ValidationError
 
 from services.api.documents import DocumentsError, read_documents
 from services.cli.files import bytes_of
+from services.cli.node_entries import NodeEntry, nodes_of_entry
 from services.cli.options import CAPACITY
-from services.cli.scenario.messages import nodes as specs_of
-from services.cli.scenario.schema import NodeEntry
 from services.shim_adapter.backends.kubernetes.objects import node_record
 from services.shim_adapter.records import NodeRecord
 from shared.model.gpus import GPU
@@ -132,7 +131,8 @@ def _entry(where: str, at: int, entry: object) -> list[NodeRecord]:
         said = "no such key" if is_unknown else message
         raise NodesError(f"{where}: {place}: {said}") from error
     capacity = {PODS: PODS_A_NODE, **parsed.capacity}
-    return [NodeRecord(spec.name, capacity, spec.labels, spec.taints) for spec in specs_of(parsed)]
+    specs = nodes_of_entry(parsed)
+    return [NodeRecord(spec.name, capacity, spec.labels, spec.taints) for spec in specs]
 
 
 def _kubernetes_node(where: str, body: dict[str, Any]) -> NodeRecord:

@@ -7,7 +7,7 @@ longer is. More than BUFFERED_BYTES that nobody reads make the writer wait.
 import asyncio
 from itertools import count
 
-from services.cli.simulate.loop import VirtualLoop
+from tools.simulate.loop import VirtualLoop
 
 LATENCY_SECONDS = 0.0005
 BUFFERED_BYTES = 256 * 1024

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 
 from services.cli.launcher import LocalCluster
-from services.core.scheduler.invariants import over_capacity, violations
 from services.shim_adapter.service import ShimOptions
 from shared.bus.base import Bus
 from shared.bus.memory import MemoryBroker, MemoryBus
@@ -33,6 +32,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.host import HostOptions
 from tests.benchmarks.bus import sweep
 from tests.broker import broker
+from tools.invariants import over_capacity, violations
 
 RESOURCE = {"vcore": 1000, "memory": 2**30, "pods": 1}
 NODE = {"vcore": 16_000, "memory": 64 * 2**30, "pods": 110}

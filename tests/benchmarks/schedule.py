@@ -17,11 +17,6 @@ from time import process_time
 from rich.console import Console
 from rich.table import Table
 
-from services.cli.replay.command import measured
-from services.cli.replay.formats import read
-from services.cli.replay.jobs import MAX_PODS
-from services.cli.replay.run import Replay
-from services.cli.replay.setup import setup_of
 from shared.model.gpus import WHOLE
 from shared.runtime.service import spare_the_collector
 from tests.property import openb
@@ -29,6 +24,11 @@ from tests.property.lanes import Model
 from tests.property.openb import ALL_DEVICES, not_allocated, openb_setup
 from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts_of
 from tests.property.wide import micro_row
+from tools.replay.command import measured
+from tools.replay.formats import read
+from tools.replay.jobs import MAX_PODS
+from tools.replay.run import Replay
+from tools.replay.setup import setup_of
 
 
 def _micro(settings: dict[str, str]) -> Callable[[Path], str]:

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from services.api.documents import read_documents
-from services.cli.scenario.command import run_scenario
-from services.cli.scenario.schema import load_scenario
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.manifests import translate
+from tools.scenario.command import run_scenario
+from tools.scenario.schema import load_scenario
 
 DATA = Path(__file__).parent.parent.parent.parent / "shared" / "data" / "manifests"
 FILES = sorted(DATA.glob("*/*.yaml"))

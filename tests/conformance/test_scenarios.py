@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.cli.scenario.command import run_scenario
-from services.cli.scenario.runner import check_config
-from services.cli.scenario.schema import load_scenario
+from tools.scenario.command import run_scenario
+from tools.scenario.runner import check_config
+from tools.scenario.schema import load_scenario
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 SPEED = 100_000.0

@@ -46,7 +46,7 @@ def ready(deployment):
 
 def command(deployment, *words, stdin=""):
     done = subprocess.run(
-        [sys.executable, "-m", "services.cli.main", *words, "--url", deployment.url],
+        [sys.executable, "-m", "tools.main", *words, "--url", deployment.url],
         cwd=ROOT, env=deployment.environment | {"PYTHONPATH": str(ROOT)},
         input=stdin, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -40,12 +40,12 @@ Functions = dict[str, list[str]]  # the tests of each, by "file::Class.function"
 
 
 def pure_files() -> list[Path]:
-    """Return the files of the pure parts, but the invariants: they judge what tests have made."""
+    """Return the files of the pure parts."""
     found: list[Path] = []
     for name in PURE:
         path = ROOT / name
         found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    return [path for path in found if path.name != "invariants.py"]
+    return found
 
 
 def functions_of(path: Path) -> Iterator[tuple[str, range]]:

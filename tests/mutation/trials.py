@@ -30,7 +30,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PROJECT = ("services", "shared", "tests", "scripts")
+PROJECT = ("services", "shared", "tools", "tests", "scripts")
 NOT_COPIED = (".git", ".venv", "build", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 LIBRARIES = ("aio_pika", "aiohttp", "fastapi", "httpx", "hypothesis.stateful", "msgpack", "numpy")
 LIBRARIES += ("prometheus_client", "pydantic_settings", "structlog", "tenacity", "uvicorn", "yaml")

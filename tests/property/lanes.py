@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
-from services.cli.replay.jobs import Trace
 from services.core.scheduler.model.run_times import LEAST_NS
 from shared.model.gpus import GPU
+from tools.replay.jobs import Trace
 
 A_NODE = 8
 

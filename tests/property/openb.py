@@ -7,12 +7,12 @@ nobody ends it waits for ever; with no reservations it is in nobody's way.
 from pathlib import Path
 from random import Random
 
-from services.cli.replay.formats import read
-from services.cli.replay.jobs import FOREVER_NS, Job, Trace
-from services.cli.replay.run import Replay
-from services.cli.replay.setup import Setup, setup_of
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from shared.model.units import NANOS_PER_SECOND
+from tools.replay.formats import read
+from tools.replay.jobs import FOREVER_NS, Job, Trace
+from tools.replay.run import Replay
+from tools.replay.setup import Setup, setup_of
 
 ALL_DEVICES = 6_212 * WHOLE  # of the nodes with GPUs
 TOGETHER = 50  # pods that come at one moment

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from random import Random
 
-from services.cli.replay.jobs import Job, Trace, in_order
-from services.cli.replay.run import Replay
-from services.cli.replay.setup import setup_of
 from shared.model.units import NANOS_PER_SECOND
+from tools.replay.jobs import Job, Trace, in_order
+from tools.replay.run import Replay
+from tools.replay.setup import setup_of
 
 S = NANOS_PER_SECOND
 WALLS = (300, 900, 1800, 3600, 7200, 14400)

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.core.scheduler.invariants import over_capacity
 from services.core.scheduler.model import devices
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -16,6 +15,7 @@ from shared.messages.interface import Allocation, AllocationAsk, AllocationRelea
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from shared.model.resources import multiply
 from tests.builders import Core, section
+from tools.invariants import over_capacity
 
 SIZES = st.sampled_from([1, 100, 250, 333, 400, 500, 600, 999])
 NEEDS = st.one_of(st.tuples(st.just(WHOLE), st.integers(1, 4)), st.tuples(SIZES, st.integers(1, 3)))

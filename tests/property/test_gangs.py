@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.actions import gang_places
-from services.core.scheduler.invariants import violations
 from shared.messages.constraints import Constraints, SpreadConstraint
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -25,6 +24,7 @@ from tests.property import leaves, material
 from tests.property.gangs import GangWatch, WholeWatch, everything
 from tests.property.leaves import OF_THE_JOB, SIZES, STOPPED, TwoLeaves, placeholder
 from tests.property.timers import FiresTimers
+from tools.invariants import violations
 
 CONFIGS = [
     *leaves.CONFIGS,

@@ -9,8 +9,6 @@ from heapq import heappop, heappush
 
 import pytest
 
-from services.cli.replay.run import START_NS
-from services.core.scheduler.invariants import violations
 from services.core.scheduler.model.rows import Queue
 from tests.property.rigid import (
     Line,
@@ -22,6 +20,8 @@ from tests.property.rigid import (
     trace_of,
 )
 from tests.property.wide import micro_row
+from tools.invariants import violations
+from tools.replay.run import START_NS
 
 # --- the textbook -------------------------------------------------------------------------------
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from services.cli.replay.jobs import FOREVER_NS, Job, Trace
-from services.cli.replay.run import Replay
-from services.cli.replay.setup import setup_of
 from services.shim_adapter.records import NodeRecord
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from shared.model.resources import MEMORY, PODS, VCORE
 from tests.property.openb import QUEUES, SETTINGS, drawn, not_allocated
+from tools.replay.jobs import FOREVER_NS, Job, Trace
+from tools.replay.run import Replay
+from tools.replay.setup import setup_of
 
 GIB = 2**30
 NODES = ((96_000, 8), (104_000, 2), (16_000, 2), (32_000, 4), (8_000, 1), (64_000, 0))

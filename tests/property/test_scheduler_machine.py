@@ -9,7 +9,6 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.invariants import over_capacity, violations
 from services.core.scheduler.telling.views import partition_state, queue_state
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -43,6 +42,7 @@ from tests.property.material import (
 from tests.property.others import Others
 from tests.property.test_victims import check_choices
 from tests.property.timers import FiresTimers
+from tools.invariants import over_capacity, violations
 
 MOVES = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.invariants import violations
 from services.core.scheduler.ordering import queueing
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -27,6 +26,7 @@ from shared.model.resources import multiply
 from tests.builders import Core, config_of
 from tests.property import leaves
 from tests.property.leaves import SHAPES, SIZES, STOPPED, TwoLeaves, placeholder
+from tools.invariants import violations
 
 CONFIGS = [
     *leaves.CONFIGS,

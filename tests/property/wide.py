@@ -2,11 +2,11 @@
 
 from random import Random
 
-from services.cli.replay.jobs import Job, Trace, in_order
-from services.cli.replay.run import Replay
-from services.cli.replay.setup import setup_of
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
+from tools.replay.jobs import Job, Trace, in_order
+from tools.replay.run import Replay
+from tools.replay.setup import setup_of
 
 S = NANOS_PER_SECOND
 NODES, HOUR = 75, 3600

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from services.cli.simulate.bus import SimulatedBroker, SimulatedBus
-from services.cli.simulate.faults import Armed
-from services.cli.simulate.loop import VirtualLoop
 from shared.bus.errors import BusUnavailableError
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.protocol import Heartbeat
+from tools.simulate.bus import SimulatedBroker, SimulatedBus
+from tools.simulate.faults import Armed
+from tools.simulate.loop import VirtualLoop
 
 
 class Alive:

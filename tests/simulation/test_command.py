@@ -1,7 +1,7 @@
 """`muster simulate`: what it says of many seeds, run one after the other or several at a time."""
 
 from services.cli.exits import Exit
-from services.cli.simulate.command import Seeds, simulate_seeds
+from tools.simulate.command import Seeds, simulate_seeds
 
 
 def said_of(capsys, seeds, only=None, guard=None):

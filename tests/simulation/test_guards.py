@@ -3,8 +3,8 @@
 import pytest
 import structlog
 
-from services.cli.simulate.guards import GUARDS, without_guard
-from services.cli.simulate.run import run
+from tools.simulate.guards import GUARDS, without_guard
+from tools.simulate.run import run
 
 FOUND_AT = {
     "handled-once": 0,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from services.cli.simulate import workload
-from services.cli.simulate.faults import KINDS, LATER, MAX_FAULTS, MAX_LATER, drawn
-from services.cli.simulate.run import run
-from services.cli.simulate.workload import partitions_of
 from shared.messages.commands import DeleteApplication, SubmitApplication, SubmitPods
 from shared.model.names import NODE_PARTITION
+from tools.simulate import workload
+from tools.simulate.faults import KINDS, LATER, MAX_FAULTS, MAX_LATER, drawn
+from tools.simulate.run import run
+from tools.simulate.workload import partitions_of
 
 ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("SIMULATED_SEEDS", "60"))  # make soak runs many more
@@ -88,7 +88,7 @@ def test_what_a_seed_has_found_stays_mended(seed, times):
 
 def test_the_same_seed_is_the_same_run_to_the_byte_in_every_process():
     """Another process has other hashes of texts and other addresses of objects."""
-    script = "import sys; from services.cli.main import main; main()"
+    script = "import sys; from tools.main import main; main()"
     said = {
         subprocess.run(
             [sys.executable, "-c", script, "simulate", "--seed", "7"],

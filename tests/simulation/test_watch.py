@@ -1,10 +1,5 @@
 """What the simulator's watch takes for wrong, and what it must not take for it."""
 
-from services.cli.simulate.deployment import Deployment
-from services.cli.simulate.faults import Fault
-from services.cli.simulate.guards import without_guard
-from services.cli.simulate.loop import VirtualLoop
-from services.cli.simulate.watch import WatchedShim
 from services.shim_adapter.mirror.calls import BindPod, BindRefused
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec, SubmitApplication, TaskGroupSpec
@@ -18,6 +13,11 @@ from shared.messages.interface import (
     UpdateResponse,
 )
 from shared.messages.protocol import SyncRequest
+from tools.simulate.deployment import Deployment
+from tools.simulate.faults import Fault
+from tools.simulate.guards import without_guard
+from tools.simulate.loop import VirtualLoop
+from tools.simulate.watch import WatchedShim
 
 ONE = {"vcore": 1000}
 

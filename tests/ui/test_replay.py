@@ -3,8 +3,8 @@
 import pytest
 import pytest_asyncio
 
-from services.cli.replay.page.page import page_of
 from tests.unit.cli.test_replay_page import EVICTING, PICTURES, replayed
+from tools.replay.page.page import page_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TITLES = ("Utilisation, %", "Jobs waiting", "Wait by size in GPUs", "Wait by queue",

@@ -2,8 +2,8 @@
 
 A file has an ``app`` (typer) with its commands; a name in ``typer.Typer(name=...)`` makes them a
 group, as in ``muster config check``. Its line in COMMANDS puts it on the command line, in this
-order. What a command does stands elsewhere and is imported when it runs: ``muster --help`` is
-under 200 ms.
+order; the commands of the tools come after them (``tools/main.py``). What a command does stands
+elsewhere and is imported when it runs: ``muster --help`` is under 200 ms.
 """
 
 from services.cli.commands import (
@@ -16,10 +16,7 @@ from services.cli.commands import (
     nodes,
     pods,
     queues,
-    replay,
-    scenario,
     secrets,
-    simulate,
     submit,
     token,
     top,
@@ -44,9 +41,6 @@ COMMANDS = (
     events.app,
     trace.app,
     config.app,
-    scenario.app,
-    replay.app,
-    simulate.app,
     dead_letters.app,
     token.app,
     secrets.app,

@@ -186,7 +186,7 @@ async def test_the_command_line_asks_by_https_and_trusts_the_authority_that_it_i
 ):
     AUTHORITY.cert_pem.write_to_path(tmp_path / "ca.pem")
     url = f"https://127.0.0.1:{served}"
-    command = (sys.executable, "-m", "services.cli.main", "apps", "-o", "json", "--url", url)
+    command = (sys.executable, "-m", "tools.main", "apps", "-o", "json", "--url", url)
     environment = {"PATH": os.environ["PATH"]}
 
     async def run(**more):

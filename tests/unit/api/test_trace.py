@@ -7,10 +7,10 @@ import pytest
 from services.api.projection import stories as module
 from services.api.projection.stories import Stories
 from services.api.trace import trace_entries
-from services.cli.scenario.runner import ScenarioRunner
-from services.cli.scenario.schema import Scenario
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.trace import TraceRecord, causes_of
+from tools.scenario.runner import ScenarioRunner
+from tools.scenario.schema import Scenario
 
 CONFIG = """
 partitions:

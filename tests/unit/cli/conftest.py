@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from services.cli import main as program
+from tools import main as program
 
 
 class Terminal(io.StringIO):

@@ -11,6 +11,7 @@ import pytest
 
 from services.cli import kubectl as plugin
 from tests.unit.cli import answers
+from tools.main import kubectl_main
 
 KUBECTL = """#!{python}
 import json, os, sys, time
@@ -89,7 +90,7 @@ def typed(cluster, monkeypatch, capsys):
         cluster.write()
         monkeypatch.setattr(sys, "argv", ["kubectl-muster", *words])
         try:
-            plugin.main()
+            kubectl_main()
             status = 0
         except SystemExit as stop:
             status = stop.code or 0

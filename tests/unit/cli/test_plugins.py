@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from services.cli.exits import Exit
-from services.cli.scenario.command import run_files
 from services.cli.up import UpOptions, run_up
 from services.core.plugins import find_plugin, installed
 from services.core.scheduler.model.hooks import PluginError
 from services.core.service import make_machine
 from shared.messages.protocol import SyncBegin
 from tests.builders import envelope
+from tools.scenario.command import run_files
 
 DOCS = Path(__file__).parents[3] / "docs" / "plugins.md"
 SCENARIO = """

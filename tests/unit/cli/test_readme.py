@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.main import app
 from services.cli.up import DEMO_SETTINGS
 from services.core.scheduler.model.settings import settings_from
+from tools.main import app
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 COMMANDS = re.findall(r"^muster ([a-z-]+(?: (?:check|apply|run)\b)?)", README, re.MULTILINE)

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.replay.comparison import compared
-from services.cli.replay.figures import figures_of
-from services.cli.replay.formats import read
-from services.cli.replay.jobs import Job, Trace, TraceError, in_order
-from services.cli.replay.run import RM_ID, Replay
-from services.cli.replay.setup import read_setup, setup_of
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.state import StateDelta
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
 from tests.unit.cli.queues import EVICTING
+from tools.replay.comparison import compared
+from tools.replay.figures import figures_of
+from tools.replay.formats import read
+from tools.replay.jobs import Job, Trace, TraceError, in_order
+from tools.replay.run import RM_ID, Replay
+from tools.replay.setup import read_setup, setup_of
 
 S = NANOS_PER_SECOND
 
@@ -289,7 +289,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatc
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2_000_000
-    monkeypatch.setattr("services.cli.replay.lines.MAX_LINES", 3)
+    monkeypatch.setattr("tools.replay.lines.MAX_LINES", 3)
     with pytest.raises(TraceError, match="line 4: at most 3 lines"):
         read(written(tmp_path, "submit,run,gpu\n\n1,1,1\n\n"))
 

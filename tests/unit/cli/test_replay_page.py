@@ -8,17 +8,17 @@ from itertools import pairwise
 
 import pytest
 
-from services.cli.replay.comparison import compared, t95
-from services.cli.replay.curves import POINTS, course_of, curves_of
-from services.cli.replay.figures import figures_of
-from services.cli.replay.jobs import Job, Trace, in_order
-from services.cli.replay.page import axes
-from services.cli.replay.page.page import MAX_ROWS, MAX_TABLE, Replayed, page_of
-from services.cli.replay.run import Replay
-from services.cli.replay.setup import setup_of
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
 from tests.unit.cli.queues import EVICTING
+from tools.replay.comparison import compared, t95
+from tools.replay.curves import POINTS, course_of, curves_of
+from tools.replay.figures import figures_of
+from tools.replay.jobs import Job, Trace, in_order
+from tools.replay.page import axes
+from tools.replay.page.page import MAX_ROWS, MAX_TABLE, Replayed, page_of
+from tools.replay.run import Replay
+from tools.replay.setup import setup_of
 
 S = NANOS_PER_SECOND
 PICTURES = ("utilisation", "waiting", "bySize", "byQueue", "fragmentation", "slowdown", "evictions")

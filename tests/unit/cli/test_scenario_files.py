@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from services.cli.scenario.command import run_files
-from services.cli.scenario.schema import parse_duration_ns
+from tools.scenario.command import run_files
+from tools.scenario.schema import parse_duration_ns
 
 GOOD = """
 name: one pod

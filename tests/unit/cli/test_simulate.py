@@ -2,8 +2,8 @@
 
 import re
 
-from services.cli.simulate.run import run
-from services.cli.simulate.shrink import shrunk
+from tools.simulate.run import run
+from tools.simulate.shrink import shrunk
 
 
 def test_a_seed_that_holds_is_a_line_and_its_sums(muster):
@@ -41,7 +41,7 @@ def test_a_run_that_holds_without_any_fault_is_shrunk_to_none(monkeypatch):
     always = lambda seed, only=None, partitions=None: type(outcome)(  # noqa: E731
         seed, ["fails"], faults=[f for f in outcome.faults if only is None or f.index in only]
     )
-    monkeypatch.setattr("services.cli.simulate.shrink.run", always)
+    monkeypatch.setattr("tools.simulate.shrink.run", always)
     assert shrunk(always(8)).faults == []
 
 
@@ -54,5 +54,5 @@ def test_two_faults_that_only_fail_together_are_what_is_left(monkeypatch):
         fails = wanted <= {f.index for f in left}
         return type(outcome)(seed, ["fails"] if fails else [], faults=left)
 
-    monkeypatch.setattr("services.cli.simulate.shrink.run", together)
+    monkeypatch.setattr("tools.simulate.shrink.run", together)
     assert {fault.index for fault in shrunk(together(8)).faults} == wanted

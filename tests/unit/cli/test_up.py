@@ -126,7 +126,7 @@ class Process:
     """A `muster up` of its own, whose lines are read as they come."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "services.cli.main", "up", "--port", "0", *arguments]
+        command = [sys.executable, "-m", "tools.main", "up", "--port", "0", *arguments]
         self.process = subprocess.Popen(
             command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},

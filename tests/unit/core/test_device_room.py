@@ -2,7 +2,6 @@
 
 import pytest
 
-from services.core.scheduler.invariants import over_capacity
 from services.core.scheduler.model.devices import left_over
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.statement.statement import Statement
@@ -15,6 +14,7 @@ from shared.messages.interface import (
 )
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from tests.builders import Core, config_of, section
+from tools.invariants import over_capacity
 
 KAI = (("policy", "kai"),)
 PREEMPTED = TerminationType.PREEMPTED_BY_SCHEDULER

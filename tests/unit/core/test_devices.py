@@ -2,7 +2,6 @@
 
 import pytest
 
-from services.core.scheduler.invariants import over_capacity
 from services.core.scheduler.statement.hypothesis import Hypothesis
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
@@ -18,6 +17,7 @@ from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
 from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.names import FOREIGN_TAG
 from tests.builders import Core, section
+from tools.invariants import over_capacity
 
 STOPPED = TerminationType.STOPPED_BY_RM
 

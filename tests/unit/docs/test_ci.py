@@ -28,7 +28,7 @@ def run(script, folder, tmp_path):
     """Run a script as both runners do: each line must hold; `muster` is the one of this tree."""
     muster = tmp_path / "bin" / "muster"
     muster.parent.mkdir()
-    muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli.main "$@"\n')
+    muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m tools.main "$@"\n')
     muster.chmod(0o755)
     (tmp_path / "policy").symlink_to(folder)
     path = f"{muster.parent}:{os.environ['PATH']}"

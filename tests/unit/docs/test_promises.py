@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from services.cli.options import CAPACITY
-from services.cli.scenario.command import run_files
 from services.cli.up import DEMO_SETTINGS
+from tools.scenario.command import run_files
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()

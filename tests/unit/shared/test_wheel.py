@@ -1,4 +1,4 @@
-"""The wheel, built and installed beside somebody else's packages ``services`` and ``shared``."""
+"""The wheel, built and installed beside somebody else's packages of the same names."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ import importlib, pkgutil, sys, muster
 for item in pkgutil.walk_packages(muster.__path__, "muster."):
     if not item.name.endswith("__main__"):
         importlib.import_module(item.name)
-mine = {name for name in sys.modules if name.partition(".")[0] in ("services", "shared")}
+mine = {name for name in sys.modules if name.partition(".")[0] in ("services", "shared", "tools")}
 assert not mine, mine
 assert len([name for name in sys.modules if name.startswith("muster.")]) > 200
 """
@@ -53,7 +53,7 @@ def installed(wheel, tmp_path_factory):
         "--no-deps", str(wheel))  # fmt: skip
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for name in ("services", "shared"):
+    for name in ("services", "shared", "tools"):
         (packages / name).mkdir()
         (packages / name / "__init__.py").write_text(THEIRS)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -69,7 +69,7 @@ def test_the_wheel_has_one_package_and_all_that_lies_beside_the_code(wheel):
         names = file.namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"muster"}
-    for package in ("services", "shared"):
+    for package in ("services", "shared", "tools"):
         there = {
             path.relative_to(ROOT).as_posix()
             for path in (ROOT / package).rglob("*")
@@ -84,6 +84,8 @@ def test_every_module_of_it_imports_nothing_of_somebody_elses(installed):
 
 def test_its_commands_run(installed):
     assert installed.run("muster", "version", "-o", "name").strip() == version("muster")
+    assert installed.run("muster", "--version") == f"muster {version('muster')}\n"
+    assert "Usage: muster up" in installed.run("muster", "up", "--help")
     assert "Usage: kubectl muster" in installed.run("kubectl-muster", "--help")
     assert installed.run("muster", "scenario", "run", str(SCENARIO)).startswith("ok ")
 
@@ -101,7 +103,7 @@ def test_a_source_distribution_is_built_without_our_backend(tmp_path):
     (path,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(path) as file:
         assert "muster/services/api/page/index.html" in file.namelist()
-        assert "muster/services/cli/replay/page/report.css" in file.namelist()
+        assert "muster/tools/replay/page/report.css" in file.namelist()
 
 
 def test_a_pyproject_that_the_backend_does_not_know_is_refused(tmp_path, monkeypatch):

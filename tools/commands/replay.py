@@ -1,0 +1,77 @@
+"""`muster replay`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.options import Output, OutputOption
+
+_YEAR = 366 * 86_400
+app = typer.Typer()
+
+
+def _settings(pairs: list[str] | None) -> dict[str, str]:
+    """Return NAME=VALUE as a map, or end with a usage error."""
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--scheduler {pair}: NAME=VALUE was expected")
+        if name in found:
+            raise typer.BadParameter(f"--scheduler {pair}: {name} is named twice")
+        found[name] = value
+    return found
+
+
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(help="The trace; docs/replay.md has the formats.")],
+    more: Annotated[
+        list[Path] | None, typer.Argument(metavar="[SETUP]...", help="After --compare, its others.")
+    ] = None,
+    nodes: Annotated[
+        str, typer.Option(metavar="N|FILE", help="How many, or a file; else the trace's own.")
+    ] = "",
+    capacity: Annotated[
+        str, typer.Option(metavar="LIST", help="Of each node: cpu=64,nvidia.com/gpu=8.")
+    ] = "",
+    queues: Annotated[
+        Path | None, typer.Option(help="A queues.yaml; else a fifo leaf for each queue.")
+    ] = None,
+    scheduler: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A scheduler setting; may be repeated."),
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="SETUP", help="Files of setups, side by side.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            help="So many runs; but for the first, submissions are moved.", min=1, max=1000
+        ),
+    ] = 1,
+    spread: Annotated[
+        int,
+        typer.Option(
+            metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR
+        ),
+    ] = 3600,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Replay a trace of jobs through the scheduler in virtual time, and report the schedule."""
+    from tools.replay.command import Wanted
+    from tools.replay.command import replay as run
+
+    if more and compare is None:
+        raise typer.BadParameter("one trace is replayed; setups go behind --compare")
+    others = () if compare is None else (compare, *(more or ()))
+    wanted = Wanted(
+        trace, nodes, capacity, queues, _settings(scheduler), others, jobs, seeds, spread, html
+    )
+    raise typer.Exit(run(wanted, output))

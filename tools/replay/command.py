@@ -1,0 +1,149 @@
+"""`muster replay`: a trace in, a table, JSON and a page out."""
+
+import gc
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from services.cli.answers import Report, Shape, show
+from services.cli.exits import Exit
+from services.cli.options import Output
+from services.cli.said import complain
+from tools.replay.comparison import compared
+from tools.replay.curves import curves_of
+from tools.replay.figures import Figures, figures_of
+from tools.replay.figures_table import compared_parts, parts
+from tools.replay.formats import read
+from tools.replay.jobs import Trace, TraceError
+from tools.replay.page.page import Replayed, page_of
+from tools.replay.run import Outcome, Replay, Watch
+from tools.replay.setup import Setup, read_setup, read_text, setup_of
+
+MAX_SETUPS = 10  # setups of one `muster replay --compare`; more are an error
+_GC_THRESHOLD = 100_000  # objects; a replay makes few circles and keeps much
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for, as it was typed."""
+
+    trace: Path
+    nodes: str = ""
+    capacity: str = ""
+    queues: Path | None = None
+    scheduler: Mapping[str, str] = field(default_factory=dict)
+    compare: tuple[Path, ...] = ()
+    jobs: int = 0  # 0: all
+    seeds: int = 1
+    spread_seconds: int = 3600
+    html: Path | None = None
+
+
+def replay(wanted: Wanted, output: Output) -> int:
+    """Replay a trace on one setup, or on several; return the exit status."""
+    try:
+        trace = read(wanted.trace)
+        trace = trace.first(wanted.jobs) if wanted.jobs else trace
+        setups = _setups(trace, wanted)
+        if wanted.html is not None:
+            _judge_page(wanted.html, wanted)
+        replays = [_replayed(trace, setup, wanted) for setup in setups]
+        show(lambda: _report([replayed.seeds for replayed in replays]), Shape(output))
+        if wanted.html is not None:
+            _write_page(wanted.html, page_of(replays, wanted.spread_seconds))
+    except TraceError as error:
+        complain(f"muster: {error}")
+        return Exit.USAGE
+    return Exit.DONE
+
+
+def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
+    """Return what is replayed on. Raises TraceError."""
+    files = wanted.compare
+    if len(files) > MAX_SETUPS:
+        raise TraceError(f"--compare: at most {MAX_SETUPS} setups, found {len(files)}")
+    if len(set(files)) < len(files):
+        raise TraceError("--compare: a setup is named twice")
+    if files:
+        stems = [file.stem for file in files]
+        return [
+            read_setup(trace, file, file.stem if stems.count(file.stem) == 1 else str(file))
+            for file in files
+        ]
+    return [
+        setup_of(
+            trace,
+            "setup",
+            nodes=wanted.nodes,
+            capacity=wanted.capacity,
+            queues=read_text(wanted.queues) if wanted.queues is not None else "",
+            scheduler=wanted.scheduler,
+        )
+    ]
+
+
+def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
+    """Replay every seed; what was drawn from the first is kept, and of the others the figures."""
+    outcome, figures = measured(trace, setup)
+    curves = curves_of(outcome)
+    del outcome  # all its jobs
+    others = [
+        measured(trace.seeded(seed, wanted.spread_seconds), setup, seed)[1]
+        for seed in range(1, wanted.seeds)
+    ]
+    return Replayed(setup, [figures, *others], curves)
+
+
+def _judge_page(file: Path, wanted: Wanted) -> None:
+    """Say before a replay, and not after it, where no page can be. Raises TraceError."""
+    read = (wanted.trace, *wanted.compare, *((wanted.queues,) if wanted.queues else ()))
+    try:
+        can_be = file.parent.is_dir() and not file.is_dir()
+        if file.exists() and any(file.samefile(one) for one in read):
+            raise TraceError(f"--html {file}: that is read here: another file was expected")
+    except OSError as error:
+        raise TraceError(f"--html {file}: {error.strerror}") from error
+    if not can_be:
+        raise TraceError(f"--html {file}: a file in a folder that is there was expected")
+
+
+def _write_page(file: Path, page: bytes) -> None:
+    try:
+        file.write_bytes(page)
+    except OSError as error:
+        raise TraceError(f"--html {file}: {error.strerror}") from error
+
+
+def _report(groups: Sequence[Sequence[Figures]]) -> Report:
+    """Return one replay in full, or several side by side."""
+    names = [seeds[0]["setup"] for seeds in groups]
+    if len(groups) == len(groups[0]) == 1:
+        return Report(groups[0][0], parts(groups[0][0]), names)
+    rows = compared(groups)
+    value = {"compared": rows, "replays": [found for seeds in groups for found in seeds]}
+    return Report(value, compared_parts(groups, rows), names)
+
+
+def measured(trace: Trace, setup: Setup, seed: int = 0) -> tuple[Outcome, Figures]:
+    """Replay once, with a bar for people who watch; return what became of it and the figures."""
+    gc.set_threshold(_GC_THRESHOLD)
+    with _bar(f"{setup.name}, seed {seed}", len(trace.jobs)) as watch:
+        started = time.process_time()
+        outcome = Replay(trace, setup, watch).run()
+        return outcome, {"seed": seed, **figures_of(outcome, time.process_time() - started)}
+
+
+@contextmanager
+def _bar(name: str, jobs: int) -> Iterator[Watch]:
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        task = progress.add_task(name, total=jobs)
+        yield lambda ended: progress.advance(task, ended)

@@ -1,0 +1,119 @@
+"""What a replay comes to: the figures of a report, each from the jobs that started.
+
+Waits are whole seconds from a job's submission to the start of the last of its pods; who was
+evicted counts by its first start. The bounded slowdown is (wait + run) / max(run, 10 s), at least 1
+(Feitelson et al. 1997). Utilisation and fragmentation are means over the time from the first
+submission to the last one: of the size, what is in use, and what is free on nodes partly in use.
+"""
+
+from collections.abc import Iterable
+from statistics import fmean, median
+from typing import Any
+
+from shared.model.gpus import GPU
+from shared.model.resources import VCORE
+from shared.model.units import NANOS_PER_SECOND
+from tools.replay.run import Outcome, Run
+
+BOUND_NS = 10 * NANOS_PER_SECOND
+PERCENTILE = 95
+WIDE = 8  # GPUs, or processors, of one node
+_UNITS = {GPU: ("GPUs", 1), VCORE: ("CPUs", 1000)}
+Figures = dict[str, Any]
+
+
+def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
+    """Return the figures of a replay as plain data."""
+    name = outcome.trace.size_of
+    unit, per = _UNITS.get(name, (name, 1))
+    started = [run for run in outcome.runs if run.started_ns >= 0]
+    refused = [run for run in outcome.runs if run.refused]
+    until_ns = outcome.runs[-1].job.submitted_ns
+    used, broken, waiting = (
+        _mean(outcome.series.at_ns, values, until_ns)
+        for values in (outcome.series.used, outcome.series.broken, outcome.series.waiting)
+    )
+    size = outcome.capacity or 1
+    return {
+        "trace": outcome.trace.name,
+        "setup": outcome.setup.name,
+        "nodes": len(outcome.setup.nodes),
+        "capacity": outcome.capacity // per,
+        "unit": unit,
+        "jobs": len(outcome.runs),
+        "started": len(started),
+        "refused": len(refused),
+        "refusedFor": refused[0].refused if refused else "",
+        "neverStarted": len(outcome.runs) - len(started) - len(refused),
+        "neverStartedFor": outcome.waits_for,
+        "evictions": outcome.evictions,
+        "decisions": outcome.decisions,
+        "cpuSeconds": round(cpu_seconds, 2),
+        "makespanSeconds": max((run.ended_ns for run in started), default=0) // NANOS_PER_SECOND,
+        "utilisationPercent": round(100 * used / size, 2),
+        "fragmentationPercent": round(100 * broken / size, 2),
+        "meanWaiting": round(waiting, 1),
+        "mostWaiting": max(outcome.series.waiting, default=0),
+        "all": _group(started),
+        "bySize": _by_size(started, name, per),
+        "byQueue": {
+            queue: _group(run for run in started if run.job.queue == queue)
+            for queue in sorted({run.job.queue for run in started})
+        },
+    }
+
+
+def left_out(found: Figures) -> list[str]:
+    """Return how many jobs did not run and why, of the first of each kind."""
+    kinds = (
+        (found["refused"], "refused", found["refusedFor"]),
+        (found["neverStarted"], "never started", found["neverStartedFor"]),
+    )
+    return [
+        f"{count:,} {what}" + (f", the first: {why}" if why else "")
+        for count, what, why in kinds
+        if count
+    ]
+
+
+def _by_size(started: list[Run], name: str, per: int) -> dict[str, Figures]:
+    """Return the figures by gang size: powers of two, and all that are over a node's."""
+    sizes: dict[int, list[Run]] = {}
+    for run in started:
+        amount = -(-run.job.amount(name) // per)
+        sizes.setdefault(1 << (amount - 1).bit_length() if amount else 0, []).append(run)
+    found = {str(size): _group(sizes[size]) for size in sorted(sizes)}
+    wide = [run for size, runs in sizes.items() if size > WIDE for run in runs]
+    return {**found, f"over {WIDE}": _group(wide)} if wide else found
+
+
+def _group(runs: Iterable[Run]) -> Figures:
+    chosen = list(runs)
+    if not chosen:
+        return {"jobs": 0}
+    waits = sorted(run.started_ns - run.job.submitted_ns for run in chosen)
+    last = len(waits) - 1
+    return {
+        "jobs": len(chosen),
+        "meanWaitSeconds": round(fmean(waits) / NANOS_PER_SECOND, 1),
+        "medianWaitSeconds": round(median(waits) / NANOS_PER_SECOND, 1),
+        "p95WaitSeconds": round(waits[last * PERCENTILE // 100] / NANOS_PER_SECOND, 1),
+        "longestWaitSeconds": round(waits[-1] / NANOS_PER_SECOND, 1),
+        "boundedSlowdown": round(fmean(map(slowdown, chosen)), 3),
+    }
+
+
+def slowdown(run: Run) -> float:
+    """Return a job's bounded slowdown."""
+    wait_ns = run.started_ns - run.job.submitted_ns
+    return max(1.0, (wait_ns + run.job.run_ns) / max(run.job.run_ns, BOUND_NS))
+
+
+def _mean(moments: Iterable[int], values: Iterable[int], until_ns: int) -> float:
+    """Return the mean over time of what holds from each moment to the next."""
+    total, before_ns, value = 0, 0, 0
+    for at_ns, after in zip(moments, values, strict=True):
+        here_ns = min(at_ns, until_ns)
+        total += value * (here_ns - before_ns)
+        before_ns, value = here_ns, after
+    return total / until_ns if until_ns else float(value)

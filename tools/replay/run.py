@@ -1,0 +1,427 @@
+"""A trace through the scheduler itself, in time that jumps to what is due next.
+
+Rule 1: all that is due at a moment is handed in at once: first who ends, then who comes; a timer
+        that the scheduler armed fires when it is due. Nothing takes time but the jobs.
+Rule 2: a job of one pod is an application with one ask. A job of several is a gang: placeholders
+        first; when all have a place the real pods take it, and the job runs from then on.
+Rule 3: who is evicted begins anew, as a new application of a later submission; what ran is lost.
+Limit: a job waits for as long as the trace goes on: the placeholder timeout is MAX_DURATION_NS,
+        which is never reached: with jobs that would end later a replay is an error.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+from services.api.projection.projection import Projection
+from services.api.why import why
+from services.core.configuration import parse_configuration
+from services.core.plugins import find_plugin
+from services.core.scheduler.scheduler import Scheduler
+from services.shim_adapter.records import NodeRecord
+from shared.messages.envelope import CORE, Envelope
+from shared.messages.interface import (
+    AddApplicationRequest,
+    Allocation,
+    AllocationAsk,
+    AllocationRelease,
+    NodeAction,
+    NodeInfo,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdateRequest,
+    UpdateResponse,
+    UserGroupInformation,
+)
+from shared.messages.protocol import (
+    ContinueCycle,
+    Heartbeat,
+    SyncBegin,
+    SyncEnd,
+    TimerFired,
+    TimerFirings,
+    TimerOrders,
+    TimerSet,
+)
+from shared.model.names import RUN_SECONDS
+from shared.model.resources import add_into, multiply
+from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, NANOS_PER_SECOND
+from tools.replay.jobs import FOREVER_NS, Job, Trace, TraceError
+from tools.replay.setup import Setup
+
+START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
+RM_ID = "replay"
+BATCH = 1_000  # nodes in one message
+Watch = Callable[[int], None]  # told how many jobs have ended since last time
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """What became of one job; times are from the first submission on, -1: it did not come to it.
+
+    ``began`` counts its beginnings: more than one where it was evicted.
+    """
+
+    job: Job
+    application_id: str
+    started_ns: int = -1
+    ended_ns: int = -1
+    began: int = 0
+    refused: str = ""
+    is_waiting: bool = False
+    held: dict[str, tuple[str, int]] = field(default_factory=dict)  # by pod: node, size
+    places: int = 0  # of its placeholders that were bound
+    real: int = 0  # of its real pods that are bound
+
+
+@dataclass(slots=True)
+class Series:
+    """What was so from a moment on: used and free of the size, free on nodes in part, waiting."""
+
+    at_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    used: "array[int]" = field(default_factory=lambda: array("q"))
+    broken: "array[int]" = field(default_factory=lambda: array("q"))  # free beside what is used
+    waiting: "array[int]" = field(default_factory=lambda: array("q"))
+    evictions: "array[int]" = field(default_factory=lambda: array("q"))  # so far
+
+    def columns(self) -> "tuple[array[int], ...]":
+        """Return all of them, the moments first."""
+        return self.at_ns, self.used, self.broken, self.waiting, self.evictions
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A replay that has ended."""
+
+    trace: Trace
+    setup: Setup
+    runs: list[Run]
+    series: Series
+    capacity: int  # of the size that jobs are told by
+    evictions: int = 0
+    decisions: int = 0
+    waits_for: str = ""  # of the first job that never started, why, in the words of `muster why`
+
+
+class Replay:
+    """One replay: the scheduler, and all that happens to it."""
+
+    def __init__(self, trace: Trace, setup: Setup, watch: Watch = lambda _: None) -> None:
+        self.trace, self.setup = trace, setup
+        self.scheduler = Scheduler(RM_ID, parse_configuration, find_plugin, has_readers=False)
+        self.runs = [Run(job, job.name) for job in trace.jobs]
+        self.now_ns = 0
+        self.evictions = 0
+        self.series = Series()
+        self._watch = watch
+        self._of: dict[str, Run] = {}
+        self._ends: list[tuple[int, int, int, Run]] = []  # a heap: when, number, beginning
+        self._timers: dict[str, TimerSet] = {}
+        self._due: list[tuple[int, str, str]] = []  # a heap of those timers, with generations
+        self._numbers = count()
+        self._ids = count(1)
+        self._waiting = self._used = self._broken = 0
+        self._used_of: dict[str, int] = {}
+        self._size_of_node = {n.name: n.capacity.get(trace.size_of, 0) for n in setup.nodes}
+
+    def run(self) -> Outcome:
+        """Replay all jobs; those that still wait when nothing is left to come never start.
+
+        Raises TraceError.
+        """
+        self._begin()
+        coming = iter(self.runs)
+        next_run = next(coming, None)
+        while True:
+            at_ns = self._next_ns(next_run)
+            if at_ns is None:
+                break
+            self.now_ns = max(self.now_ns, at_ns)
+            request = _Request()
+            ended = self._end_due(request)
+            while next_run is not None and next_run.job.submitted_ns <= self.now_ns:
+                self._submit(request, next_run)
+                next_run = next(coming, None)
+            fired = self._fired()
+            for message in self._send(TimerFirings(fired)) if fired else ():
+                self._take(message, request)
+            self._hand_in(request)
+            self._note()
+            if ended:
+                self._watch(ended)
+        capacity = sum(self._size_of_node.values())
+        decisions = self.scheduler.decisions
+        waits_for = self._why_waiting()
+        return Outcome(
+            self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions,
+            waits_for,
+        )  # fmt: skip
+
+    def _why_waiting(self) -> str:
+        """Return why the first of the jobs that never started waits, or ""."""
+        left = (run for run in self.runs if run.is_waiting and run.started_ns < 0)
+        waiting = next(left, None)
+        if waiting is None:
+            return ""
+        projection = Projection(RM_ID)
+        snapshot = self.scheduler.snapshot()
+        told = Envelope("state", type(snapshot).__name__, snapshot, CORE, RM_ID, epoch=1)
+        projection.handle(told, START_NS + self.now_ns)
+        answer = why(projection.model, waiting.application_id)
+        return answer.sentence if answer is not None else ""
+
+    def _next_ns(self, next_run: Run | None) -> int | None:
+        """Return when something happens next; None: nothing that a job would start or end by."""
+        moments = [heap[0][0] for heap in (self._ends, self._due) if heap]
+        if next_run is not None:
+            moments.append(next_run.job.submitted_ns)
+        elif not self._of:
+            return None
+        at_ns = min(moments, default=MAX_DURATION_NS)
+        if at_ns < MAX_DURATION_NS:
+            return at_ns
+        if next_run is None and not self._ends:
+            return None
+        raise TraceError(f"{self.trace.name}: its jobs run for more than 100 years in all")
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._send(Heartbeat(RM_ID), epoch=0)
+        self._send(SyncBegin(self.setup.queues, tuple(self.setup.scheduler.items())))
+        for nodes in _batches(self.setup.nodes):
+            infos = tuple(
+                NodeInfo(
+                    n.name, NodeAction.CREATE, n.capacity, {}, labels=n.labels, taints=n.taints
+                )
+                for n in nodes
+            )
+            self._send(UpdateRequest(RM_ID, nodes=infos))
+        self._send(SyncEnd(len(self.setup.nodes), 0, 0))
+
+    def _hand_in(self, request: "_Request") -> None:
+        """Hand a request in, and then what its answers lead to, until nothing more comes of it."""
+        while not request.is_empty:
+            answer = _Request()
+            for message in self._send(request.message()):
+                self._take(message, answer)
+            request = answer
+
+    def _send(self, message: object, epoch: int = 1) -> list[UpdateResponse]:
+        """Let the scheduler handle a message, and all that it wants to go on with."""
+        found: list[UpdateResponse] = []
+        now_ns = START_NS + self.now_ns
+        waiting = [message]
+        while waiting:
+            item = waiting.pop()
+            kind, number = type(item).__name__, next(self._ids)
+            envelope = Envelope(f"m{number}", kind, item, CORE, RM_ID, epoch=epoch)
+            answers = self.scheduler.handle(envelope, now_ns) + self.scheduler.flush(now_ns)
+            for answer in answers:
+                match answer.message:
+                    case UpdateResponse() as response:
+                        found.append(response)
+                    case ContinueCycle() as more:
+                        waiting.append(more)
+                    case TimerOrders() as orders:
+                        self._order(orders)
+                    case _:
+                        pass  # what is told to people
+        return found
+
+    def _take(self, response: UpdateResponse, answer: "_Request") -> None:
+        """Do what the scheduler decided."""
+        for rejected in response.rejected_applications:
+            self._refuse(rejected.application_id, rejected.reason)
+        for refused in response.rejected_allocations:
+            self._refuse(refused.application_id, refused.reason)
+        for allocation in response.new_allocations:
+            self._bind(allocation, answer)
+        for release in response.released_allocations:
+            self._release(release, answer)
+
+    # --- timers ---------------------------------------------------------------------------------
+
+    def _order(self, orders: TimerOrders) -> None:
+        if orders.reset:
+            self._timers.clear()
+        for cancelled in orders.cancelled:
+            known = self._timers.get(cancelled.timer_id)
+            if known is not None and known.generation == cancelled.generation:
+                del self._timers[cancelled.timer_id]
+        for timer in orders.armed:
+            self._timers[timer.timer_id] = timer
+            due_ns = max(timer.due_ns - START_NS, self.now_ns)
+            heappush(self._due, (due_ns, timer.timer_id, timer.generation))
+
+    def _fired(self) -> tuple[TimerFired, ...]:
+        """Return the timers that are due, each of which fires once."""
+        fired: list[TimerFired] = []
+        while self._due and self._due[0][0] <= self.now_ns:
+            _, timer_id, generation = heappop(self._due)
+            timer = self._timers.get(timer_id)
+            if timer is not None and timer.generation == generation:
+                del self._timers[timer_id]
+                fired.append(TimerFired(timer_id, timer.kind, timer.application_id, generation))
+        return tuple(fired)
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def _submit(self, request: "_Request", run: Run) -> None:
+        job = run.job
+        self._of[run.application_id] = run
+        run.is_waiting = True
+        self._waiting += 1
+        is_gang = job.pods > 1
+        wanted: dict[str, int] = {}
+        for members, pod in job.groups if is_gang else ():
+            add_into(wanted, multiply(pod, members))
+        request.applications.append(
+            AddApplicationRequest(
+                run.application_id,
+                f"root.{job.queue}",
+                ugi=UserGroupInformation(job.user),
+                placeholder_ask=wanted,
+                placeholder_timeout_milli_seconds=MAX_DURATION_NS // NANOS_PER_MILLI,
+            )
+        )
+        request.asks += self._asks(run, is_placeholder=is_gang)
+
+    def _asks(self, run: Run, *, is_placeholder: bool) -> Iterator[AllocationAsk]:
+        job, prefix = run.job, "ph-" if is_placeholder else ""
+        tags = {RUN_SECONDS: str(-(-job.stated_ns // NANOS_PER_SECOND))} if job.stated_ns else {}
+        is_gang = job.pods > 1
+        for at, (members, pod) in enumerate(job.groups):
+            for member in range(members):
+                yield AllocationAsk(
+                    f"{run.application_id}-{prefix}{at}-{member}",
+                    run.application_id,
+                    pod,
+                    task_group_name=f"group-{at}" if is_gang else "",
+                    placeholder=is_placeholder,
+                    create_time_ns=START_NS + self.now_ns,
+                    allocation_tags=tags,
+                )
+
+    def _bind(self, allocation: Allocation, answer: "_Request") -> None:
+        run = self._of[allocation.application_id]
+        amount = allocation.resource_per_alloc.get(self.trace.size_of, 0)
+        run.held[allocation.allocation_key] = (allocation.node_id, amount)
+        self._count(allocation.node_id, amount)
+        if allocation.placeholder:
+            run.places += 1
+            if run.places == run.job.pods:
+                answer.asks += self._asks(run, is_placeholder=False)
+            return
+        run.real += 1
+        if run.real == run.job.pods:
+            self._start(run)
+
+    def _start(self, run: Run) -> None:
+        run.is_waiting = False
+        run.began += 1
+        self._waiting -= 1
+        if run.started_ns < 0:
+            run.started_ns = self.now_ns
+        if run.job.run_ns < FOREVER_NS:
+            entry = (self.now_ns + run.job.run_ns, next(self._numbers), run.began, run)
+            heappush(self._ends, entry)
+
+    def _end_due(self, request: "_Request") -> int:
+        """Have the jobs end that are due; return how many they are."""
+        ended = 0
+        while self._ends and self._ends[0][0] <= self.now_ns:
+            _, _, began, run = heappop(self._ends)
+            if run.is_waiting or run.began != began:
+                continue  # it was evicted
+            run.ended_ns = self.now_ns
+            ended += 1
+            self._leave(run, request)
+        return ended
+
+    def _leave(self, run: Run, request: "_Request") -> None:
+        """Take a job out: its pods have ended, and nobody has to hear of it again."""
+        name = run.application_id
+        for key, (node, amount) in run.held.items():
+            self._count(node, -amount)
+            request.releases.append(
+                AllocationRelease(name, key, TerminationType.STOPPED_BY_RM, has_succeeded=True)
+            )
+        request.removed.append(RemoveApplicationRequest(name))
+        del self._of[name]
+        run.held.clear()
+
+    def _release(self, release: AllocationRelease, answer: "_Request") -> None:
+        """Confirm what the scheduler takes back; who is evicted comes again."""
+        answer.releases.append(release)
+        run = self._of.get(release.application_id)
+        if run is None:
+            return
+        node, amount = run.held.pop(release.allocation_key, ("", 0))
+        if node:
+            self._count(node, -amount)
+        if release.termination_type is TerminationType.PREEMPTED_BY_SCHEDULER:
+            self._begin_anew(run, answer)
+
+    def _begin_anew(self, run: Run, answer: "_Request") -> None:
+        self.evictions += 1
+        if run.is_waiting:
+            self._waiting -= 1
+        self._leave(run, answer)
+        run.application_id = f"{run.job.name}.{self.evictions}"
+        run.places = run.real = 0
+        self._submit(answer, run)
+
+    def _refuse(self, name: str, reason: str) -> None:
+        run = self._of.pop(name, None)
+        if run is not None:
+            run.refused, run.is_waiting = reason, False
+            self._waiting -= 1
+
+    # --- what is counted ------------------------------------------------------------------------
+
+    def _count(self, node: str, amount: int) -> None:
+        """Count what a node has more in use, and what is free beside something that is used."""
+        before, size = self._used_of.get(node, 0), self._size_of_node[node]
+        after = self._used_of[node] = before + amount
+        self._used += amount
+        self._broken += (size - after if after else 0) - (size - before if before else 0)
+
+    def _note(self) -> None:
+        series = self.series
+        if series.at_ns and series.at_ns[-1] == self.now_ns:
+            for values in series.columns():
+                values.pop()
+        now = (self.now_ns, self._used, self._broken, self._waiting, self.evictions)
+        for values, value in zip(series.columns(), now, strict=True):
+            values.append(value)
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is handed in at a moment."""
+
+    applications: list[AddApplicationRequest] = field(default_factory=list)
+    asks: list[AllocationAsk] = field(default_factory=list)
+    releases: list[AllocationRelease] = field(default_factory=list)
+    removed: list[RemoveApplicationRequest] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.applications or self.asks or self.releases or self.removed)
+
+    def message(self) -> UpdateRequest:
+        return UpdateRequest(
+            RM_ID,
+            new_applications=tuple(self.applications),
+            asks=tuple(self.asks),
+            releases=tuple(self.releases),
+            remove_applications=tuple(self.removed),
+        )
+
+
+def _batches(nodes: Sequence[NodeRecord]) -> Iterator[Sequence[NodeRecord]]:
+    for at in range(0, len(nodes), BATCH):
+        yield nodes[at : at + BATCH]

@@ -1,0 +1,198 @@
+"""What a trace is replayed on: nodes, queues, the scheduler's settings, each as a user states it.
+
+A file of `--compare` is a map with any of ``nodes`` (a number, or a file), ``capacity``, ``queues``
+(a file, or the configuration itself) and ``scheduler`` (settings by name).
+"""
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from services.cli.files import text_of
+from services.cli.simulated_nodes import NodesError, alike, nodes_of
+from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
+from services.core.configuration import parse_configuration
+from services.core.plugins import find_plugin
+from services.core.scheduler.model.hooks import PluginError
+from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.queues.tree import refused_scores
+from services.core.scheduler.scheduler import ConfigurationError
+from services.shim_adapter.records import NodeRecord
+from shared.model.names import QUEUE
+from shared.model.numbers import INT64_MAX
+from tools.replay.formats import read_nodes
+from tools.replay.jobs import Trace, TraceError
+
+_SHOWN = 60  # characters of a key
+_EXPECTED = {
+    "nodes": "a number of nodes, or the name of their file",
+    "capacity": "a list like cpu=64,nvidia.com/gpu=8",
+    "queues": "the name of a file, or the configuration itself",
+    "scheduler": "a map of settings",
+}
+_KEYS = tuple(_EXPECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Nodes, a queue configuration and settings, with a name for the report."""
+
+    name: str
+    nodes: tuple[NodeRecord, ...]
+    queues: str
+    scheduler: Mapping[str, str]
+
+
+def setup_of(
+    trace: Trace,
+    name: str,
+    *,
+    nodes: str = "",
+    capacity: str = "",
+    queues: str = "",
+    scheduler: Mapping[str, str] | None = None,
+) -> Setup:
+    """Return a setup; what is not stated is the trace's own. Raises TraceError."""
+    text = queues or default_queues(trace)
+    settings = dict(scheduler or {})
+    read = settings_from(settings.items())
+    if read.refused:
+        raise TraceError(f"{name}: scheduler: {'; '.join(read.refused)}")
+    try:
+        for plugin in read.plugins:
+            find_plugin(plugin)
+        refused = refused_scores(parse_configuration(text), read)
+    except PluginError as error:
+        raise TraceError(f"{name}: scheduler: {error}") from error
+    except ConfigurationError as error:
+        raise TraceError(f"{name}: queues: {error}") from error
+    if refused:
+        raise TraceError(f"{name}: queues: {refused}")
+    found = _nodes(trace, name, nodes, capacity)
+    if not found:
+        raise TraceError(f"{name}: at least one node was expected, found none")
+    in_all = sum(node.capacity.get(trace.size_of, 0) for node in found)
+    if in_all > INT64_MAX:
+        raise TraceError(
+            f"{name}: the nodes have {in_all} of {trace.size_of} in all, at most {INT64_MAX}: "
+            "fewer nodes, or a smaller capacity"
+        )
+    return Setup(name, found, text, settings)
+
+
+def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:
+    is_count = stated.isascii() and stated.isdigit()
+    if stated.removesuffix(".gz").endswith(".csv"):
+        return read_nodes(Path(stated))
+    try:
+        if (not stated or is_count) and not capacity and trace.capacity:
+            return alike(stated or str(trace.nodes), trace.capacity, {})
+        if stated:
+            return nodes_of(stated, capacity, 0, "")
+    except NodesError as error:
+        raise TraceError(f"{name}: {error}") from error
+    raise TraceError(f"{name}: the trace names no nodes: --nodes says how many, or their file")
+
+
+def default_queues(trace: Trace) -> str:
+    """Return a leaf for every queue of a trace, below root, first in first out."""
+    names = sorted({job.queue for job in trace.jobs})
+    wrong = next((queue for queue in names if not QUEUE.match(queue)), None)
+    if wrong is not None:
+        raise TraceError(f"{trace.name}: {wrong!r} is no name of a queue")
+    leaves: list[dict[str, Any]] = [
+        {"name": queue, "properties": {"application.sort.policy": "fifo"}} for queue in names
+    ]
+    root = {"name": "root", "submitacl": "*", "queues": leaves}
+    return yaml.safe_dump({"partitions": [{"name": "default", "queues": [root]}]})
+
+
+def read_setup(trace: Trace, file: Path, name: str) -> Setup:
+    """Return the setup of a file, named so. Raises TraceError."""
+    document = _document(file)
+    return setup_of(
+        trace,
+        name,
+        nodes=_nodes_of(file, document.get("nodes")),
+        capacity=_text_of(file, "capacity", document.get("capacity")),
+        queues=_queues_of(file, document.get("queues")),
+        scheduler=_settings_of(file, document.get("scheduler")),
+    )
+
+
+def _nodes_of(file: Path, stated: object) -> str:
+    """Return a number of nodes, or their file, which is named from where the setup is."""
+    if isinstance(stated, int) and not isinstance(stated, bool) and stated >= 0:
+        return str(stated)
+    path = _text_of(file, "nodes", stated)
+    return str(file.parent / path) if path else ""
+
+
+def _queues_of(file: Path, stated: object) -> str:
+    if isinstance(stated, Inline):
+        return stated.text
+    path = _text_of(file, "queues", stated)
+    return read_text(file.parent / path) if path else ""
+
+
+def _text_of(file: Path, key: str, stated: object) -> str:
+    if stated is None:
+        return ""
+    if not isinstance(stated, str):
+        raise _wrong(file, key, _EXPECTED[key], stated)
+    return stated
+
+
+def _settings_of(file: Path, stated: object) -> dict[str, str]:
+    settings = {} if stated is None else stated
+    if not isinstance(settings, dict):
+        raise _wrong(file, "scheduler", _EXPECTED["scheduler"], stated)
+    return {str(key): _setting(file, str(key), value) for key, value in settings.items()}
+
+
+def _setting(file: Path, key: str, value: object) -> str:
+    """Return a setting as its text; a list of names is written with commas."""
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int) for item in items):
+        expected = "a text, a number or a list of names"
+        raise _wrong(file, f"scheduler: {key[:_SHOWN]}", expected, value)
+    return ",".join(map(str, items))
+
+
+def _wrong(file: Path, where: str, expected: str, found: object) -> TraceError:
+    return TraceError(f"{file}: {where}: {expected} was expected, found {reprlib.repr(found)}")
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """Return what a setup states; an empty file states nothing."""
+    try:
+        text = read_text(file)
+        root, document = one_document(text)
+    except YamlFileError as error:
+        raise TraceError(f"{file}: line {error.line}: {error}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise TraceError(f"{file}: a map with {', '.join(_KEYS)} was expected")
+    assert root is not None
+    keep_inline(text, "queues", root, document)
+    unknown = sorted(str(key) for key in document if key not in _KEYS)
+    if unknown:
+        raise TraceError(
+            f"{file}: {unknown[0][:_SHOWN]}: no such key; there are {', '.join(_KEYS)}"
+        )
+    return document
+
+
+def read_text(file: Path) -> str:
+    """Return a small file's text. Raises TraceError."""
+    try:
+        return text_of(file)
+    except OSError as error:
+        raise TraceError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{file}: not UTF-8: {error}") from error
