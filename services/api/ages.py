@@ -30,7 +30,7 @@ class Ages:
                 headers = MutableHeaders(scope=message)
                 text = "; ".join(item.sentence for item in away)
                 headers[AWAY] = text.encode("ascii", "replace").decode()
-                headers[AGE] = str(self._replica.age_seconds())
+                headers[AGE] = str(self._replica.age_seconds(away))
             await send(message)
 
         await self._app(scope, receive, sent)

@@ -60,7 +60,7 @@ class OnlyOurPages:
 
     def _refusal_of_any(self, headers: Headers, *, changes: bool) -> tuple[int, str]:
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if not self._is_ours(host.lower()):
             said = f"the Host {host[:100]!a} is no name of this API"
             return _MISDIRECTED, f"{said}: use its address, or name it in MUSTER_HTTP_NAMES"
         origin = headers.get("origin")
@@ -75,25 +75,28 @@ class OnlyOurPages:
 
     def _is_named(self, host: str) -> bool:
         """Return whether the operator names a host, with its port or without any."""
-        try:
-            return host in self._names or (urlsplit(f"//{host}").hostname or "") in self._names
-        except ValueError:
-            return False
+        return host in self._names or _name_of(host) in self._names
 
     def _is_ours(self, host: str) -> bool:
         """Return whether a Host header leads nowhere else, whoever wrote the name."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        if self._is_named(host.lower()) or name.rstrip(".") in self._names:
-            return True
-        try:
-            ip_address(name.partition("%")[0])
-        except ValueError:
-            name = name.rstrip(".")
-            return bool(_NAME.fullmatch(name)) and ("." not in name or name.endswith(_OF_A_CLUSTER))
-        return True
+        return self._is_named(host) or _leads_here(_name_of(host))
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address in a Host header, without its port; "" where there is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _leads_here(name: str) -> bool:
+    """Return whether a name is an address, or can be no other site's."""
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return bool(_NAME.fullmatch(name)) and ("." not in name or name.endswith(_OF_A_CLUSTER))
+    return True
 
 
 def _refusal_of_a_change(headers: Headers) -> tuple[int, str]:

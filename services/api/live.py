@@ -149,13 +149,14 @@ class LiveStreams:
 
     def _beat(self, feed: Feed, projection: Projection, now_ns: int) -> Frame:
         """Return what is sent while nothing changes: that the stream lives, and what does not."""
-        away = [item.sentence for item in self._replica.away()]
+        away = self._replica.away()
+        said = [item.sentence for item in away]
         return {
             "now": now_ns // 1_000_000,
             "number": feed.number,
             "epoch": projection.epoch,
             "isReady": self._replica.follows(self._partition),
-            **({"away": away, "age": self._replica.age_seconds()} if away else {}),
+            **({"away": said, "age": self._replica.age_seconds(away)} if away else {}),
             **self._others(),
         }
 

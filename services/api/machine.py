@@ -6,7 +6,6 @@ from uuid import uuid4
 
 from services.api.event_stream import EventStreams
 from services.api.projection import Projections
-from shared.bus.blocked import standstill
 from shared.messages.commands import CommandResult, SubmitResult
 from shared.messages.dead_letters import DeadLettersReplayed, ReplayDeadLetters
 from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope, Outgoing, core_of
@@ -122,7 +121,7 @@ class ApiMachine:
             )
             return await asyncio.wait_for(future, ANSWER_TIMEOUT_SECONDS)
         except TimeoutError:
-            later = standstill() or _LATER.get(type(message), _STAYS)
+            later = _LATER.get(type(message), _STAYS)
             raise NoAnswerError(f"no answer within {ANSWER_TIMEOUT_SECONDS:g} s; {later}") from None
         finally:
             self._waiting.pop(reply_to, None)

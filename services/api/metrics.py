@@ -25,7 +25,7 @@ def note_works(replica: Replica) -> None:
     _AT_WORK.clear()
     for (service, partition), works in replica.works().items():
         _AT_WORK.labels(service, partition).set(works)
-    _AGE.set(replica.age_seconds())
+    _AGE.set(replica.age_seconds(replica.away()))
 
 
 async def all_metrics(replica: Replica) -> bytes:

@@ -1,6 +1,6 @@
 """What the routes share: the replica that answers, and reading a body."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from services.api.machine import (
 )
 from services.api.projection import Projections
 from services.api.projection.model import Model
+from shared.bus.blocked import blocked_seconds
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.host import Host, silence_ns
@@ -28,6 +29,7 @@ OnePartition = Annotated[str, Query(description="A partition's name")]
 
 
 BROKER = "broker"
+_SHORT = "it is short of memory or disk, and nothing is decided until it has some again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,16 @@ class Replica:
         """
         if not self._beats:
             return []
-        host = self.host
-        now_ns, since_ns = host.now_ns, host.away_since_ns
+        now_ns, since_ns = self.host.now_ns, self.host.away_since_ns
         if since_ns:
-            seconds = max(0, now_ns - since_ns) // NANOS_PER_SECOND
-            return [Away(BROKER, f"the broker has been away for {seconds} s", since_ns)]
-        partitions, started_ns = self.machine.partitions, host.connected_ns
+            said = f"the broker has been away for {_seconds(now_ns - since_ns)}"
+            return [Away(BROKER, said, since_ns)]
+        return [*_blocked(now_ns), *self._silent(now_ns)]
+
+    def _silent(self, now_ns: int) -> list[Away]:
+        partitions, host = self.machine.partitions, self.host
         silent = partitions.works.silent(
-            partitions.names, started_ns, now_ns, silence_ns(host.heartbeat_ns)
+            partitions.names, host.connected_ns, now_ns, silence_ns(host.heartbeat_ns)
         )
         return [Away(item.service, item.sentence(now_ns), item.since_ns) for item in silent]
 
@@ -85,11 +89,15 @@ class Replica:
         )
         return {key: works and not host.away_since_ns for key, works in found.items()}
 
-    def age_seconds(self) -> int:
-        """Return how old the state that is shown may be: 0 while all works."""
-        away = self.away()
-        since_ns = min((item.since_ns for item in away), default=0)
-        return (self.host.now_ns - since_ns) // NANOS_PER_SECOND if away else 0
+    def age_seconds(self, away: Sequence[Away]) -> int:
+        """Return how old the state may be that is shown while this is away: 0 while all works."""
+        now_ns = self.host.now_ns
+        return (now_ns - min((item.since_ns for item in away), default=now_ns)) // NANOS_PER_SECOND
+
+    @property
+    def is_serving(self) -> bool:
+        """Return whether there is a state to show, be it the last known one."""
+        return bool(self.partitions.models)
 
     @property
     def models(self) -> list[Model]:
@@ -98,7 +106,7 @@ class Replica:
         return self.partitions.models
 
     def _need_state(self) -> None:
-        if not self.partitions.models:
+        if not self.is_serving:
             raise _no_state(DEFAULT_PARTITION)
 
     def model(self, partition: str = DEFAULT_PARTITION) -> Model:
@@ -172,11 +180,27 @@ class Replica:
         try:
             return await self.machine.ask(self._host_of(), message, traceparent, partition)
         except NoAnswerError as error:
-            raise AnswerError(504, str(error)) from error
+            meanwhile = "; ".join(item.sentence for item in self.away())
+            said = f"{error} ({meanwhile})" if meanwhile else str(error)
+            raise AnswerError(504, said) from error
         except UnsendableError as error:
             raise AnswerError(400, str(error)) from error
         except TooManyRequestsError as error:
             raise AnswerError(503, str(error)) from error
+
+
+def _blocked(now_ns: int) -> list[Away]:
+    """Return that the broker accepts nothing, which is the cause of what else is away."""
+    seconds = blocked_seconds()
+    if seconds is None:
+        return []
+    blocked_ns = round(seconds * NANOS_PER_SECOND)
+    said = f"the broker has accepted nothing for {_seconds(blocked_ns)}: {_SHORT}"
+    return [Away(BROKER, said, now_ns - blocked_ns)]
+
+
+def _seconds(nanoseconds: int) -> str:
+    return f"{max(0, nanoseconds) // NANOS_PER_SECOND} s"
 
 
 def _no_state(partition: str) -> AnswerError:

@@ -37,7 +37,6 @@ from services.api.routes_ws import debug_routes, yunikorn_routes
 from services.api.segments import NamedRoute, Segments
 from services.api.trace import trace_entries
 from services.api.unrouted import Paths, Unrouted
-from shared.bus.blocked import standstill
 from shared.messages.commands import (
     CommandResult,
     DeleteApplication,
@@ -130,8 +129,7 @@ def _health(replica: Replica) -> APIRouter:
     @router.get("/health/ready", summary="All services work, and the read models follow them")
     async def ready(response: Response) -> dict[str, str]:
         waiting = replica.machine.partitions.waiting
-        at_rest = [said] if (said := standstill()) else []  # the cause first
-        status = "; ".join([*at_rest, *(item.sentence for item in replica.away())])
+        status = "; ".join(item.sentence for item in replica.away())
         if waiting and not status:
             cores = ", ".join(map(whose_core, waiting))
             status = f"waiting for a snapshot from {cores}"
@@ -140,8 +138,8 @@ def _health(replica: Replica) -> APIRouter:
 
     @router.get("/health/serving", summary="This replica has a state to show, however old it is")
     async def serving(response: Response) -> dict[str, str]:
-        response.status_code = 200 if replica.partitions.models else 503
-        return {"status": "serving" if replica.partitions.models else "no state yet"}
+        response.status_code = 200 if replica.is_serving else 503
+        return {"status": "serving" if replica.is_serving else "no state yet"}
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def metrics() -> Response:

@@ -44,60 +44,60 @@ def dead_letter_routes(replica: Replica) -> APIRouter:
 
     @router.get("/{letter}", summary="One of them, with the beginning of what it holds")
     async def show(request: Request, letter: str) -> Response:
-        first, *_ = await _of(replica, Wanted(frozenset([letter])))
+        first, *_ = await _of(replica, _one(letter))
         note(request, "dead letter", [letter])
         body = first.body[:MAX_SHOWN_BYTES]
         text = body.decode(errors="backslashreplace")
         return answer(request, {**_row(first), "body": text, "isWhole": first.size == len(body)})
 
-    _replay(router, replica)
-    _drop(router, replica)
-    return router
-
-
-def _replay(router: APIRouter, replica: Replica) -> None:
     @router.post("/{letter}/replay", summary="Have the service whose it is handle it after all")
     async def replay(request: Request, letter: str) -> Response:
-        return await replayed(request, Wanted(frozenset([letter])))
+        return await _replayed(replica, request, _one(letter))
 
     @router.post("", summary="Have those with a reason handled after all")
     async def replay_all(request: Request, reason: _SOME_REASON) -> Response:
-        return await replayed(request, Wanted(reason=reason))
+        return await _replayed(replica, request, Wanted(reason=reason))
 
-    async def replayed(request: Request, wanted: Wanted) -> Response:
-        letters = await _of(replica, wanted)
-        note(request, "replay of dead letters", [letter.message_id for letter in letters])
-        done: list[str] = []
-        refused: list[dict[str, str]] = []
-        for inbox, ids in _requests(letters):
-            if not Address(*inbox.split(".", 1)).is_durable:
-                refused += [{"messageID": one, "reason": _FOR_GOOD} for one in ids]
-                continue
-            result = await replica.ask(ReplayDeadLetters(inbox, tuple(ids)), request)
-            assert isinstance(result, DeadLettersReplayed)
-            done += result.replayed
-            refused += [{"messageID": i.message_id, "reason": i.reason} for i in result.refused]
-        return answer(request, {"replayed": done, "refused": refused}, 200 if done else 409)
-
-
-def _drop(router: APIRouter, replica: Replica) -> None:
     @router.delete("/{letter}", summary="Forget it for good")
     async def drop(request: Request, letter: str) -> Response:
-        return await dropped(request, Wanted(frozenset([letter])))
+        return await _dropped(replica, request, _one(letter))
 
     @router.delete("", summary="Forget those with a reason for good")
     async def drop_all(request: Request, reason: _SOME_REASON) -> Response:
-        return await dropped(request, Wanted(reason=reason))
+        return await _dropped(replica, request, Wanted(reason=reason))
 
-    async def dropped(request: Request, wanted: Wanted) -> Response:
-        try:
-            names = await replica.host.drop_letters(wanted)
-        except (BusUnavailableError, BusClosedError) as error:
-            raise AnswerError(503, str(error)) from error
-        if not names:
-            raise _not_there(wanted)
-        note(request, "drop of dead letters", names)
-        return answer(request, {"dropped": names})
+    return router
+
+
+def _one(letter: str) -> Wanted:
+    return Wanted(frozenset([letter]))
+
+
+async def _replayed(replica: Replica, request: Request, wanted: Wanted) -> Response:
+    letters = await _of(replica, wanted)
+    note(request, "replay of dead letters", [letter.message_id for letter in letters])
+    done: list[str] = []
+    refused: list[dict[str, str]] = []
+    for inbox, ids in _requests(letters):
+        if not Address(*inbox.split(".", 1)).is_durable:
+            refused += [{"messageID": one, "reason": _FOR_GOOD} for one in ids]
+            continue
+        result = await replica.ask(ReplayDeadLetters(inbox, tuple(ids)), request)
+        assert isinstance(result, DeadLettersReplayed)
+        done += result.replayed
+        refused += [{"messageID": i.message_id, "reason": i.reason} for i in result.refused]
+    return answer(request, {"replayed": done, "refused": refused}, 200 if done else 409)
+
+
+async def _dropped(replica: Replica, request: Request, wanted: Wanted) -> Response:
+    try:
+        names = await replica.host.drop_letters(wanted)
+    except (BusUnavailableError, BusClosedError) as error:
+        raise AnswerError(503, str(error)) from error
+    if not names:
+        raise _not_there(wanted)
+    note(request, "drop of dead letters", names)
+    return answer(request, {"dropped": names})
 
 
 async def _found(replica: Replica, wanted: Wanted, most: int) -> DeadLetters:

@@ -8,12 +8,11 @@ from fastapi import APIRouter, Request, Response
 
 from services.api import what_if
 from services.api.answers import AnswerError, answer
-from services.api.replica import PartitionQuery, Replica, read_body
+from services.api.replica import BROKER, PartitionQuery, Replica, read_body
 from services.api.segments import NamedRoute
 from services.api.why import evictions, standing, why, why_of_found
 from services.api.why_answer import Eviction, Why
 from services.api.why_held import is_one_of_many
-from shared.bus.blocked import standstill
 from shared.messages.commands import CommandResult
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.what_if import Forecast, WhatIf
@@ -65,7 +64,7 @@ def why_routes(replica: Replica) -> APIRouter:
             found = await _asked_for(replica, request, name, partition, found)
         if found is None:
             raise AnswerError(404, f"no application and no pod is called {name}")
-        found.sentence += f" ({said})" if (said := standstill()) else ""
+        found.sentence += _at_the_broker(replica)
         return answer(request, found.model_dump(by_alias=True))
 
     @router.get(
@@ -99,6 +98,11 @@ def why_routes(replica: Replica) -> APIRouter:
         return answer(request, what_if.dump(what_if.answer_of(question, forecast)))
 
     return router
+
+
+def _at_the_broker(replica: Replica) -> str:
+    """Return what keeps all pods waiting at the broker, in brackets; "" where nothing does."""
+    return "".join(f" ({item.sentence})" for item in replica.away() if item.part == BROKER)
 
 
 async def _asked_for(

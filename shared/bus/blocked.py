@@ -23,16 +23,10 @@ _CONNECTIONS: "weakref.WeakSet[Blocked]" = weakref.WeakSet()  # of this process
 log = structlog.get_logger("muster.bus")
 
 
-def standstill() -> str:
-    """Return what to say to whoever asks while the broker accepts nothing, "" while it does."""
+def blocked_seconds() -> float | None:
+    """Return for how long the broker has accepted nothing of this process; None: it accepts."""
     since = [item.since for item in _CONNECTIONS if item.since is not None]
-    if not since:
-        return ""
-    seconds = time.monotonic() - min(since)
-    return (
-        f"the broker has accepted nothing for {seconds:.0f} s: it is short of memory or disk; "
-        "nothing is decided until it has some again, and what was sent waits"
-    )
+    return time.monotonic() - min(since) if since else None
 
 
 class Blocked:

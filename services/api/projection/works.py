@@ -10,13 +10,12 @@ Source of readiness, the healthcheck, metrics, the page's header and what comman
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shared.messages.envelope import Envelope
+from shared.messages.envelope import PARTITIONED, Envelope
 from shared.messages.protocol import AtWork
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 
-OF_EACH_PARTITION = ("core", "timers")
-OF_ALL = ("shim_adapter",)
+# In the order in which they are named.
 _NAMES = {"core": "core", "shim_adapter": "shim adapter", "timers": "timer service"}
 
 
@@ -78,26 +77,21 @@ class Works:
         self, partitions: Iterable[str], now_ns: int, silence_ns: int
     ) -> dict[tuple[str, str], bool]:
         """Return whether each service of each partition works, and knows everything."""
-        found: dict[tuple[str, str], bool] = {}
-        for service, partition in _needed(partitions):
-            worker = self._of.get((service, partition.lower()))
-            found[service, partition] = (
-                worker is not None
-                and not worker.unready_ns
-                and now_ns - worker.heard_ns <= silence_ns
-            )
-        return found
+        return {
+            (service, partition): worker is not None and not is_silent and not worker.unready_ns
+            for service, partition, worker, is_silent in self._heard(partitions, now_ns, silence_ns)
+        }
 
     def silent(
         self, partitions: Iterable[str], started_ns: int, now_ns: int, silence_ns: int
     ) -> list[Silence]:
         """Return what does not work, the core first; ``started_ns``: since when was listened."""
         found: list[Silence] = []
-        for service, partition in _needed(partitions):
-            worker = self._of.get((service, partition.lower()))
-            since_ns = max(started_ns, worker.heard_ns if worker else 0)
+        listened = now_ns - started_ns > silence_ns
+        for service, partition, worker, is_silent in self._heard(partitions, now_ns, silence_ns):
             name = worker.instance if worker else ""
-            if now_ns - since_ns > silence_ns:
+            if is_silent and listened:
+                since_ns = max(started_ns, worker.heard_ns if worker else 0)
                 found.append(Silence(service, partition, since_ns, name))
             elif worker is not None and worker.unready_ns:
                 found.append(
@@ -105,11 +99,17 @@ class Works:
                 )
         return found
 
-
-def _needed(partitions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    names = list(partitions)
-    for service in OF_EACH_PARTITION[:1]:
-        yield from ((service, name) for name in names)
-    yield from ((service, DEFAULT_PARTITION) for service in OF_ALL)
-    for service in OF_EACH_PARTITION[1:]:
-        yield from ((service, name) for name in names)
+    def _heard(
+        self, partitions: Iterable[str], now_ns: int, silence_ns: int
+    ) -> Iterator[tuple[str, str, Worker | None, bool]]:
+        """Yield each service of each partition, who was heard of it last, and if it is silent."""
+        names = list(partitions)
+        for service in _NAMES:
+            for partition in names if service in PARTITIONED else [DEFAULT_PARTITION]:
+                worker = self._of.get((service, partition.lower()))
+                yield (
+                    service,
+                    partition,
+                    worker,
+                    (worker is None or now_ns - worker.heard_ns > silence_ns),
+                )

@@ -71,6 +71,10 @@ class System(Core):
         assert found, text
         return float(found.group(1))
 
+    def answer_with(self, app: FastAPI) -> None:
+        """Have another app answer: of a replica whose host is there."""
+        self._app = app
+
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Return what the replica answers."""
         if self._app is None:
