@@ -22,6 +22,7 @@ class _Http:
     listening: socket.socket | None = None
     access = Access()
     certificate: Certificate | None = None
+    replica: Replica | None = None
 
 
 def certificate_of(settings: Settings) -> Certificate | None:
@@ -53,10 +54,16 @@ async def serve_http(host: Host, settings: Settings) -> None:
         return host.machine
 
     names = [name.strip() for name in settings.http_names.split(",") if name.strip()]
-    app = make_app(Replica(lambda: host, machine, beats=True), names, _Http.access)
+    _Http.replica = Replica(lambda: host, machine, beats=True)
+    app = make_app(_Http.replica, names, _Http.access)
     assert _Http.listening is not None
     await serve(app, _Http.listening, _Http.certificate)
 
 
+def is_serving(_: Host) -> bool:
+    """Return whether there is a state to show, however old: clients are sent here for it."""
+    return _Http.replica is not None and _Http.replica.is_serving
+
+
 if __name__ == "__main__":
-    run_service("api", prepare, serve_http)
+    run_service("api", prepare, serve_http, is_serving)

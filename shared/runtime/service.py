@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, Protocol
 
 import structlog
@@ -74,14 +75,18 @@ def run_service(
     service: str,
     prepare: Callable[[Settings, str], tuple[Address, Callable[[], Machine]]],
     beside: Beside | None = None,
+    is_ready: Callable[[Host], bool] = attrgetter("is_ready"),
 ) -> None:
-    """Run a service until it is told to stop. ``beside`` runs next to the host (HTTP, say)."""
+    """Run a service until it is told to stop. ``beside`` runs next to the host (HTTP, say).
+
+    ``is_ready`` is what its health port answers of a host.
+    """
 
     def make(settings: Settings, instance: str, make_bus: Callable[[], Bus]) -> Host:
         inbox, machine = prepare(settings, instance)
         return Host(inbox, machine, make_bus(), SystemClock(), instance=instance, options=_OPTIONS)
 
-    _run_process(service, make, beside)
+    _run_process(service, make, beside, is_ready)
 
 
 def run_members(service: str, make_machine: Callable[[str, str], Machine]) -> None:
@@ -103,6 +108,7 @@ def _run_process(
     service: str,
     make: Callable[[Settings, str, Callable[[], Bus]], Runner],
     beside: Callable[[Any, Settings], Awaitable[None]] | None,
+    is_ready: Callable[[Any], bool] = attrgetter("is_ready"),
 ) -> None:
     try:
         settings = load_settings()
@@ -121,7 +127,7 @@ def _run_process(
         sys.exit(EXIT_CONFIGURATION)
     spare_the_collector()
     log.info("starting", service=service, bus=without_credentials(settings.bus_url))
-    if not asyncio.run(_run(runner, settings, beside)):
+    if not asyncio.run(_run(runner, settings, beside, is_ready)):
         sys.exit(EXIT_ENDED)
 
 
@@ -129,6 +135,7 @@ async def _run(
     runner: Runner,
     settings: Settings,
     beside: Callable[[Any, Settings], Awaitable[None]] | None,
+    is_ready: Callable[[Any], bool],
 ) -> bool:
     """Run until told to stop, or until a part ends; return whether it was told."""
     loop = asyncio.get_running_loop()
@@ -141,7 +148,7 @@ async def _run(
     server = None
     if settings.health_port:
         server = await serve_health(
-            settings.health_host, settings.health_port, lambda: runner.is_ready
+            settings.health_host, settings.health_port, lambda: is_ready(runner)
         )
     stop = asyncio.create_task(stopping.wait())
     done, _ = await asyncio.wait(tasks | {stop}, return_when=asyncio.FIRST_COMPLETED)
