@@ -48,6 +48,7 @@ CLUSTER_WIDE = {
     "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
 }
+OF_A_CLUSTER = ("rabbitmq.cluster.conf", "rabbitmq.cluster.advanced.config")
 NOT_IN_IT = {"namespace.yaml"}  # helm install --create-namespace
 _LABELS = '  labels:\n    {{- include "muster.labels" . | nindent 4 }}\n'
 _NAMESPACE = '"{{ .Release.Namespace }}"'
@@ -78,6 +79,53 @@ _STORAGE = (
 )
 
 
+_SEVERAL = "{{- if gt (int .Values.rabbitmq.replicas) 1 }}"
+_APART = """\
+      {{- else }}{{- if gt (int .Values.rabbitmq.replicas) 1 }}
+      affinity:  # two on one machine go with it, and with them what each queue needs to go on
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            - topologyKey: kubernetes.io/hostname
+              labelSelector:
+                matchLabels: {app.kubernetes.io/name: rabbitmq}
+      {{- end }}{{- end }}
+"""
+_OWN_COOKIE = (
+    "umask 077 && cp -f /etc/rabbitmq/muster/erlang-cookie /var/lib/rabbitmq/.erlang.cookie && "
+    "chmod 400 /var/lib/rabbitmq/.erlang.cookie && exec docker-entrypoint.sh rabbitmq-server"
+)
+# What several brokers have beside what one has, behind the line of the base that it follows.
+_OF_SEVERAL = {
+    "  serviceName: rabbitmq\n": "  podManagementPolicy: Parallel  # each waits for the others\n",
+    "          image: {{ .Values.rabbitmq.image }}\n": (
+        f'          command: [sh, -c]\n          args: ["{_OWN_COOKIE}"]\n'
+    ),
+    '            - {name: RABBITMQ_LOGS, value: "-"}\n': (
+        "            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}\n"
+        '            - {name: RABBITMQ_USE_LONGNAME, value: "true"}\n'
+        "            - name: RABBITMQ_NODENAME\n"
+        '              value: "rabbit@$(POD_NAME).rabbitmq.{{ .Release.Namespace }}.svc"\n'
+    ),
+    "            - {name: amqp, containerPort: 5672, protocol: TCP}\n": (
+        "            - {name: epmd, containerPort: 4369, protocol: TCP}\n"
+        "            - {name: nodes, containerPort: 25672, protocol: TCP}\n"
+    ),
+    "              subPath: rabbitmq.conf\n              readOnly: true\n": (
+        "            - name: conf\n"
+        "              mountPath: /etc/rabbitmq/conf.d/30-cluster.conf\n"
+        "              subPath: cluster.conf\n"
+        "              readOnly: true\n"
+        "            - name: conf\n"
+        "              mountPath: /etc/rabbitmq/advanced.config\n"
+        "              subPath: advanced.config\n"
+        "              readOnly: true\n"
+    ),
+    "  clusterIP: None\n": "  publishNotReadyAddresses: true  # they find each other before\n",
+}
+_TO_BROKERS = "[{port: 4369, protocol: TCP}, {port: 25672, protocol: TCP}]"
+_BROKERS = "[{podSelector: {matchLabels: {app.kubernetes.io/name: rabbitmq}}}]"
+
+
 def made_files() -> dict[Path, str]:
     """Return what the chart's made files should have."""
     kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
@@ -90,6 +138,7 @@ def made_files() -> dict[Path, str]:
         CHART / "files" / "definitions.json": _definitions(),
         CHART / "files" / "queues.yaml": (BASE / "queues.yaml").read_text(),
         CHART / "files" / "rabbitmq.conf": (BASE / "rabbitmq.conf").read_text(),
+        **{CHART / "files" / name: (DEPLOY / name).read_text() for name in OF_A_CLUSTER},
         CHART / "README.md": _values_page(),
     }
 
@@ -108,6 +157,8 @@ def template(name: str, text: str) -> str:
         text = _broker(text)
     elif key:
         text = _service(key, text)
+    if name == "network.yaml":
+        text = _between_brokers(text)
     documents = map(_cluster_names, text.split("---\n"))
     text = "---\n".join(_only_if(name, item) for item in documents)
     if name in ONLY_IF:
@@ -158,10 +209,36 @@ def _service(key: str, text: str) -> str:
 
 def _broker(text: str) -> str:
     text = re.sub(r"image: rabbitmq:\S+", "image: {{ .Values.rabbitmq.image }}", text)
+    text = text.replace("  replicas: 1\n", "  replicas: {{ .Values.rabbitmq.replicas }}\n", 1)
     text = text.replace("{storage: 4Gi}", '{storage: "{{ .Values.rabbitmq.storage }}"}')
     text = text.replace("        accessModes:", f"{_STORAGE}        accessModes:")
     name = "      labels: {app.kubernetes.io/name: rabbitmq}\n"
-    return text.replace(name, name + _CHECKSUM, 1)
+    text = text.replace(name, name + _CHECKSUM, 1)
+    place = text.index("      {{- end }}\n", text.index("      affinity:\n"))
+    text = text[:place] + _APART + text[place:].removeprefix("      {{- end }}\n")
+    for line, more in _OF_SEVERAL.items():
+        text = _behind(line, more, text)
+    return text
+
+
+def _behind(line: str, more: str, text: str) -> str:
+    """Put what only several brokers have behind a line of the base, which must be there."""
+    before, found, after = text.partition(line)
+    if not found:
+        raise ValueError(f"the base has no line {line!r}")
+    indent = more[: len(more) - len(more.lstrip())]
+    return f"{before}{found}{indent}{_SEVERAL}\n{more}{indent}{{{{- end }}}}\n{after}"
+
+
+def _between_brokers(text: str) -> str:
+    """Let several brokers speak to each other, in both directions."""
+    start = text.index("  name: rabbitmq\n")
+    head, policy = text[:start], text[start:]
+    rule = "    - {}: {}\n      ports: {}\n"
+    inwards = rule.format("from", _BROKERS, _TO_BROKERS)
+    outwards = rule.format("to", _BROKERS, _TO_BROKERS)
+    policy = _behind("      ports: [{port: amqp, protocol: TCP}]\n", inwards, policy)
+    return head + _behind("  egress:\n", outwards, policy)
 
 
 def _only_if(name: str, document: str) -> str:

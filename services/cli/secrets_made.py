@@ -61,7 +61,10 @@ def kubernetes_secrets(prefix: str) -> list[dict[str, Any]]:
     """Return the same as Secrets, made anew: what `deploy/kubernetes` expects to be there."""
     passwords = {service: secrets.token_urlsafe(_RANDOM_BYTES) for service in SERVICES}
     token, line = new_token("initial", "operate")
-    broker = {"definitions.json": _as_json(definitions(prefix, passwords))}
+    broker = {
+        "definitions.json": _as_json(definitions(prefix, passwords)),
+        "erlang-cookie": secrets.token_hex(_RANDOM_BYTES),
+    }
     of_services = {
         f"bus-{service.replace('_', '-')}": {"password": passwords[service]} for service in SERVICES
     }

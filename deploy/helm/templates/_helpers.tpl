@@ -17,7 +17,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | include "muster.la
 {{- end -}}
 
 {{- define "muster.broker" -}}
-{{- if .Values.rabbitmq.enabled }}rabbitmq:5672{{ else if .Values.rabbitmq.hosts }}{{ join "," .Values.rabbitmq.hosts }}{{ else }}{{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}{{ end }}
+{{- if and .Values.rabbitmq.enabled (gt (int .Values.rabbitmq.replicas) 1) }}
+{{- range $at := until (int .Values.rabbitmq.replicas) }}{{ if $at }},{{ end }}rabbitmq-{{ $at }}.rabbitmq:5672{{ end }}
+{{- else if .Values.rabbitmq.enabled }}rabbitmq:5672{{ else if .Values.rabbitmq.hosts }}{{ join "," .Values.rabbitmq.hosts }}{{ else }}{{ .Values.rabbitmq.host }}:{{ .Values.rabbitmq.port }}{{ end }}
 {{- end -}}
 
 {{- /* The password of a service's user: what the Secret has, or a new one of 256 bits and more. */ -}}

@@ -130,6 +130,7 @@ def test_every_value_is_described_and_the_defaults_hold():
         ({"rabbitmq": {"host": "a b"}}, "rabbitmq/host"),
         ({"rabbitmq": {"port": 0}}, "rabbitmq/port"),
         ({"rabbitmq": {"hosts": ["one"]}}, "rabbitmq/hosts"),
+        ({"rabbitmq": {"replicas": 2}}, "rabbitmq/replicas"),
         ({"rabbitmq": {"storage": "much"}}, "rabbitmq/storage"),
         ({"config": {"queues.yaml": "x"}}, "config/queues.yaml"),
         ({"config": {"service.policyGroup": ["x"]}}, "config/service.policyGroup"),
@@ -221,6 +222,61 @@ def test_each_service_is_given_all_nodes_of_a_cluster_of_brokers_of_ones_own():
         name: f"amqp://muster-{name}@{','.join(hosts)}/"
         for name in ("core", "timers", "shim-adapter", "api")
     }
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_three_brokers_are_a_cluster_of_which_each_service_is_given_every_node(version):
+    values = {"rabbitmq": {"replicas": 3}}
+    objects = by_name(rendered(values, "batch", version))
+    names = [f"rabbitmq-{at}.rabbitmq" for at in range(3)]
+    hosts = ",".join(f"{name}:5672" for name in names)
+    assert broker_urls(objects) == {
+        name: f"amqp://muster-{name}@{hosts}/" for name in ("core", "timers", "shim-adapter", "api")
+    }
+    brokers = objects["StatefulSet", "rabbitmq"]["spec"]
+    assert (brokers["replicas"], brokers["podManagementPolicy"]) == (3, "Parallel")
+    conf = objects["ConfigMap", "rabbitmq"]["data"]
+    said = dict(line.split(" = ") for line in conf["cluster.conf"].splitlines() if "=" in line)
+    assert [said[f"cluster_formation.classic_config.nodes.{at + 1}"] for at in range(3)] == [
+        f"rabbit@{name}.batch.svc" for name in names
+    ]
+    assert said["cluster_formation.target_cluster_size_hint"] == "3"  # queues wait for the third
+    advanced = ROOT / "deploy/rabbitmq.cluster.advanced.config"
+    assert conf["advanced.config"] == advanced.read_text().strip()
+    pod = brokers["template"]["spec"]
+    (container,) = pod["containers"]
+    variables = {item["name"]: item.get("value") for item in container["env"]}
+    assert variables["RABBITMQ_NODENAME"] == "rabbit@$(POD_NAME).rabbitmq.batch.svc"
+    places = {mount["mountPath"]: mount.get("subPath") for mount in container["volumeMounts"]}
+    assert places["/etc/rabbitmq/conf.d/30-cluster.conf"] == "cluster.conf"
+    assert places["/etc/rabbitmq/advanced.config"] == "advanced.config"
+    cookie = base64.b64decode(objects["Secret", "broker"]["data"]["erlang-cookie"])
+    assert len(cookie) >= 43
+    assert "/etc/rabbitmq/muster/erlang-cookie" in container["args"][0]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert objects["PodDisruptionBudget", "rabbitmq"]["spec"]["maxUnavailable"] == 1
+    assert objects["Service", "rabbitmq"]["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_brokers_of_a_cluster_may_speak_to_each_other_and_nobody_else_to_them_in_their_tongue():
+    policy = by_name(rendered({"rabbitmq": {"replicas": 3}}))["NetworkPolicy", "rabbitmq"]["spec"]
+    between = [
+        (way, rule["from" if way == "ingress" else "to"])
+        for way in ("ingress", "egress")
+        for rule in policy[way]
+        if {port["port"] for port in rule["ports"]} == {4369, 25672}
+    ]
+    brokers = [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "rabbitmq"}}}]
+    assert between == [("ingress", brokers), ("egress", brokers)]
+    ports = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    assert ports == ["amqp", 4369, 25672]
+
+
+def test_an_affinity_of_ones_own_takes_the_place_of_the_brokers_being_apart():
+    mine = {"nodeAffinity": {}}
+    objects = by_name(rendered({"rabbitmq": {"replicas": 3, "affinity": mine}}))
+    assert objects["StatefulSet", "rabbitmq"]["spec"]["template"]["spec"]["affinity"] == mine
 
 
 def broker_urls(objects):
