@@ -106,8 +106,9 @@ class ControllerManager:
                 self._fail(error)
 
     def _fail(self, error: ApiServerError) -> None:
-        """Note a failure, and try again after a pause."""
-        self.failures.append(str(error))
+        """Note a failure, unless the object was deleted since it was listed; try again after a pause."""
+        if error.reason != "NotFound":
+            self.failures.append(str(error))
         asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._news.set)
 
     async def _round(self) -> None:
