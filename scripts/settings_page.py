@@ -26,6 +26,7 @@ from services.shim_adapter.backends.kubernetes import configuration
 from services.shim_adapter.translation import gpu_shares, namespaces, pods, task_groups
 from shared.model.duration import go_duration
 from shared.model.gpus import GPU_DEVICES
+from shared.model.scheduler_settings import OLD_NAMES, RETIRED
 from shared.queueconfig import schema
 from shared.runtime.settings import Settings
 
@@ -33,8 +34,8 @@ WORDS = Path(__file__).parent / "words" / "settings.yaml"
 _PLAIN = SchedulerSettings()
 _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "gang_admission": _PLAIN.gang_admission,
-    "reservations_for": _PLAIN.reservations_for,
-    "gang_patience": go_duration(_PLAIN.gang_patience_ns),
+    "reservations": _PLAIN.reservations,
+    "starvation_guard": go_duration(_PLAIN.starvation_guard_ns),
     "reservation_delay": go_duration(_PLAIN.reservation_delay_ns),
     "heads_percent": RESERVED_FOR_HEADS_PERCENT,
     "reserved_nodes_least": _PLAIN.reserved_nodes_least,
@@ -81,11 +82,19 @@ _SCHEDULER = """\
 
 ## Scheduler settings
 Below `scheduler` in a scenario file, and on Kubernetes `muster.scheduler.NAME` in the ConfigMap
-`yunikorn-configs`. `muster up` has `--plugins`, and with `--demo` `gangAdmission: cluster`. The
-default is named first; a value that does not hold is the default.
+`yunikorn-configs`. `muster up` has `--plugins`, and with `--demo` `preset: muster`. The default is
+named first; a value that does not hold is the default.
 
 | name | values | means |
 |---|---|---|"""
+_OLD_SETTINGS = """\
+### Old names
+They are read, and a warning of the configuration says what is set now; beside its new name an old
+one is ignored. The old values of `reservations` are read as well: `enabled` is `heads`, `disabled`
+is `none`; and `whole` of `gangAdmission`, which is `queue`.
+
+| old name | now |
+|---|---|"""
 _QUEUES = """\
 ## queues.yaml
 YuniKorn's own format, every key of it, judged in its words: `muster config check FILE`."""
@@ -124,6 +133,7 @@ def settings_page() -> tuple[str, list[str]]:
     words = yaml.safe_load(_DEFAULT.sub(lambda found: str(_DEFAULTS[found[1]]), WORDS.read_text()))
     wrong = [
         *_differ("scheduler", words["scheduler"], _RULES),
+        *_differ("old_settings", words["old_settings"], (*OLD_NAMES, *RETIRED)),
         *_differ("properties", words["properties"], _read_in(settings_of, _PROPERTY)),
         *_differ("config_maps", words["config_maps"], _read_in(configuration, _KEY)),
         *_differ("admission", words["admission"], list(filters.KEYS.values())),
@@ -133,6 +143,8 @@ def settings_page() -> tuple[str, list[str]]:
     parts += [
         f"| `{name}` | {values} | {means} |" for name, (values, means) in words["scheduler"].items()
     ]
+    parts += ["", _OLD_SETTINGS]
+    parts += [f"| `{name}` | {means} |" for name, means in words["old_settings"].items()]
     parts += ["", _QUEUES]
     for name, title in _TITLES.items():
         own = words["queues"][name]

@@ -461,7 +461,7 @@ def _orders(partition: Partition) -> Iterator[str]:
 
 def _patience(partition: Partition, application: Application) -> Iterator[str]:
     """See that a gang that is watched is looked at when it becomes overdue."""
-    due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
+    due_ns = application.submission_time_ns + partition.settings.starvation_guard_ns
     watched_ns = application.patience_due_ns
     waits = application.waits_as_a_whole or application.waits_for_first_member
     may_wait = waits and application.is_starting and partition.root.max_resource is not None

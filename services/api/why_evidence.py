@@ -172,11 +172,11 @@ def overtaken(model: Model, view: ApplicationView) -> str:
     ]
     if not later:
         return ""
-    patience = f"gangPatience {go_duration(patience_ns)}"
+    patience = f"starvationGuard {go_duration(patience_ns)}"
     return (
         f" Application {min(later)[1]}, which came later, has started before it: those behind it "
-        f"in queue {own.queue_name} may until it has waited for {patience}; with gangPatience 0s "
-        "none would."
+        f"in queue {own.queue_name} may until it has waited for {patience}; "
+        "with starvationGuard 0s none would."
     )
 
 

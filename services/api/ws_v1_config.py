@@ -28,7 +28,7 @@ _DEADLOCK_SECONDS = 60
 def config_info(model: Model) -> Answer:
     """Return the configuration that holds, with the names of Go's fields."""
     known = model.configuration or ConfigurationState("")
-    held = load_configuration(known.text, more_scores=True)
+    held = load_configuration(known.text)
     return {
         "Partitions": [_partition(item) for item in held.partitions],
         "Checksum": checksum_of(known.text),

@@ -28,7 +28,6 @@ from shared.queueconfig.schema import (
     QueueSpec,
     ResourcesSpec,
 )
-from shared.queueconfig.validator import unknown_to_yunikorn
 from shared.queueconfig.warnings import partition_warnings
 
 MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
@@ -96,7 +95,6 @@ def parse_partitions(text: str) -> dict[str, PartitionConfig]:
         checksum=checksum_of(text),
         text=text,
         partitions=tuple(partition.name for partition in config.partitions),
-        more_scores=str(unknown_to_yunikorn(config) or ""),
     )
     return {partition.name: _configured(partition, of_all) for partition in config.partitions}
 
@@ -111,7 +109,6 @@ def _part(parts: Mapping[str, PartitionConfig], name: str) -> PartitionConfig:
         checksum=default.checksum,
         text=default.text,
         partitions=default.partitions,
-        more_scores=default.more_scores,
         is_dropped=True,
     )
 

@@ -46,7 +46,7 @@ RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a
 GRACE_SECONDS = "muster.io/termination-grace-seconds"  # how long a pod may take to end; a tag
 FAIR, BINPACKING = "fair", "binpacking"  # what a nodesortpolicy names: YuniKorn's
 NODE_SCORES = (FAIR, BINPACKING)
-GPU_BINPACKING, FGD = "gpu-binpacking", "fgd"  # and ours, where the setting nodeScores lets it
+GPU_BINPACKING, FGD = "gpu-binpacking", "fgd"  # and ours
 GPU_NODE_SCORES = (GPU_BINPACKING, FGD)
 
 

@@ -21,10 +21,10 @@ _ACL_FIELDS = 2
 _NAMED = 5  # partitions, where the one that is needed is not among them
 
 
-def validate(config: SchedulerConfig, *, more_scores: bool = False) -> None:
+def validate(config: SchedulerConfig) -> None:
     """Check a whole file, partition by partition. Raises QueueConfigError at the first mistake.
 
-    ``more_scores``: nodes may be sorted by scores that YuniKorn does not know.
+    Beside YuniKorn's node scores a file may name those by GPU devices, which YuniKorn refuses.
     """
     seen: set[str] = set()
     for partition in config.partitions:
@@ -41,7 +41,7 @@ def validate(config: SchedulerConfig, *, more_scores: bool = False) -> None:
         _check_queue(root, 1)
         amounts.check_resources(root, {})
         placement.check_placement(partition.placementrules, root)
-        _check_node_sort(partition.nodesortpolicy, more_scores=more_scores)
+        _check_node_sort(partition.nodesortpolicy)
         amounts.check_applications(root)
         limits.check_hierarchy(root)
 
@@ -116,21 +116,9 @@ def _check_queue(queue: QueueSpec, level: int) -> None:
         _check_queue(child, level + 1)
 
 
-def unknown_to_yunikorn(config: SchedulerConfig) -> QueueConfigError | None:
-    """Return what YuniKorn would say of a valid file's first node score that is ours, if any is."""
-    for partition in config.partitions:
-        if partition.nodesortpolicy.type in GPU_NODE_SCORES:
-            return _undefined(partition.nodesortpolicy)
-    return None
-
-
-def _undefined(spec: NodeSortSpec) -> QueueConfigError:
-    return QueueConfigError(f"undefined policy: {spec.type}", spec.line)
-
-
-def _check_node_sort(spec: NodeSortSpec, *, more_scores: bool) -> None:
-    if spec.type not in ("", *NODE_SCORES, *(GPU_NODE_SCORES if more_scores else ())):
-        raise _undefined(spec)
+def _check_node_sort(spec: NodeSortSpec) -> None:
+    if spec.type not in ("", *NODE_SCORES, *GPU_NODE_SCORES):
+        raise QueueConfigError(f"undefined policy: {spec.type}", spec.line)
     for name, weight in spec.resourceweights.items():
         if weight < 0:
             raise QueueConfigError(f"negative resource weight for {name} is not allowed", spec.line)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from shared.model.names import GPU_NODE_SCORES
 from shared.model.numbers import parse_int32
 from shared.queueconfig.schema import PartitionSpec, QueueSpec, SchedulerConfig
 
@@ -12,8 +13,15 @@ _FENCE = "fence"
 
 
 def warnings_of(config: SchedulerConfig) -> list[tuple[int, str]]:
-    """Return the warnings of a configuration that has been judged."""
-    return [warning for partition in config.partitions for warning in partition_warnings(partition)]
+    """Return the warnings of a file that has been judged: also what YuniKorn would refuse of it."""
+    found: list[tuple[int, str]] = []
+    for partition in config.partitions:
+        score = partition.nodesortpolicy
+        if score.type in GPU_NODE_SCORES:
+            refuses = f"it refuses this file (undefined policy: {score.type})"
+            found.append((score.line, f"nodesortpolicy {score.type} is not YuniKorn's: {refuses}"))
+        found += partition_warnings(partition)
+    return found
 
 
 def partition_warnings(partition: PartitionSpec) -> Iterator[tuple[int, str]]:

@@ -60,7 +60,7 @@ def _philly(nodes: int, settings: dict[str, str]) -> Callable[[Path], str]:
 
 
 LOADS, JOBS_A_PROCESSOR = (0.9, 1.1), 12.5
-SHORTEST = {"backfillOrder": "shortestFirst"}
+SHORTEST = {"backfill": "shortestFirst"}
 Way = tuple[bool, dict[str, str]]  # whether wall times are stated, and settings
 WAYS: dict[str, Way] = {
     "stated": (True, {}),

@@ -29,7 +29,7 @@ ON_A_BROKER = [file for file in FILES if CROSSES.search(file.read_text())]
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_scenario_holds_in_memory(file):
     scenario, config = load_scenario(file)
-    check_config(file, scenario, config)
+    check_config(file, config)
     result = await run_scenario(file, scenario, config, "memory", SPEED)
     assert result.failures == []
 

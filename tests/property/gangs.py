@@ -112,7 +112,7 @@ def _overdue(partition):
                 and (not app.starts_placed or could_be_held(partition.nodes, app))
             )
             and app.state == "Accepted"
-            and since_ns >= partition.settings.gang_patience_ns
+            and since_ns >= partition.settings.starvation_guard_ns
             and app.queue.settings.sort_policy == "fifo"
             and all(
                 app.gang_admitted or fits_limit(level.max_resource or {}, app.outstanding())

@@ -16,7 +16,7 @@ from tools.replay.setup import Setup, setup_of
 
 ALL_DEVICES = 6_212 * WHOLE  # of the nodes with GPUs
 TOGETHER = 50  # pods that come at one moment
-SETTINGS = {"reservations": "disabled", "nodeScores": "enabled"}
+SETTINGS = {"reservations": "none"}
 QUEUES = """
 partitions:
   - name: default

@@ -64,10 +64,12 @@ def repeated(seed: int, jobs: int, processors: int, load: float) -> list[Line]:
     return log
 
 
-def starts_of(log: list[Line], nodes: int, *, is_stated: bool, **settings: str) -> list[int]:
-    """Return when the jobs of a log start with ``backfill``, in seconds."""
+def starts_of(
+    log: list[Line], nodes: int, *, is_stated: bool, backfill: str = "enabled"
+) -> list[int]:
+    """Return when the jobs of a log start with a ``backfill``, in seconds."""
     trace = trace_of(log, nodes, is_stated=is_stated)
-    outcome = replay_of(trace, backfill="enabled", **settings).run()
+    outcome = replay_of(trace, backfill=backfill).run()
     starts = {run.job.name: run.started_ns // S for run in outcome.runs}
     return [starts[f"job-{at}"] for at in range(len(log))]
 

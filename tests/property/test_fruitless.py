@@ -170,7 +170,7 @@ class Driven:
 
 WAYS = [
     {"policy": "kai"},
-    {"policy": "kai", "gangAdmission": "cluster", "gangPatience": "10m"},
+    {"policy": "kai", "gangAdmission": "cluster", "starvationGuard": "10m"},
     {"policy": "yunikorn", "actions": "consolidation, preempt"},
 ]
 

@@ -47,7 +47,7 @@ CONFIGS = [
     ),
 ]
 WAYS = {
-    "gangPatience": ["0", "60s"],
+    "starvationGuard": ["0", "60s"],
     "stateAware": ["fifo", "filtered"],
     "backfill": ["enabled", "disabled"],
 }

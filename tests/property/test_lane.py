@@ -138,7 +138,7 @@ def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(make, seed, load)
 @pytest.mark.parametrize(("seed", "load"), [(0, 0.9), (1, 0.9), (2, 1.1)])
 def test_with_the_shortest_first_a_log_is_scheduled_as_in_the_textbook(make, seed, load):
     log = make(seed, 400, 32, load)
-    ours = starts_of(log, 32, is_stated=True, backfillOrder="shortestFirst")
+    ours = starts_of(log, 32, is_stated=True, backfill="shortestFirst")
     theirs = ShortestFirst(log, 32).run()
     same = sum(one == other for one, other in zip(ours, theirs, strict=True))
     assert same >= 0.99 * len(log)
@@ -150,7 +150,7 @@ def test_with_the_shortest_first_a_log_is_scheduled_as_in_the_textbook(make, see
 # --- what is promised ---------------------------------------------------------------------------
 
 
-SHORTEST = {"backfill": "enabled", "backfillOrder": "shortestFirst"}
+SHORTEST = {"backfill": "shortestFirst"}
 
 
 @pytest.mark.parametrize("settings", [{"backfill": "enabled"}, {"backfill": "disabled"}, SHORTEST])
@@ -184,9 +184,9 @@ def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
 @pytest.mark.parametrize(("seed", "order"), [(0, 0), (1, 0), (2, 1), (3, 1)])
 def test_ledgers_hold_at_every_event_and_every_job_starts(seed, order, is_stated, monkeypatch):
     log = drawn(seed, 120, 32, 1.2)
-    settings = {"backfillOrder": ("submission", "shortestFirst")[order]}
+    backfill = ("enabled", "shortestFirst")[order]
     trace = trace_of(log, 8, 4, is_stated=is_stated)
-    replay = replay_of(trace, backfill="enabled", **settings)
+    replay = replay_of(trace, backfill=backfill)
     note = replay._note
 
     def watched():

@@ -14,7 +14,7 @@ def gangs(lanes: int) -> list[float]:
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_wide_gangs_wait_in_the_model_as_they_do_in_the_replay(lanes):
     """Minutes with a lane and hours without one; not to the second, as predictions are rounded."""
-    preset = {"preset": "muster", "gangLane": "enabled" if lanes else "disabled"}
+    preset = {"preset": "muster", "reservations": "gang" if lanes else "heads"}
     replayed, _ = micro_row(0, preset)
     for waits in (gangs(lanes), replayed):
         assert max(waits) <= 600 if lanes else min(waits) > 20_000

@@ -65,7 +65,7 @@ class SchedulerMachine(FiresTimers, Others, RuleBasedStateMachine):
         self.settings += (("backfill", "enabled"),) if backfill else ()
         self.settings += (("stateAware", "filtered"),) if filtered else ()
         self.settings += (("policy", "kai"),) if kai else ()
-        self.settings += (("gangPatience", patience),)
+        self.settings += (("starvationGuard", patience),)
         self.config = config
         self.core = self.make_core(config, settings=self.settings)
         self.nodes: dict[str, dict] = {}

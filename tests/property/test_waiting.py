@@ -108,7 +108,7 @@ class WaitingMachine(TwoLeaves, RuleBasedStateMachine):
         filtered=st.booleans(),
     )
     def start(self, config, admission, patience, backfill, filtered):
-        settings = (("gangAdmission", admission), ("gangPatience", patience))
+        settings = (("gangAdmission", admission), ("starvationGuard", patience))
         settings += (("backfill", backfill),)
         settings += (("stateAware", "filtered"),) if filtered else ()
         self.core = Twin(config, settings=settings)

@@ -46,7 +46,7 @@ APPLICATIONS = st.lists(
     max_size=7,
 )
 PLACED = (("gangAdmission", "cluster"),)
-LANE = (*PLACED, ("gangLane", "enabled"))
+LANE = (*PLACED, ("reservations", "gang"))
 MODES = {
     "queue": (("gangAdmission", "queue"),),
     "cluster": PLACED,

@@ -50,6 +50,9 @@ def replay(wanted: Wanted, output: Output) -> int:
         trace = read(wanted.trace)
         trace = trace.first(wanted.jobs) if wanted.jobs else trace
         setups = _setups(trace, wanted)
+        for setup in setups:
+            for warning in setup.warnings:
+                complain(f"muster: {setup.name}: scheduler: warning: {warning}")
         if wanted.html is not None:
             _judge_page(wanted.html, wanted)
         replays = [_replayed(trace, setup, wanted) for setup in setups]

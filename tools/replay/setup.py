@@ -19,11 +19,11 @@ from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.hooks import PluginError
 from services.core.scheduler.model.settings import settings_from
-from services.core.scheduler.queues.tree import refused_scores
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.records import NodeRecord
 from shared.model.names import QUEUE
 from shared.model.numbers import INT64_MAX
+from shared.model.scheduler_settings import named
 from tools.replay.formats import read_nodes
 from tools.replay.jobs import Trace, TraceError
 
@@ -39,12 +39,16 @@ _KEYS = tuple(_EXPECTED)
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Nodes, a queue configuration and settings, with a name for the report."""
+    """Nodes, a queue configuration and settings, with a name for the report.
+
+    ``scheduler`` has the settings by their new names, ``warnings`` a sentence for each old one.
+    """
 
     name: str
     nodes: tuple[NodeRecord, ...]
     queues: str
     scheduler: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def setup_of(
@@ -58,20 +62,18 @@ def setup_of(
 ) -> Setup:
     """Return a setup; what is not stated is the trace's own. Raises TraceError."""
     text = queues or default_queues(trace)
-    settings = dict(scheduler or {})
-    read = settings_from(settings.items())
-    if read.refused:
-        raise TraceError(f"{name}: scheduler: {'; '.join(read.refused)}")
+    settings = named(scheduler or {})
+    read = settings_from(settings.stated.items())
+    if refused := (*settings.refused, *read.refused):
+        raise TraceError(f"{name}: scheduler: {'; '.join(refused)}")
     try:
         for plugin in read.plugins:
             find_plugin(plugin)
-        refused = refused_scores(parse_configuration(text), read)
+        parse_configuration(text)
     except PluginError as error:
         raise TraceError(f"{name}: scheduler: {error}") from error
     except ConfigurationError as error:
         raise TraceError(f"{name}: queues: {error}") from error
-    if refused:
-        raise TraceError(f"{name}: queues: {refused}")
     found = _nodes(trace, name, nodes, capacity)
     if not found:
         raise TraceError(f"{name}: at least one node was expected, found none")
@@ -81,7 +83,7 @@ def setup_of(
             f"{name}: the nodes have {in_all} of {trace.size_of} in all, at most {INT64_MAX}: "
             "fewer nodes, or a smaller capacity"
         )
-    return Setup(name, found, text, settings)
+    return Setup(name, found, text, settings.stated, settings.warnings)
 
 
 def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:

@@ -25,7 +25,9 @@ def run_files(files: list[Path], bus: str, speed: float, *, as_json: bool) -> in
         bus_factory(bus)
         for file in files:
             scenario, config = load_scenario(file)
-            check_config(file, scenario, config)
+            check_config(file, config)
+            for warning in scenario.scheduler.warnings:
+                complain(f"{file}: warning: {warning}")
             loaded.append((file, scenario, config))
     except (ScenarioError, UnknownBusError) as error:
         complain(error)

@@ -19,8 +19,6 @@ from services.cli.launcher import LocalCluster
 from services.cli.node_entries import nodes_of_entry
 from services.cli.yaml_file import Inline
 from services.core.configuration import parse_configuration
-from services.core.scheduler.model.settings import settings_from
-from services.core.scheduler.queues.tree import refused_scores
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.service import ShimOptions
 from shared.bus.base import Bus
@@ -320,12 +318,9 @@ def _present(value: Any) -> Any:
     return value
 
 
-def check_config(path: Path, scenario: Scenario, config: str) -> None:
+def check_config(path: Path, config: str) -> None:
     """Refuse a scenario whose first configuration does not hold. Raises ScenarioError."""
-    settings = settings_from(scenario.scheduler.pairs().items())
     try:
-        refused = refused_scores(parse_configuration(config), settings)
+        parse_configuration(config)
     except ConfigurationError as error:
         raise ScenarioError(f"{path}: config: {error}") from error
-    if refused:
-        raise ScenarioError(f"{path}: config: {refused}")

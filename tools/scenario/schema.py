@@ -15,6 +15,8 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -39,8 +41,15 @@ from shared.messages.constraints import Constraints
 from shared.model.duration import parse_go_duration
 from shared.model.event_codes import ChangeDetail
 from shared.model.names import DEFAULT_PARTITION
-from shared.model.presets import PRESETS
 from shared.model.resources import Resource, ResourceView
+from shared.model.scheduler_settings import (
+    BACKFILLS,
+    DISABLED,
+    HEADS,
+    PRESETS,
+    RESERVATIONS,
+    named,
+)
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
 MAX_FILE_BYTES = 2_000_000
@@ -323,26 +332,43 @@ _LISTS = ("actions", "plugins")
 class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
-    gangAdmission: Literal["queue", "cluster", "whole", "partial"] = "queue"  # noqa: N815
-    gangPatience: str = "5m"  # noqa: N815
-    reservations: Literal["enabled", "disabled"] = "enabled"
+    gangAdmission: Literal["queue", "cluster", "partial"] = "queue"  # noqa: N815
+    starvationGuard: str = "5m"  # noqa: N815
+    reservations: Annotated[str, _among(RESERVATIONS)] = HEADS
     reservationDelay: str = "2s"  # noqa: N815
     maxReservedNodes: str = Field(default="", pattern=r"^([0-9]{1,9}|[0-9]{1,2}%|100%)?$")  # noqa: N815
-    reservationsFor: Literal["heads", "asks"] = "heads"  # noqa: N815
-    gangLane: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
-    fairLeafGangs: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
-    nodeScores: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
-    nodeScoreWindow: int = Field(default=NODE_SCORE_WINDOW, ge=1, le=MAX_NODE_SCORE_WINDOW)  # noqa: N815
     preset: Annotated[str, _among(PRESETS)] = ""
-    backfill: Literal["enabled", "disabled"] = "disabled"
-    backfillOrder: Literal["submission", "shortestFirst"] = "submission"  # noqa: N815
-    remakePlaceholders: Literal["enabled", "disabled"] = "enabled"  # noqa: N815
-    stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
+    backfill: Annotated[str, _among(BACKFILLS)] = DISABLED
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815
     stuckInReleasing: str = "2m"  # noqa: N815
     actions: list[Annotated[str, _among(ACTIONS)]] = []
     plugins: list[str] = []
+    # Old names that have no new one, and still hold:
+    fairLeafGangs: Literal["enabled", "disabled"] = "disabled"  # noqa: N815
+    nodeScoreWindow: int = Field(default=NODE_SCORE_WINDOW, ge=1, le=MAX_NODE_SCORE_WINDOW)  # noqa: N815
+    remakePlaceholders: Literal["enabled", "disabled"] = "enabled"  # noqa: N815
+    stateAware: Literal["fifo", "filtered"] = "fifo"  # noqa: N815
+    _warnings: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_new_names(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, dict):
+            return handler(value)
+        texts = {k: str(text) for k, text in value.items() if isinstance(text, str | int | float)}
+        read = named(texts)
+        if read.refused:
+            raise ValueError(read.refused[0])
+        rest = {key: item for key, item in value.items() if key not in texts}
+        found = handler({**rest, **read.stated})
+        found._warnings = read.warnings
+        return found
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return a sentence for each old name that is used."""
+        return self._warnings
 
     @field_validator("plugins")
     @classmethod
@@ -351,12 +377,12 @@ class SchedulerSettings(_Strict):
             find_plugin(name)
         return names
 
-    @field_validator("gangPatience", mode="before")
+    @field_validator("starvationGuard")
     @classmethod
-    def _patience(cls, value: Any) -> str:
-        if parse_go_duration(str(value)) is None:
+    def _guard(cls, value: str) -> str:
+        if parse_go_duration(value) is None:
             raise ValueError("a duration such as 5m, or 0, was expected")
-        return str(value)
+        return value
 
     @field_validator("reservationDelay", "stalenessGracePeriod", "stuckInReleasing")
     @classmethod

@@ -101,7 +101,7 @@ def drawn(seed: int, faults: list[Fault], partitions: int = 1) -> Workload:
         "gangAdmission": rng.choice(("queue", "cluster", "partial")),
         "policy": rng.choice(("yunikorn", "yunikorn", "kai")),
         "backfill": rng.choice(("enabled", "disabled")),
-        "gangPatience": rng.choice(("5m", "10s")),
+        "starvationGuard": rng.choice(("5m", "10s")),
     }
     cores = rng.choice((4000, 6000))
     nodes = tuple(

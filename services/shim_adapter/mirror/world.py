@@ -16,8 +16,8 @@ from shared.messages.commands import PodSpec
 from shared.messages.protocol import MAX_EPOCH
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE, Devices
 from shared.model.names import DEFAULT_PARTITION
-from shared.model.presets import REMAKE_PLACEHOLDERS, with_preset
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
+from shared.model.scheduler_settings import DISABLED, REMAKE_PLACEHOLDERS, named
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
 MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
@@ -222,7 +222,8 @@ class World:
     @property
     def remakes_placeholders(self) -> bool:
         """Return whether a placeholder that is lost while its gang reserves is made again."""
-        return with_preset(self.scheduler_settings).get(REMAKE_PLACEHOLDERS) != "disabled"
+        settings = named(self.scheduler_settings).with_preset()
+        return settings.get(REMAKE_PLACEHOLDERS) != DISABLED
 
     @property
     def partition_names(self) -> tuple[str, ...]:

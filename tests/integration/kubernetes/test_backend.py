@@ -426,13 +426,13 @@ async def test_scheduler_settings_take_effect_by_themselves_and_can_be_cleared(m
         return muster.cluster.core.partition.settings if muster.is_ready() else None
 
     key = "muster.scheduler.policy"
-    odd = {"gangPatience": "soon", "gangPatiense": "5m", "event": "a name of our own log"}
+    odd = {"starvationGuard": "soon", "gangPatiense": "5m", "event": "a name of our own log"}
     odd = {f"muster.scheduler.{name}": text for name, text in odd.items()}
     await muster.kubectl.config(QUEUES, **{key: "kai"}, **odd)
     await until(lambda: settings() and settings().policy == "kai", "the policy")
     told = await until(lambda: muster.model.partition.config_warnings, "what does not hold")
     assert [text.split(";")[0] for text in sorted(told)] == [
-        "gangPatience: a duration like 90s, found 'soon'",
+        "starvationGuard: a duration like 90s, found 'soon'",
         "there is no setting 'event'",
         "there is no setting 'gangPatiense'",
     ]

@@ -397,9 +397,7 @@ def test_what_never_started_is_said_with_why_in_a_table_side_by_side_and_on_a_pa
 def test_setups_are_compared_side_by_side(muster, tmp_path):
     file = written(tmp_path, CSV)
     for name, nodes in (("few", 4), ("many", 8)):
-        setup = (
-            f"nodes: {nodes}\ncapacity: nvidia.com/gpu=8\nscheduler: {{reservations: disabled}}\n"
-        )
+        setup = f"nodes: {nodes}\ncapacity: nvidia.com/gpu=8\nscheduler: {{reservations: none}}\n"
         written(tmp_path, setup, f"{name}.yaml")
     setups = (str(tmp_path / "few.yaml"), str(tmp_path / "many.yaml"))
     result = muster("replay", str(file), "--seeds", "2", "--spread", "10", "--compare", *setups,

@@ -509,7 +509,7 @@ def test_it_waits_no_longer_once_the_gang_is_given_up(placeholders):
 
 def test_a_gang_that_is_given_up_while_it_waits_as_a_whole_lets_others_start():
     core = Core(
-        config_of("{name: a, resources: {max: {vcore: 4}}}"), settings=(("gangPatience", "0"),)
+        config_of("{name: a, resources: {max: {vcore: 4}}}"), settings=(("starvationGuard", "0"),)
     )
     core.node("n1", **NODE)
     core.application("filler", "root.a")

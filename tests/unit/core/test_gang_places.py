@@ -458,7 +458,7 @@ def test_a_member_lost_while_the_gang_runs_is_placed_by_itself():
 
 
 def test_the_older_gang_is_not_passed_for_longer_than_its_patience():
-    core = cluster({"vcore": 4}, settings=(("gangPatience", "60s"),))
+    core = cluster({"vcore": 4}, settings=(("starvationGuard", "60s"),))
     core.application("plain")
     core.asks("plain", ["p"], {"vcore": 2})
     core.gang("old", 4, {"vcore": 1}, placeholder_timeout_milli_seconds=600_000)
@@ -478,7 +478,7 @@ def test_the_older_gang_is_not_passed_for_longer_than_its_patience():
 
 
 def test_nobody_waits_behind_a_gang_that_the_empty_nodes_could_not_hold():
-    core = cluster({"vcore": 4}, settings=(("gangPatience", "0"),))
+    core = cluster({"vcore": 4}, settings=(("starvationGuard", "0"),))
     core.gang("old", 5, {"vcore": 1})
     core.gang("young", 2, {"vcore": 1})
     assert (held(core, "old"), held(core, "young")) == (0, 2)

@@ -17,9 +17,9 @@ from tests.builders import START_NS, Core, config_of
 
 WHOLE = {"gpu": 8}
 NODE = {"gpu": 8}
-LANE = (("gangAdmission", "cluster"), ("gangLane", "enabled"))
+LANE = (("gangAdmission", "cluster"), ("reservations", "gang"))
 EASY = (*LANE, ("backfill", "enabled"))
-SHORTEST = (*EASY, ("backfillOrder", "shortestFirst"))
+SHORTEST = (*LANE, ("backfill", "shortestFirst"))
 
 
 def tags(run: int) -> dict[str, str]:
@@ -234,14 +234,14 @@ def test_a_leaf_that_goes_by_shares_goes_on_doing_so():
     assert first(core, "long", "short") == ["long"]
 
 
-@pytest.mark.parametrize("others", [LANE, EASY[:1], (), (("backfill", "enabled"),)])
+@pytest.mark.parametrize("others", [LANE[:1], LANE[1:], (), (("reservations", "none"),)])
 def test_the_order_is_refused_where_nobody_backfills_a_lane(others):
     settings = settings_from((*others, SHORTEST[-1]))
-    (said,) = settings.refused
-    assert said.startswith(
-        "backfillOrder: shortestFirst needs backfill: enabled, gangLane: enabled"
+    assert settings.refused[-1] == (
+        "backfill: shortestFirst needs reservations: gang and gangAdmission: cluster; enabled holds"
     )
-    assert not settings.shortest_first
+    assert len(settings.refused) == (2 if others == LANE[1:] else 1)
+    assert (settings.backfill, settings.shortest_first) == (True, False)
     assert settings_from(SHORTEST).shortest_first
 
 
@@ -337,14 +337,22 @@ def test_nobody_gets_a_node_for_its_age_while_there_is_a_lane():
 
 def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
     muster = settings_from([("preset", "muster")])
-    assert (muster.gang_lane, muster.gang_admission, muster.backfill) == (True, "cluster", False)
-    assert settings_from([("preset", "muster"), ("gangLane", "disabled")]).gang_lane is False
+    assert (muster.reservations, muster.gang_admission, muster.backfill) == (
+        "gang",
+        "cluster",
+        False,
+    )
+    assert settings_from([("preset", "muster"), ("reservations", "none")]).reservations == "none"
     yunikorn = settings_from([("preset", "yunikorn")])
-    assert (yunikorn.gang_lane, yunikorn.reservations_for) == (False, "asks")
+    assert yunikorn.reservations == "asks"
     assert yunikorn.max_reserved_nodes(50) == 50
-    assert yunikorn.gang_patience_ns == MAX_DURATION_NS
-    alone = settings_from([("gangLane", "enabled")])
-    assert (alone.gang_lane, "gangAdmission" in alone.refused[0]) == (False, True)
+    assert yunikorn.starvation_guard_ns == MAX_DURATION_NS
+    alone = settings_from([("reservations", "gang")])
+    assert (alone.reservations, alone.refused) == (
+        "heads",
+        ("reservations: gang needs gangAdmission: cluster, found 'queue'; heads holds",),
+    )
+    assert settings_from([]) == settings_from([("preset", "design")])
     assert "preset: one of" in settings_from([("preset", "none")]).refused[0]
 
 

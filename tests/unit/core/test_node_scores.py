@@ -3,7 +3,6 @@
 import pytest
 
 from services.cli.config_check import check_files
-from services.core.configuration import parse_configuration
 from services.core.scheduler.model.settings import settings_from
 from shared.messages.interface import (
     AllocationRelease,
@@ -12,7 +11,6 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.model.gpus import GPU, GPU_SHARE
-from shared.queueconfig import QueueConfigError, load_configuration
 from tests.builders import Core, section
 
 CONFIG = """
@@ -27,10 +25,9 @@ partitions:
 """
 SCORES = ["gpu-binpacking", "fgd"]
 _NAMES = {"gpu": GPU, "share": GPU_SHARE}
-ENABLED = (("nodeScores", "enabled"),)
 
 
-def cluster(policy, *gpus, settings=ENABLED, cores=()):
+def cluster(policy, *gpus, settings=(), cores=()):
     core = Core(CONFIG.format(policy), settings=settings)
     for at, number in enumerate(gpus):
         vcore = cores[at] if cores else 100
@@ -54,39 +51,33 @@ def _released(*keys):
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_yunikorns_verdict_stays(score, tmp_path, capsys):
-    with pytest.raises(QueueConfigError, match=f"undefined policy: {score}") as raised:
-        load_configuration(CONFIG.format(score))
-    assert raised.value.line == 5
+def test_a_file_may_name_them_and_the_check_says_that_yunikorn_refuses_it(score, tmp_path, capsys):
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG.format(score))
-    assert check_files([file]) == 1
-    assert f"{file}:5: undefined policy: {score}" in capsys.readouterr().err
-    assert parse_configuration(CONFIG.format(score)).node_sort_policy == score
-
-
-@pytest.mark.parametrize("settings", [(), (("preset", "yunikorn"),), (("nodeScores", "disabled"),)])
-@pytest.mark.parametrize("score", SCORES)
-def test_without_the_setting_the_core_refuses_them(score, settings):
-    core = Core(CONFIG.format("binpacking"), settings=settings)
-    core.send(UpdateConfiguration(CONFIG.format(score)))
-    assert core.partition.config_error == (
-        f"line 5: undefined policy: {score} (the setting nodeScores: enabled lets it be used)"
+    assert check_files([file]) == 0
+    assert capsys.readouterr().err == (
+        f"{file}:5: warning: nodesortpolicy {score} is not YuniKorn's: it refuses this file "
+        f"(undefined policy: {score})\n"
     )
-    assert core.partition.nodes.policy == "binpacking"
+    file.write_text(CONFIG.format("fair"))
+    assert check_files([file]) == 0
+    assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("settings", [(("preset", "muster"),), ENABLED])
+@pytest.mark.parametrize(
+    "settings",
+    [(), (("preset", "yunikorn"),), (("preset", "muster"),), (("nodeScores", "disabled"),)],
+)
 @pytest.mark.parametrize("score", SCORES)
-def test_with_the_setting_they_hold(score, settings):
+def test_they_hold_under_any_settings(score, settings):
     core = Core(CONFIG.format("fair"), settings=settings)
     core.send(UpdateConfiguration(CONFIG.format(score)))
     assert not core.partition.config_error
     assert core.partition.nodes.policy == score
 
 
-def test_an_unknown_policy_is_none_with_the_setting_either():
-    core = Core(CONFIG.format("fair"), settings=ENABLED)
+def test_an_unknown_policy_is_refused():
+    core = Core(CONFIG.format("fair"))
     core.send(UpdateConfiguration(CONFIG.format("fullest")))
     assert core.partition.config_error == "line 5: undefined policy: fullest"
 

@@ -27,7 +27,7 @@ from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
 from shared.model.units import seconds
 from tests.builders import Core, config_of
 
-NEVER_PASSED = (("gangPatience", "0"),)
+NEVER_PASSED = (("starvationGuard", "0"),)
 GROUP = {"task_group_name": "tg"}
 LEAF = "{name: a, resources: {max: {vcore: 4m}}}"
 STOPPED = TerminationType.STOPPED_BY_RM
@@ -91,7 +91,7 @@ def test_a_waiting_gang_is_passed_for_its_patience_and_no_longer():
     assert not core.plain("plain", 1)
     assert (core.reason("gang"), core.reason("plain")) == ("GANG_PATIENCE", "GANG_PATIENCE")
     message = core.partition.applications["plain"].refusal.message
-    assert "queue root.a has waited for longer than gangPatience 5m0s" in message
+    assert "queue root.a has waited for longer than starvationGuard 5m0s" in message
     assert core.plain("filler", 1)  # who runs goes on
     core.end("filler")
     assert core.running() == ["old"]
@@ -101,7 +101,7 @@ def test_a_waiting_gang_is_passed_for_its_patience_and_no_longer():
 
 
 def test_forty_later_gangs_do_not_starve_one():
-    core = Queue(settings=(("gangPatience", "20s"),))
+    core = Queue(settings=(("starvationGuard", "20s"),))
     started, last = 0, "filler"
     for at in range(40):
         started += core.ganged(f"later-{at}", 2)
@@ -126,7 +126,7 @@ def test_a_patience_of_zero_is_never_passed():
     ("text", "patience_s"), [("", 300), ("0", 0), ("0s", 0), ("90s", 90), ("-1s", 300), ("x", 300)]
 )
 def test_the_patience_is_a_setting(text, patience_s):
-    assert settings_from([("gangPatience", text)]).gang_patience_ns == seconds(patience_s)
+    assert settings_from([("starvationGuard", text)]).starvation_guard_ns == seconds(patience_s)
 
 
 def test_who_was_refused_by_the_queue_before_the_gang_was_overdue_does_not_start_after_it():
@@ -256,7 +256,7 @@ def test_when_a_gang_moves_in_the_order_so_do_those_behind_it():
 
 
 def test_of_two_overdue_gangs_the_first_in_the_order_is_waited_for():
-    core = Queue(settings=(("gangPatience", "100s"),))
+    core = Queue(settings=(("starvationGuard", "100s"),))
     core.ganged("second", 3)
     core.pass_time(200)
     leaf = core.partition.queues["root.a"]
@@ -354,7 +354,7 @@ def test_asks_that_get_new_shapes_leave_a_gang_where_it_waits():
 
 # --- places on the nodes ----------------------------------------------------------------------------
 
-PLACES = (("gangAdmission", "cluster"), ("gangPatience", "0"))
+PLACES = (("gangAdmission", "cluster"), ("starvationGuard", "0"))
 
 
 class Nodes(Queue):
@@ -451,7 +451,7 @@ class Started(Queue):
         leaf: str = "{name: a}",
         settings: tuple[tuple[str, str], ...] = (),
     ):
-        settings = settings or (("gangAdmission", admission), ("gangPatience", patience))
+        settings = settings or (("gangAdmission", admission), ("starvationGuard", patience))
         Core.__init__(self, config_of(leaf), settings=settings)
         self.node("n", vcore=4)
         self.plain("filler", 3)
@@ -476,7 +476,7 @@ def test_a_gang_that_was_let_start_and_holds_nothing_is_not_passed(admission):
 
 def test_with_the_preset_yunikorn_a_gang_is_passed_however_long_it_waits():
     """YuniKorn has no such rule: where one application has no node the next has its turn."""
-    core = Started(settings=(("preset", "yunikorn"), ("reservations", "disabled")))
+    core = Started(settings=(("preset", "yunikorn"), ("reservations", "none")))
     assert core.partition.applications["old"].gang_admitted
     core.pass_time(24 * 3600)
     assert core.plain("young", 1)
@@ -693,7 +693,7 @@ def test_a_gang_that_holds_a_part_is_waited_for_by_nobody():
     """Its placeholder was there before: refused as a whole, it is not passed, nor ahead of all."""
     core = Core(
         config_of("{name: a, resources: {max: {vcore: 4m}}}"),
-        settings=(("gangAdmission", "cluster"), ("gangPatience", "60s")),
+        settings=(("gangAdmission", "cluster"), ("starvationGuard", "60s")),
     )
     core.node("n1", vcore=9, pods=30)
     core.application("runs", "root.a")
@@ -711,7 +711,8 @@ def test_a_gang_that_holds_a_part_is_waited_for_by_nobody():
 
 def test_a_gang_that_was_there_earlier_is_overdue_earlier():
     core = Core(
-        config_of("{name: a, resources: {max: {vcore: 3m}}}"), settings=(("gangPatience", "60s"),)
+        config_of("{name: a, resources: {max: {vcore: 3m}}}"),
+        settings=(("starvationGuard", "60s"),),
     )
     core.node("n1", vcore=9, pods=30)
     core.application("runs", "root.a")

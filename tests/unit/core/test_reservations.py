@@ -29,7 +29,7 @@ SMALL = {"vcore": 1_000, "pods": 1}
 LEAVES = ("{name: a}", "{name: b, properties: {priority.offset: '5'}}")
 
 
-EACH = (("reservationsFor", "asks"),)  # YuniKorn's rule, under which the bound is tried
+EACH = (("reservations", "asks"),)  # YuniKorn's rule, under which the bound is tried
 
 
 def full_of_fillers(nodes: int, *leaves: str, settings: tuple = (), rule: tuple = EACH) -> Core:

@@ -1,9 +1,9 @@
 """The lane: the oldest waiting gang that needs more than one node has nodes held for it.
 
-Rule 1: with ``gangLane`` one gang has the lane: of those that lack places on the nodes, need more
-        than one node and could be held by empty ones, the highest priority, then the oldest. It
-        keeps it until it starts or goes. Its is the only reservation: nobody else gets a node for
-        age, and nobody waits behind it in its queue for want of places (``patience.py``).
+Rule 1: with ``reservations: gang`` one gang has the lane: of those that lack places on the nodes,
+        need more than one node and could be held by empty ones, the highest priority, then the
+        oldest. It keeps it until it starts or goes. Its is the only reservation: nobody else gets a
+        node for age, and nobody waits behind it in its queue for want of places (``patience.py``).
 Rule 2: held are the nodes that will be free soonest, worked out anew whenever one of them changes,
         another one will be free sooner, or a pod outlives what was expected of it. When a pod ends
         is in ``model/run_times.py``; a pod of which nothing is known ends after all the others.
@@ -14,7 +14,7 @@ Rule 4: others never use a node that is held; with ``backfill`` those may that c
         whose run time is stated or predicted and over before the start that is expected, or that
         take no more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that
         are free in time the last are held then: what runs for long may have the others.
-Rule 5: by ``backfillOrder: shortestFirst`` those that come after the gang are tried in the order of
+Rule 5: by ``backfill: shortestFirst`` those that come after the gang are tried in the order of
         their run times while it waits, in leaves that go by arrival: predicted ones, but never more
         than stated.
         Who may pass, and what is told, stands on what is stated as before (Tsafrir et al. 2007).
@@ -64,7 +64,7 @@ MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not 
 
 def offer(partition: Partition, application: Application, lacking: Mapping[Shape, int]) -> None:
     """Give the lane to a gang that has just been refused for want of places, if it is its turn."""
-    if not partition.settings.gang_lane or not lacking:
+    if not partition.settings.reserves_for_gang or not lacking:
         return
     if _is_its_turn(partition, application):
         _give(partition, application)
@@ -121,7 +121,7 @@ def judge_anew(partition: Partition) -> None:
     To be called before a cycle: what waits was too large for the nodes that there were.
     """
     settings = partition.settings
-    if partition.is_capacity_new and settings.gang_lane and partition.lane is None:
+    if partition.is_capacity_new and settings.reserves_for_gang and partition.lane is None:
         _choose(partition)
 
 
@@ -490,7 +490,7 @@ class SupposedLane:
         self._refused: dict[Application, None] = {}
         self._asleep: dict[Application, None] = {}
         self.lets_go = False  # others may use more of what is held since this was asked last
-        if not partition.settings.gang_lane:
+        if not partition.settings.reserves_for_gang:
             return
         nodes, lane = partition.nodes, partition.lane
         held = {node: dict(node.spare) for node in nodes.rows if node.is_held}
@@ -563,7 +563,7 @@ class SupposedLane:
         One that waits for something else than places gives the lane up as if it was placed.
         """
         partition, lane = self._partition, self._partition.lane
-        if not partition.settings.gang_lane:
+        if not partition.settings.reserves_for_gang:
             return
         if is_placed:
             self._refused.pop(application, None)

@@ -1,6 +1,6 @@
 """Patience: a gang that has waited long for its queue is not passed by those behind it.
 
-Rule 1: a gang that has waited for ``gangPatience`` since it was submitted is overdue: for the
+Rule 1: a gang that has waited for ``starvationGuard`` since it was submitted is overdue: for the
         maxima of its queues, for places on the nodes with ``gangAdmission: cluster``, and with the
         other two for its first member after it was let start. Until it holds something no
         application behind it in the order of its leaf starts there: no gang is admitted, and
@@ -38,10 +38,10 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
     """Return why an application may not start before a gang that is ahead of it, or None."""
     if not application.is_behind_overdue_gang:
         return None
-    patience = go_duration(partition.settings.gang_patience_ns)
+    patience = go_duration(partition.settings.starvation_guard_ns)
     sentence = (
         f"a gang ahead of it in queue {application.queue.path} has waited for longer than "
-        f"gangPatience {patience}: nobody behind that gang starts before it"
+        f"starvationGuard {patience}: nobody behind that gang starts before it"
     )
     return Refusal(Reason.GANG_PATIENCE, sentence)
 
@@ -52,7 +52,7 @@ def watch(partition: Partition, application: Application) -> None:
     if not _is_to_be_waited_for(partition, application):
         queueing.wait_no_more_for(application)
         return
-    due_ns = application.submission_time_ns + partition.settings.gang_patience_ns
+    due_ns = application.submission_time_ns + partition.settings.starvation_guard_ns
     if due_ns <= partition.now_ns:
         _be_late(partition, application)
     elif due_ns != application.patience_due_ns:
@@ -155,7 +155,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
         application.waits_as_a_whole and application.is_starting and may_be_waited_for(application)
     ):
         return False
-    if partition.settings.gang_lane and application.is_refused_for(Reason.GANG_PLACES):
+    if partition.settings.reserves_for_gang and application.is_refused_for(Reason.GANG_PLACES):
         return False  # it waits for the lane
     if application.starts_placed and not could_be_held(partition.nodes, application):
         partition.too_large[application] = None

@@ -15,7 +15,7 @@ Rule 4: no more nodes are reserved than the setting ``maxReservedNodes`` lets, r
         any case.
 Rule 5: one for the head of each queue and shape: none for who has others of its shape waiting ahead
         of it, or whose queue has one; a higher priority takes the place of a lower one. With the
-        setting ``reservationsFor: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask has
+        setting ``reservations: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask has
         its own, as in YuniKorn. While gangs have a lane (``lane.py``) nobody has one for age.
 Rule 6: for heads no node is reserved on which room is expected, by what its pods state or what is
         predicted of them, later than AHEAD_NS from now; of the others the one that has room
@@ -85,7 +85,7 @@ def reserve_for_the_old(partition: Partition) -> None:
     Asks that are still too young set the moment of the next one.
     """
     wanted, partition.shapes_to_reserve = partition.shapes_to_reserve, {}
-    if not partition.settings.reservations or partition.settings.gang_lane:
+    if not partition.settings.reserves_for_asks:
         return
     is_for_heads = _is_for_heads(partition)
     if is_for_heads and _give_up_the_late(partition):

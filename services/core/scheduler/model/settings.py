@@ -6,34 +6,44 @@ from dataclasses import dataclass
 
 from shared.model.duration import parse_go_duration
 from shared.model.names import EVENT_SETTING
-from shared.model.presets import PRESETS, REMAKE_PLACEHOLDERS, with_preset
+from shared.model.scheduler_settings import (
+    ASKS,
+    BACKFILLS,
+    DISABLED,
+    ENABLED,
+    FAIR_LEAF_GANGS,
+    GANG,
+    HEADS,
+    NONE,
+    PRESETS,
+    REMAKE_PLACEHOLDERS,
+    RESERVATIONS,
+    SCORE_WINDOW,
+    SHORTEST_FIRST,
+    STATE_AWARE,
+    named,
+    preset_of,
+)
 from shared.model.units import seconds
 
 QUEUE_GANG = "queue"
 CLUSTER_GANG = "cluster"
 PARTIAL_GANG = "partial"
-_GANG_ADMISSIONS = {
-    QUEUE_GANG: QUEUE_GANG,
-    "whole": QUEUE_GANG,
-    CLUSTER_GANG: CLUSTER_GANG,
-    PARTIAL_GANG: PARTIAL_GANG,
-}
+_GANG_ADMISSIONS = (QUEUE_GANG, CLUSTER_GANG, PARTIAL_GANG)
 YUNIKORN, KAI = "yunikorn", "kai"
-SUBMISSION, SHORTEST_FIRST = "submission", "shortestFirst"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
 ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
-GANG_PATIENCE_NS = seconds(5 * 60)
+STARVATION_GUARD_NS = seconds(5 * 60)
 MAY_BE_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, CONSOLIDATION, PREEMPT, STALE)}
 UNLESS_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, PREEMPT)}
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
 RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
-HEADS, ASKS = "heads", "asks"
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
-NODE_SCORE_WINDOW = 1_000
+NODE_SCORE_WINDOW = 1_000  # of the mix that node scores look at
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of what was found
 MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one that there is not
@@ -57,26 +67,15 @@ def _one_of(*names: str) -> tuple[Callable[[str], bool], str]:
 _A_DURATION = (_is_duration, "a duration like 90s")
 _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangAdmission": _one_of(*_GANG_ADMISSIONS),
-    "gangPatience": _A_DURATION,
-    "reservations": _one_of("enabled", "disabled"),
+    "starvationGuard": _A_DURATION,
+    "reservations": _one_of(*RESERVATIONS),
     "reservationDelay": _A_DURATION,
-    "reservationsFor": _one_of(HEADS, ASKS),
     "maxReservedNodes": (
         lambda text: _count_or_share(text) is not None,
         "a number of nodes, or a share like 5%",
     ),
-    "backfill": _one_of("enabled", "disabled"),
-    "backfillOrder": _one_of(SUBMISSION, SHORTEST_FIRST),
-    "gangLane": _one_of("enabled", "disabled"),
-    "fairLeafGangs": _one_of("enabled", "disabled"),
-    "nodeScores": _one_of("enabled", "disabled"),
-    "nodeScoreWindow": (
-        lambda text: _window(text) is not None,
-        f"a number of asks from 1 to {MAX_NODE_SCORE_WINDOW}",
-    ),
+    "backfill": _one_of(*BACKFILLS),
     "preset": _one_of(*PRESETS),
-    REMAKE_PLACEHOLDERS: _one_of("enabled", "disabled"),  # which the resource manager obeys
-    "stateAware": _one_of("fifo", "filtered"),
     "policy": _one_of(*MAY_BE_NAMED),
     "actions": (  # each name is judged by itself
         _is_list,
@@ -92,6 +91,15 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         "a duration like 90s, or -1 for ever",
     ),
 }
+_RETIRED_RULES: dict[str, tuple[Callable[[str], bool], str]] = {  # still read, listed nowhere
+    FAIR_LEAF_GANGS: _one_of(ENABLED, DISABLED),
+    STATE_AWARE: _one_of("fifo", "filtered"),
+    SCORE_WINDOW: (
+        lambda text: _window(text) is not None,
+        f"a number of asks from 1 to {MAX_NODE_SCORE_WINDOW}",
+    ),
+    REMAKE_PLACEHOLDERS: _one_of(ENABLED, DISABLED),  # which the resource manager obeys
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +107,22 @@ class Settings:
     """The settings; their defaults are YuniKorn's ways, but for ``gang_admission``.
 
     ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
-    queues (``queue``; ``whole`` is its old name), when every member has a place on the nodes as
-    well (``cluster``), or as far as they fit (``partial``, as YuniKorn does; contract case G-23).
-    ``gang_patience_ns``: for how long a gang that waits as a whole may be passed by those behind it
-    in its queue; 0 is never.
-    ``reservations`` and ``reservation_delay_ns``: whether, and at which age, an ask that no node
-    has the room for gets a node of its own. ``reserved_nodes_least`` and
+    queues (``queue``), when every member has a place on the nodes as well (``cluster``), or as far
+    as they fit (``partial``, as YuniKorn does; contract case G-23).
+    ``starvation_guard_ns``: for how long a gang that waits as a whole may be passed by those behind
+    it in its queue; 0 is never.
+    ``reservations``: what gets nodes reserved when no node has the room for it: the head of each
+    queue and shape (``heads``), each ask (``asks``, YuniKorn's rule, and everybody's on up to
+    ``RESERVED_NODES_LEAST`` nodes), the oldest waiting gang of several nodes (``gang``, which needs
+    ``gang_admission`` to be ``cluster``; ``lane.py``), or nothing (``none``).
+    ``reservation_delay_ns``: at which age an ask gets a node. ``reserved_nodes_least`` and
     ``reserved_nodes_percent``: of how many nodes, the larger of the two, where that is stated; else
-    for heads ``RESERVED_FOR_HEADS_PERCENT``, one at least. ``reservations_for``: one
-    for the head of each queue and shape, or (``asks``, YuniKorn's rule, and everybody's on up to
-    ``RESERVED_NODES_LEAST`` nodes) for each ask. ``backfill``: small asks may use a reserved node
-    where that takes nothing the reservation lacks, and short ones those that the lane holds.
-    ``shortest_first``: of those that come after the lane's gang the shortest is tried first
-    (``lane.py``); it needs ``backfill`` and ``gang_lane``, and is refused without.
-    ``gang_lane``: the oldest waiting gang of several nodes has nodes held for it (``lane.py``); it
-    needs ``gang_admission`` to be ``cluster``, and is refused with another.
+    for heads ``RESERVED_FOR_HEADS_PERCENT``, one at least. ``backfill``: small asks may use a
+    reserved node where that takes nothing the reservation lacks, and short ones those that the head
+    gang has. ``shortest_first``: of those that come after the head gang the shortest is tried first
+    (``lane.py``).
     ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
-    ``node_scores``: a ``nodesortpolicy`` may name a score that is not YuniKorn's;
-    ``node_score_window``: of how many asks the mix is that such scores look at.
+    ``node_score_window``: of how many asks the mix is that node scores look at.
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
     instead of being plain fifo.
     ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
@@ -126,22 +132,20 @@ class Settings:
     ``stuck_after_ns``: the room of a victim that has not gone by then is nobody's, and another
     victim may be taken for it (negative: never).
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
-    ``refused`` says which names and values do not hold, a sentence each.
+    ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
+    sentence each.
     """
 
     gang_admission: str = QUEUE_GANG
-    gang_patience_ns: int = GANG_PATIENCE_NS
-    reservations: bool = True
+    starvation_guard_ns: int = STARVATION_GUARD_NS
+    reservations: str = HEADS
     reservation_delay_ns: int = RESERVATION_DELAY_NS
     reserved_nodes_least: int = RESERVED_NODES_LEAST
     reserved_nodes_percent: int = RESERVED_NODES_PERCENT
     is_bound_stated: bool = False
-    reservations_for: str = HEADS
     backfill: bool = False
     shortest_first: bool = False
-    gang_lane: bool = False
     fair_leaf_gangs: bool = False
-    node_scores: bool = False
     node_score_window: int = NODE_SCORE_WINDOW
     filters_state_aware: bool = False
     policy: str = YUNIKORN
@@ -150,6 +154,22 @@ class Settings:
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
     refused: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what a user is to be told of the settings."""
+        return (*self.refused, *self.renamed)
+
+    @property
+    def reserves_for_asks(self) -> bool:
+        """Return whether an ask gets a node of its own at some age."""
+        return self.reservations in (HEADS, ASKS)
+
+    @property
+    def reserves_for_gang(self) -> bool:
+        """Return whether the oldest waiting gang of several nodes gets nodes reserved."""
+        return self.reservations == GANG
 
     @property
     def keeps_minimum(self) -> bool:
@@ -164,56 +184,64 @@ class Settings:
 
     def is_for_heads(self, schedulable: int) -> bool:
         """Return whether only heads get a node: on a few nodes each ask may, as in YuniKorn."""
-        return self.reservations_for == HEADS and schedulable > RESERVED_NODES_LEAST
+        return self.reservations == HEADS and schedulable > RESERVED_NODES_LEAST
 
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
-    stated = dict(pairs)
-    values = with_preset(stated)
-    patience_ns = parse_go_duration(values.get("gangPatience", ""))
+    read = named(dict(pairs))
+    values = read.with_preset()
+    guard_ns = parse_go_duration(values.get("starvationGuard", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     policy = values.get("policy", YUNIKORN)
     policy = policy if policy in MAY_BE_NAMED else YUNIKORN
-    admission = _GANG_ADMISSIONS.get(values.get("gangAdmission", ""), QUEUE_GANG)
+    admission = values.get("gangAdmission", "")
+    admission = admission if admission in _GANG_ADMISSIONS else QUEUE_GANG
     if policy == KAI:  # no member starts there before the whole minimum has its room
         admission = CLUSTER_GANG
-    has_lane = values.get("gangLane") == "enabled" and admission == CLUSTER_GANG
-    backfills = values.get("backfill") == "enabled"
-    is_by_length = values.get("backfillOrder") == SHORTEST_FIRST
-    named = _names(values.get("actions", ""))
+    reservations = _reservations(values, admission)
+    backfill = values.get("backfill", DISABLED)
+    is_by_length = backfill == SHORTEST_FIRST
+    actions = _names(values.get("actions", ""))
     return Settings(
         gang_admission=admission,
-        gang_patience_ns=GANG_PATIENCE_NS if patience_ns is None else patience_ns,
-        reservations=values.get("reservations") != "disabled",
+        starvation_guard_ns=STARVATION_GUARD_NS if guard_ns is None else guard_ns,
+        reservations=reservations,
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
         reserved_nodes_least=least,
         reserved_nodes_percent=percent,
         is_bound_stated=_count_or_share(values.get("maxReservedNodes", "")) is not None,
-        reservations_for=ASKS if values.get("reservationsFor") == ASKS else HEADS,
-        backfill=backfills,
-        shortest_first=is_by_length and backfills and has_lane,
-        gang_lane=has_lane,
-        fair_leaf_gangs=values.get("fairLeafGangs") == "enabled",
-        node_scores=values.get("nodeScores") == "enabled",
-        node_score_window=_window(values.get("nodeScoreWindow", "")) or NODE_SCORE_WINDOW,
-        filters_state_aware=values.get("stateAware") == "filtered",
+        backfill=backfill in (ENABLED, SHORTEST_FIRST),
+        shortest_first=is_by_length and reservations == GANG,
+        fair_leaf_gangs=values.get(FAIR_LEAF_GANGS) == ENABLED,
+        node_score_window=_window(values.get(SCORE_WINDOW, "")) or NODE_SCORE_WINDOW,
+        filters_state_aware=values.get(STATE_AWARE) == "filtered",
         policy=policy,
-        actions=_actions(policy, named),
+        actions=_actions(policy, actions),
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
         refused=_in_short(
             (
+                *read.refused,
                 *_refused_values(values),
-                *_refused_admission(stated, policy),
-                *_refused_lane(values, admission),
-                *_refused_order(is_refused=is_by_length and not (backfills and has_lane)),
-                *refused_actions(policy, named),
+                *_refused_admission(read.stated, policy),
+                *_refused_reservations(values, admission),
+                *_refused_order(is_refused=is_by_length and reservations != GANG),
+                *refused_actions(policy, actions),
             )
         ),
+        renamed=read.warnings,
     )
+
+
+def _reservations(values: Mapping[str, str], admission: str) -> str:
+    """Return what gets nodes reserved; what cannot hold is the preset's, or the default."""
+    for name in (values.get("reservations", ""), preset_of(values).get("reservations", HEADS)):
+        if name in (HEADS, ASKS, NONE) or (name == GANG and admission == CLUSTER_GANG):
+            return name
+    return HEADS
 
 
 def is_of_the_api(name: str) -> bool:
@@ -225,7 +253,7 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for each setting that there is not, or that has no such value."""
     found: list[str] = []
     for name, text in values.items():
-        rule = _RULES.get(name)
+        rule = _RULES.get(name) or _RETIRED_RULES.get(name)
         if is_of_the_api(name):
             continue
         if rule is None:
@@ -238,29 +266,31 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
 
 def _refused_admission(stated: Mapping[str, str], policy: str) -> tuple[str, ...]:
     """Return a sentence where a gang is to start as it may not under a policy."""
-    admission = _GANG_ADMISSIONS.get(stated.get("gangAdmission", ""), CLUSTER_GANG)
-    if policy != KAI or admission == CLUSTER_GANG:
+    admission = stated.get("gangAdmission", "")
+    if policy != KAI or admission not in (QUEUE_GANG, PARTIAL_GANG):
         return ()
     sentence = (
         f"gangAdmission: under the policy {KAI} it is {CLUSTER_GANG}: no member of a gang starts "
-        f"before all have a place; found {stated['gangAdmission']!r}"
+        f"before all have a place; found {admission!r}"
     )
     return (sentence,)
 
 
-def _refused_lane(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
-    """Return a sentence where a lane is asked for that no gang could have."""
-    if values.get("gangLane") != "enabled" or admission == CLUSTER_GANG:
+def _refused_reservations(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
+    """Return a sentence where nodes are to be reserved for a gang that could not have them."""
+    if values.get("reservations") != GANG or admission == CLUSTER_GANG:
         return ()
-    return (f"gangLane: it needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; no lane",)
+    held = _reservations(values, admission)
+    needs = f"needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; {held} holds"
+    return (f"reservations: {GANG} {needs}",)
 
 
 def _refused_order(*, is_refused: bool) -> tuple[str, ...]:
-    """Return a sentence where an order is asked for of a backfill that there is not."""
+    """Return a sentence where an order is asked for of a backfill for no gang."""
     if not is_refused:
         return ()
-    needs = f"backfill: enabled, gangLane: enabled and gangAdmission: {CLUSTER_GANG}"
-    return (f"backfillOrder: {SHORTEST_FIRST} needs {needs}; those that wait stay in order",)
+    needs = f"reservations: {GANG} and gangAdmission: {CLUSTER_GANG}"
+    return (f"backfill: {SHORTEST_FIRST} needs {needs}; {ENABLED} holds",)
 
 
 def _in_short(refused: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ Rule 4: a configuration is supposed whole (``what_if_queues``). Reserved asks ar
 Rule 5: for what is supposed and would wait, the expected start is looked for, which may take
         as many steps again (``expected_start``).
 Rule 6: the nodes that would be held for the lane's gang are supposed to be (``lane.SupposedLane``).
-        In which order ``backfillOrder: shortestFirst`` tries others is not forecast.
+        In which order ``backfill: shortestFirst`` tries others is not forecast.
 Rule 7: nothing is committed: all of it is on a hypothesis that is discarded.
 Limits: MAX_STEPS searches for a node or for victims; what is not tried by then is said. MAX_PLACES
 places are told of one application, MAX_TOLD applications and as many queues.

@@ -20,7 +20,6 @@ from services.core.scheduler.model.queue_settings import (
     settings_of_root,
 )
 from services.core.scheduler.model.rows import Application, Queue, depth_first
-from services.core.scheduler.model.settings import Settings
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import application_ledger, application_moves, queue_moves
@@ -41,7 +40,6 @@ class PartitionConfig:
     """A parsed queues.yaml, of one partition. ``text`` is what it was parsed from.
 
     ``partitions`` are all that it has. One that it has not ``is_dropped``: nothing may stay in it.
-    ``more_scores`` is what YuniKorn would say of a node score in it that is ours ("": nothing).
     """
 
     root: QueueConfig
@@ -55,7 +53,6 @@ class PartitionConfig:
     text: str = ""
     partitions: tuple[str, ...] = (DEFAULT_PARTITION,)
     is_dropped: bool = False
-    more_scores: str = ""
 
 
 class Moves(Protocol):
@@ -146,21 +143,11 @@ def _limits(partition: Partition) -> dict[str, tuple[dict[str, Limit], dict[str,
     return {path: (q.user_limits, q.group_limits) for path, q in partition.queues.items()}
 
 
-def refused_scores(config: PartitionConfig, settings: Settings) -> str:
-    """Return why the node scores of a configuration may not be used, or ""."""
-    if not config.more_scores or settings.node_scores:
-        return ""
-    return f"{config.more_scores} (the setting nodeScores: enabled lets it be used)"
-
-
 def conflict(partition: Partition, config: PartitionConfig) -> str:
     """Return why a configuration cannot be applied to the tree as it stands, or "".
 
     A queue cannot change between leaf and parent while applications are in it, or below it.
     """
-    refused = refused_scores(config, partition.settings)
-    if refused:
-        return refused
     stack = [(partition.root, config.root)]
     while stack:
         queue, wanted = stack.pop()

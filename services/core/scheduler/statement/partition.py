@@ -89,6 +89,7 @@ from shared.model.resources import (
     fits_room,
     subtract_into,
 )
+from shared.model.scheduler_settings import NONE
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
@@ -262,7 +263,7 @@ class Partition:
 
         What is expected is what is predicted, but never more than what is stated.
         """
-        if not (self.settings.gang_lane and self.settings.backfill):
+        if not (self.settings.reserves_for_gang and self.settings.backfill):
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
@@ -506,7 +507,7 @@ class Partition:
     ) -> None:
         """Count what an allocation that goes has used into its application's history."""
         run_ns = self.now_ns - application.placed_ns.get(allocation.allocation_key, self.now_ns)
-        is_used = self.settings.gang_lane or self.settings.reservations
+        is_used = self.settings.reservations != NONE
         if is_used and not (is_preempted or allocation.placeholder):
             self.run_times.ended(application, allocation.resource_per_alloc, run_ns)
         node = self.nodes.nodes.get(allocation.node_id)
@@ -767,7 +768,7 @@ class Partition:
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""
-        if not self.settings.reservations or due_ns <= self.now_ns:
+        if not self.settings.reserves_for_asks or due_ns <= self.now_ns:
             return
         if self.reservations_due_ns and self.reservations_due_ns <= due_ns:
             return
