@@ -1,14 +1,15 @@
 """From a request's body to manifest documents: YAML with limits, every refusal says where.
 
-Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, and MAX_DEPTH and MAX_NODES values before anything is built
-of them; both again, and MAX_WRITTEN_BYTES, after aliases are written out, so that a small file
-cannot grow into a large one. A map with the same key twice is refused, as an API server does it.
+Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, MAX_DEPTH and MAX_NODES values, aliases as what they stand
+for, before anything is built of them, so that a small file cannot grow into a large one; and
+MAX_WRITTEN_BYTES. A map with the same key twice is refused, as an API server does it.
 """
 
 import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -28,10 +29,9 @@ from shared.queueconfig import scalars
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_DOCUMENTS = 2_000
-MAX_NODES = 300_000
+MAX_NODES = 250_000
 MAX_WRITTEN_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
-_CHARACTERS_A_VALUE = 32  # a long text counts as several values
 _SHOWN = 60  # characters of a key
 _TAG = "tag:yaml.org,2002:"
 _TIMESTAMP = yaml.SafeLoader.timestamp_regexp
@@ -111,13 +111,11 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
 
 
 def value_of(node: yaml.Node, index: int = 1) -> Any:
-    """Return what a document holds, judged by its size as written out and by its keys.
-
-    Raises DocumentsError.
-    """
-    _check_size(node, index)
+    """Return what a document holds, judged by its keys. Raises DocumentsError."""
     try:
-        return _built(node, {})
+        return _built(node, _Made(index))
+    except DocumentsError:
+        raise
     except ValueError as error:
         raise DocumentsError(f"a value cannot be read: {error}", index) from error
 
@@ -142,40 +140,61 @@ def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument
         raise DocumentsError(f"cannot be written as JSON: {error}", index) from error
 
 
-def _built(node: yaml.Node, made: dict[int, Any]) -> Any:
-    """Return what a node holds, plain scalars as Go's yaml.v3 reads them. Raises ValueError.
+@dataclass(slots=True)
+class _Made:
+    """What was built of a document so far, by its node: aliases stand for the same value."""
 
-    ``made`` has what was built before: aliases stand for the same value.
-    """
+    index: int
+    of: dict[int, Any] = field(default_factory=dict)
+
+
+def _built(node: yaml.Node, made: _Made) -> Any:
+    """Return what a node holds, plain scalars as Go's yaml.v3 reads them. Raises ValueError."""
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
-    if id(node) not in made:
+    if id(node) not in made.of:
         if node.tag == LIST and isinstance(node, yaml.SequenceNode):
-            made[id(node)] = [_built(item, made) for item in node.value]
+            made.of[id(node)] = [_built(item, made) for item in node.value]
         elif node.tag == MAP and isinstance(node, yaml.MappingNode):
-            made[id(node)] = _map(node, made)
+            made.of[id(node)] = _map(node, made)
         else:
             raise ValueError(f"nothing is known of the tag {node.tag[:_SHOWN]}")
-    return made[id(node)]
+    return made.of[id(node)]
 
 
-def _map(node: yaml.MappingNode, made: dict[int, Any]) -> dict[Any, Any]:
-    """Return a map; its own keys come before merged ones, and of several merged the first."""
-    value: dict[Any, Any] = {}
+def _map(node: yaml.MappingNode, made: _Made) -> dict[Any, Any]:
+    """Return a map; its own keys come before merged ones, and of several merged the first.
+
+    A key that it has already is refused: one of the two values would go without a word.
+    """
+    own: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}
+    known: dict[str, yaml.Node] = {}
     for key, item in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise ValueError("a key that is a map or a list")  # noqa: TRY004 - the text is wrong
+        first = known.setdefault(key.value, key)
+        if first is not key:
+            said = f'mapping key "{key.value[:_SHOWN]}" already defined'
+            at = first.start_mark.line + 1
+            raise DocumentsError(f"{said} at line {at}", made.index, key.start_mark.line + 1)
         if key.tag == MERGE:
-            for source in item.value if isinstance(item, yaml.SequenceNode) else [item]:
-                merged = _built(source, made)
-                if not isinstance(merged, dict):
-                    raise ValueError(  # noqa: TRY004 - the text is wrong
-                        "map merge requires map or sequence of maps as the value"
-                    )
-                value = {**merged, **value}
-    for key, item in node.value:
-        if key.tag != MERGE:
-            if not isinstance(key, yaml.ScalarNode):
-                raise ValueError("a key that is a map or a list")
-            value[_scalar(key)] = _built(item, made)
+            merged = _merged(item, made)
+        else:
+            own[_scalar(key)] = _built(item, made)
+    return {**merged, **own} if merged else own
+
+
+def _merged(node: yaml.Node, made: _Made) -> dict[Any, Any]:
+    """Return what ``<<`` merges into a map."""
+    value: dict[Any, Any] = {}
+    for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+        merged = _built(source, made)
+        if not isinstance(merged, dict):
+            raise ValueError(  # noqa: TRY004 - the text is wrong
+                "map merge requires map or sequence of maps as the value"
+            )
+        value = {**merged, **value}
     return value
 
 
@@ -193,41 +212,3 @@ def _scalar(node: yaml.ScalarNode) -> Any:
             raise ValueError(f"{node.value[:_SHOWN]!r} is no value of the tag {shown}")
         return float(value)
     return value
-
-
-def _check_size(root: yaml.Node, index: int) -> None:
-    """Count the values as they would be written out, aliases included, and stop in time."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node, depth: int) -> int:
-        if depth > MAX_DEPTH:
-            raise DocumentsError(f"nested deeper than {MAX_DEPTH}", index)
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
-        total = 1 + len(node.value) // _CHARACTERS_A_VALUE
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node, index)
-            total += sum(size(k, depth + 1) + size(v, depth + 1) for k, v in node.value)
-        elif isinstance(node, yaml.SequenceNode):
-            total += sum(size(item, depth + 1) for item in node.value)
-        if total > MAX_NODES:
-            raise DocumentsError(
-                f"more than {MAX_NODES} values once its aliases are written out", index
-            )
-        sizes[id(node)] = total
-        return total
-
-    size(root, 0)
-
-
-def _check_keys(node: yaml.MappingNode, index: int) -> None:
-    """Refuse a key that its map has already: one of the two values would go without a word."""
-    lines: dict[str, int] = {}
-    for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-        line = key.start_mark.line + 1
-        if key.value in lines:
-            name = key.value[:_SHOWN]
-            said = f'mapping key "{name}" already defined at line {lines[key.value]}'
-            raise DocumentsError(said, index, line)
-        lines[key.value] = line

@@ -22,6 +22,7 @@ _RESOLVERS: dict[str, list[tuple[str, Any]]] = {
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _QUOTED = "'"
+_CHARACTERS_A_VALUE = 32  # a long text counts as several values
 
 
 class YamlLimitError(ValueError):
@@ -34,12 +35,13 @@ class YamlLimitError(ValueError):
 
 
 def compose_bounded(text: str, *, depth: int, values: int) -> Iterator[yaml.Node | None]:
-    """Yield the documents' nodes, in order. Aliases are not counted by what they stand for.
+    """Yield the documents' nodes, in order. Aliases count as what they stand for, written out.
 
     A plain scalar's tag is that of a null, a merge, a timestamp or a text: what a text is besides,
     ``shared/queueconfig/scalars.py`` knows. ``values`` bounds keys, values, maps and lists of all
-    documents together. Raises YamlLimitError at the first value beyond a limit, and yaml.YAMLError
-    where the text is no YAML. A document without anything in it is None.
+    documents together, a text of N characters as 1 + N / 32 of them. Raises YamlLimitError at the
+    first value beyond a limit, and yaml.YAMLError where the text is no YAML. A document without
+    anything in it is None.
     """
     composer = _Composer(depth, values)
     for event in yaml.parse(text, Loader=Loader):
@@ -56,40 +58,77 @@ class _Composer:
         self._found = self._document = 0
         self._open: list[yaml.CollectionNode] = []
         self._keys: list[yaml.Node | None] = []  # of each open map the key that waits for its value
+        self._begun: list[int] = []  # of each open one, how many values there were before it
+        self._heights: list[int] = []  # of each open one, how deep it nests
         self._anchors: dict[str, yaml.Node] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}  # of what ended: values, and how deep it nests
 
     def take(self, event: Any) -> bool:
         """Take the next event; return whether a document has ended."""
         kind = type(event)
         if kind is yaml.ScalarEvent:
+            self._count(1 + len(event.value) // _CHARACTERS_A_VALUE, event)
             self._add(_scalar(event), event)
         elif kind is yaml.MappingStartEvent:
             self._start(yaml.MappingNode(event.tag or MAP, [], event.start_mark), event)
         elif kind is yaml.SequenceStartEvent:
             self._start(yaml.SequenceNode(event.tag or LIST, [], event.start_mark), event)
         elif kind is yaml.AliasEvent:
-            self._add(self._meant(event), event)
+            self._repeat(event)
         elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
-            self._open.pop().end_mark = event.end_mark
-            self._keys.pop()
+            self._end(event)
         elif kind is yaml.DocumentStartEvent:
             self._document += 1
-            self._anchors, self.root = {}, None
+            self._anchors, self._sizes, self.root = {}, {}, None
         return kind is yaml.DocumentEndEvent
 
     def _start(self, node: yaml.CollectionNode, event: Any) -> None:
         node.flow_style = event.flow_style
+        self._begun.append(self._found)
+        self._count(1, event)
         self._add(node, event)
         self._open.append(node)
         self._keys.append(None)
-        if len(self._open) > self._depth:
+        self._heights.append(1)
+        self._check_depth(0, event)
+
+    def _end(self, event: Any) -> None:
+        node, begun, height = self._open.pop(), self._begun.pop(), self._heights.pop()
+        node.end_mark = event.end_mark
+        self._keys.pop()
+        if self._anchors:  # it, or what it is in, may be meant again
+            self._sizes[id(node)] = self._found - begun, height
+        if self._heights and self._heights[-1] <= height:
+            self._heights[-1] = height + 1
+
+    def _repeat(self, event: Any) -> None:
+        """Put in what an alias stands for. One that stands for what it is in never ends."""
+        if event.anchor not in self._anchors:
+            said = f"found undefined alias {event.anchor!r}"
+            raise ComposerError(None, None, said, event.start_mark)
+        node = self._anchors[event.anchor]
+        size, height = 1, 0
+        if isinstance(node, yaml.ScalarNode):
+            size += len(node.value) // _CHARACTERS_A_VALUE
+        else:
+            size, height = self._sizes.get(id(node), (1, self._depth + 1))
+        self._check_depth(height, event)
+        self._count(size, event, " once its aliases are written out")
+        if self._heights and self._heights[-1] <= height:
+            self._heights[-1] = height + 1
+        self._add(node, event)
+
+    def _count(self, values: int, event: Any, how: str = "") -> None:
+        self._found += values
+        if self._found > self._values:
+            raise self._limit(f"more than {self._values} values{how}", event)
+
+    def _check_depth(self, more: int, event: Any) -> None:
+        if len(self._open) + more > self._depth:
             raise self._limit(f"nested deeper than {self._depth}", event)
 
     def _add(self, node: yaml.Node, event: Any) -> None:
         """Put a node where it belongs: in the innermost open list or map, or at the root."""
-        self._found += 1
-        if self._found > self._values:
-            raise self._limit(f"more than {self._values} values", event)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         if not self._open:
@@ -103,12 +142,6 @@ class _Composer:
         else:
             within.value.append((key, node))
             self._keys[-1] = None
-
-    def _meant(self, event: Any) -> yaml.Node:
-        if event.anchor not in self._anchors:
-            said = f"found undefined alias {event.anchor!r}"
-            raise ComposerError(None, None, said, event.start_mark)
-        return self._anchors[event.anchor]
 
     def _limit(self, message: str, event: Any) -> YamlLimitError:
         return YamlLimitError(message, event.start_mark.line + 1, self._document)

@@ -1,8 +1,8 @@
 """From YAML text to records, as strictly as Go's decoder with known fields.
 
 Every unknown key and every value of the wrong type is an error with its line, and all of them are
-told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, and MAX_VALUES before and after aliases are written
-out; of the errors the first MAX_ERRORS are told.
+told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, and MAX_VALUES with aliases written out; of the
+errors the first MAX_ERRORS are told.
 
 Every line is the file's own, inside a message too, as YuniKorn's checker prints it.
 """
@@ -65,7 +65,7 @@ def read_configuration(text: str) -> SchedulerConfig:
         return SchedulerConfig()
     _check_texts(root)
     decoder = _Decoder()
-    config = decoder.record(SchedulerConfig, root, 0)
+    config = decoder.record(SchedulerConfig, root)
     if decoder.errors:
         text = "".join(f"\n  line {line}: {message}" for line, message in decoder.errors)
         raise QueueConfigError(f"yaml: unmarshal errors:{text}", decoder.errors[0][0])
@@ -127,14 +127,10 @@ class _Decoder:
 
     def __init__(self) -> None:
         self.errors: list[tuple[int, str]] = []
-        self._values = 0
 
-    def record(self, cls: type[Any], node: yaml.Node, depth: int) -> Any:
+    def record(self, cls: type[Any], node: yaml.Node) -> Any:
         """Return a record; a null is an empty one."""
         line = node.start_mark.line + 1
-        self._count(node)
-        if depth > MAX_DEPTH:
-            raise QueueConfigError(f"nested deeper than {MAX_DEPTH}", line)
         if _is_null(node):
             return cls()
         if not isinstance(node, yaml.MappingNode):
@@ -144,21 +140,15 @@ class _Decoder:
             return cls()
         known = _fields(cls)
         values: dict[str, Any] = {}
-        for key, value in self._pairs(node, depth):
+        for key, value in self._pairs(node):
             name = str(key.value)
             if name not in known:
                 line_of_key = key.start_mark.line + 1
                 self._error(line_of_key, f"field {name} not found in type {GO_NAMES[cls]}")
             else:
-                values[name] = self._value(known[name], value, depth + 1)
+                values[name] = self._value(known[name], value)
         present = {name: value for name, value in values.items() if value is not None}
         return cls(**present, line=line)
-
-    def _count(self, node: yaml.Node) -> None:
-        """Count a map's or a list's items as often as aliases write them out."""
-        self._values += 1 + len(node.value)
-        if self._values > MAX_VALUES:
-            raise QueueConfigError(f"more than {MAX_VALUES} values once aliases are written out")
 
     def _has_repeated_keys(self, node: yaml.MappingNode) -> bool:
         """Tell every two keys that are the same; nothing else of such a mapping is looked at."""
@@ -172,58 +162,53 @@ class _Decoder:
                     break
         return bool(repeated)
 
-    def _pairs(self, node: yaml.MappingNode, depth: int) -> list[tuple[yaml.Node, yaml.Node]]:
+    def _pairs(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
         """Return a mapping's keys and values, with those that ``<<`` merges into it.
 
         Its own keys come before merged ones, and of several that are merged the first.
         """
-        if depth > MAX_DEPTH:
-            raise QueueConfigError(f"nested deeper than {MAX_DEPTH}", node.start_mark.line + 1)
         own = [pair for pair in node.value if pair[0].tag != _MERGE]
         found = {str(key.value): (key, value) for key, value in own}
         for _, value in (pair for pair in node.value if pair[0].tag == _MERGE):
             for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                self._count(source)
                 if not isinstance(source, yaml.MappingNode):
                     raise QueueConfigError(_NO_MERGE, value.start_mark.line + 1)
-                for key, item in self._pairs(source, depth + 1):
+                for key, item in self._pairs(source):
                     found.setdefault(str(key.value), (key, item))
         return list(found.values())
 
-    def _value(self, hint: Any, node: yaml.Node, depth: int) -> Any:
+    def _value(self, hint: Any, node: yaml.Node) -> Any:
         """Return a value of a type, or None for a null (the default stands) or a mistake."""
         if _is_null(node):
             return None
         if get_origin(hint) in (Union, UnionType):
             hint = next(item for item in get_args(hint) if item is not type(None))
         if dataclasses.is_dataclass(hint):
-            return self.record(cast(type[Any], hint), node, depth)
+            return self.record(cast(type[Any], hint), node)
         origin = get_origin(hint)
         if origin is list:
-            return self._list(get_args(hint)[0], node, depth)
+            return self._list(get_args(hint)[0], node)
         if origin is dict:
-            return self._map(get_args(hint)[1], node, depth)
+            return self._map(get_args(hint)[1], node)
         return self._scalar(hint, node)
 
-    def _list(self, inner: Any, node: yaml.Node, depth: int) -> list[Any] | None:
+    def _list(self, inner: Any, node: yaml.Node) -> list[Any] | None:
         if not isinstance(node, yaml.SequenceNode):
             name = GO_NAMES.get(inner, "string")
             self._wrong(node, f"[]{name}")
             return None
-        self._count(node)
         if dataclasses.is_dataclass(inner):
-            return [self.record(cast(type[Any], inner), item, depth + 1) for item in node.value]
+            return [self.record(cast(type[Any], inner), item) for item in node.value]
         return [self._scalar(inner, item) or "" for item in node.value]
 
-    def _map(self, inner: Any, node: yaml.Node, depth: int) -> dict[str, Any] | None:
+    def _map(self, inner: Any, node: yaml.Node) -> dict[str, Any] | None:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"map[string]{'float64' if inner is float else 'string'}")
             return None
-        self._count(node)
         if self._has_repeated_keys(node):
             return None
         values: dict[str, Any] = {}
-        for key, item in self._pairs(node, depth):
+        for key, item in self._pairs(node):
             empty: Any = 0.0 if inner is float else ""
             value = None if _is_null(item) else self._scalar(inner, item)
             values[str(key.value)] = empty if value is None else value

@@ -17,7 +17,7 @@ _OLD_TRUTHS = {"y": True, "Y": True, "yes": True, "on": True} | dict.fromkeys(
     ("n", "N", "no", "off"), False
 )
 _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_BASES = (  # no text is one of two
+_BASES = (  # no text is one of two; all but the first begin with a zero
     (re.compile(r"([-+]?)(0|[1-9][0-9]*)"), 10),
     (re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)"), 16),
     (re.compile(r"([-+]?)0[bB]([01]+)"), 2),
@@ -72,7 +72,7 @@ def _number(text: str) -> int | float | None:
     plain = text if text.startswith((".", "_")) else text.replace("_", "")
     if not plain or len(plain) > _LONGEST:
         return None
-    for pattern, base in _BASES:
+    for pattern, base in _BASES if plain.lstrip("+-").startswith("0") else _BASES[:1]:
         match = pattern.fullmatch(plain)
         value = None if match is None else int("".join(match.groups()), base)
         if value is not None and -(2**63) <= value < _UINT64:

@@ -505,7 +505,7 @@ def test_a_setup_that_does_not_hold_is_said(tmp_path):
         ('queues: "a\\0b"', "no file has such a name"),
         ("capacity: {cpu: 1}", "capacity: a list like"),
         ("scheduler: {backfill: null}", "scheduler: backfill: a text, a number or a list"),
-        (BOMB, "more than 300000 values once its aliases are written out"),
+        (BOMB, "more than 250000 values once its aliases are written out"),
     ):
         with pytest.raises(TraceError) as caught:
             read_setup(trace, written(tmp_path, text, "bad.yaml"), "bad")

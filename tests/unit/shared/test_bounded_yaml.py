@@ -89,5 +89,43 @@ def test_what_is_no_yaml_is_the_composer_s_to_say():
     ],
 )
 def test_aliases_are_counted_by_what_they_stand_for(text):
-    with pytest.raises(QueueConfigError, match="once aliases are written out"):
+    with pytest.raises(QueueConfigError, match="once its aliases are written out"):
         load_configuration(text)
+
+
+LONG = "x" * 3_200
+GROWING = {
+    "a list": "a: &a [" + "b," * 300 + "]\nc: [" + "*a," * 1_000 + "]",
+    "a list of lists": "a: &a [" + "b," * 300 + "]\nb: &b [*a, *a, *a]\nc: [" + "*b," * 300 + "]",
+    "a long text": f"a: &a {LONG}\nc: [" + "*a," * 3_000 + "]",
+    "a key": f"? &a {LONG}\n: b\nc: [" + "*a," * 3_000 + "]",
+    "maps merged": "a: &a {" + "".join(f"k{at}: v, " for at in range(300)) + "}\nc: ["
+    + "{<<: *a}," * 600 + "]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GROWING.values(), ids=GROWING)
+def test_an_alias_counts_as_what_it_stands_for_before_anything_is_written_out(made, text):
+    with pytest.raises(YamlLimitError, match="more than 250000 values once its aliases") as refused:
+        list(compose_bounded(text, depth=60, values=MAX_NODES))
+    assert refused.value.line == text.count("\n") + 1
+    assert len(made) < 20_000
+
+
+@pytest.mark.parametrize(
+    "text", ["a: &a [*a]", "&a {b: {c: [*a]}}", "a: &a {<<: *a}", "- &a [[&b [*b]]]\n- *a"]
+)
+def test_what_holds_itself_is_refused_and_never_written_out(text):
+    with pytest.raises(YamlLimitError, match="nested deeper than 60"):
+        list(compose_bounded(text, depth=60, values=MAX_NODES))
+
+
+def test_depth_is_that_of_what_is_written_out():
+    text = "a: &a [[[x]]]\nb: [[*a]]"  # 6 deep in all: map, two lists, three lists
+    assert len(list(compose_bounded(text, depth=6, values=99))) == 1
+    with pytest.raises(YamlLimitError, match="nested deeper than 5"):
+        list(compose_bounded(text, depth=5, values=99))
+    again = "a: &a [x]\nb: &b [*a]\nc: &c [*b]\nd: [*c]"  # 5: map, and a list in a list ...
+    assert len(list(compose_bounded(again, depth=5, values=99))) == 1
+    with pytest.raises(YamlLimitError, match="nested deeper than 4"):
+        list(compose_bounded(again, depth=4, values=99))
