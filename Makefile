@@ -53,6 +53,10 @@ arrows: setup
 
 sizes: setup
 	@$(PYTHON) scripts/check_sizes.py
+	@PYTHONPATH=. $(PYTHON) scripts/shape.py --check
+
+shape: setup ## How often the core does one thing, how large its classes are; ARGS=--which says which
+	@PYTHONPATH=. $(PYTHON) scripts/shape.py $(ARGS)
 
 docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
