@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from shared.bus.asyncapi import asyncapi_document
 
 Schema = dict[str, Any]

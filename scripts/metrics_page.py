@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
 from services.api.projection.model import Model, NodeView
-from services.api.yunikorn_metrics import _Metrics
+from services.api.yunikorn.metrics import _Metrics
 from shared.messages.state import NodeState, QueueState
 
 ROOT = Path(__file__).parent.parent

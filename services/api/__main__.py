@@ -7,9 +7,9 @@ from services.api.access.guard import Access
 from services.api.access.settings import access_of
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
-from services.api.routes import make_app
-from services.api.server import listen, serve
-from services.api.tls import Certificate
+from services.api.routes.app import make_app
+from services.api.web.server import listen, serve
+from services.api.web.tls import Certificate
 from shared.messages.envelope import Address
 from shared.runtime.host import Host, Machine
 from shared.runtime.service import run_service

@@ -4,7 +4,6 @@ import asyncio
 from itertools import count
 from uuid import uuid4
 
-from services.api.event_stream import EventStreams
 from services.api.projection import Projections
 from shared.messages.commands import CommandResult, SubmitResult
 from shared.messages.dead_letters import DeadLettersReplayed, ReplayDeadLetters

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request
 
-from services.api.answers import AnswerError
-from services.api.documents import MAX_BODY_BYTES
 from services.api.machine import (
     ApiMachine,
     NoAnswerError,

@@ -5,7 +5,8 @@ A file holds what `kubectl get nodes -o yaml` prints, or a map with ``nodes``, a
     nodes:
       - {name: gpu, count: 4, capacity: {cpu: 96, memory: 768Gi, nvidia.com/gpu: 8}}
 
-Limits: MAX_NODES nodes in all; those of every manifest for the file (services/api/documents.py).
+Limits: MAX_NODES nodes in all; for the file those of every manifest
+(services/api/web/documents.py).
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from services.api.documents import DocumentsError, read_documents
+from services.api.web.documents import DocumentsError, read_documents
 from services.cli.files import bytes_of
 from services.cli.node_entries import NodeEntry, nodes_of_entry
 from services.cli.options import CAPACITY

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from rich.console import Console, Group
 from rich.live import Live
 
-from services.api.documents import read_documents
-from services.api.progress import all_progress
 from services.api.replica import Replica
-from services.api.routes import make_app
-from services.api.server import ListenError, listen, serve
+from services.api.routes.app import make_app
+from services.api.views.progress import all_progress
+from services.api.web.documents import read_documents
+from services.api.web.server import ListenError, listen, serve
 from services.cli.client import DEFAULT_URL
 from services.cli.exits import Exit
 from services.cli.files import text_of

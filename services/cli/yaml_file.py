@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from services.api.documents import MAX_DEPTH, MAX_NODES, DocumentsError, value_of
+from services.api.web.documents import MAX_DEPTH, MAX_NODES, DocumentsError, value_of
 from shared.model.bounded_yaml import YamlLimitError, compose_bounded
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.api.documents import read_documents
+from services.api.web.documents import read_documents
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.manifests import translate
 from tools.scenario.command import run_scenario

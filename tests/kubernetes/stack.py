@@ -19,7 +19,7 @@ from urllib.parse import quote_plus
 import httpx
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH, ApiServerError
 from shared.bus.tracked import Traffic
 from shared.model.units import NANOS_PER_SECOND

@@ -9,7 +9,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from services.cli.client import checked_name, path_of
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions

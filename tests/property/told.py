@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis.stateful import invariant
 
 from services.api.projection import Projection
-from services.api.ws_v1_usage import groups_info, users_info
+from services.api.yunikorn.usage import groups_info, users_info
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import StateDelta
 

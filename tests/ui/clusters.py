@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from services.api.access.guard import Access
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
-from services.api.routes import make_app
-from services.api.server import listen, serve
+from services.api.routes.app import make_app
+from services.api.web.server import listen, serve
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import (
     AllocationState,

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from services.api.live import FRAME_SECONDS
 from services.api.machine import ApiMachine
+from services.api.routes.live import FRAME_SECONDS
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.protocol import Partitions
 from shared.messages.state import EventState, StateDelta

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from services.api.projection.projection import Projection
-from services.api.why import why
+from services.api.why.standing import why
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
 from services.core.scheduler.scheduler import Scheduler

@@ -5,9 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from services.api.projection.model import ApplicationView, Model
-from services.api.why import why
-from services.api.ws_v1 import application_info, node_info, queue_info
-from services.api.ws_v1_usage import groups_info, users_info
+from services.api.why.standing import why
+from services.api.yunikorn.answers import application_info, node_info, queue_info
+from services.api.yunikorn.usage import groups_info, users_info
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.backends.simulated.cluster import GonePod, SimulatedCluster
 from services.shim_adapter.records import ApplicationPhase, PodRecord

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.api.documents import DocumentsError, read_documents
 from services.api.machine import NoAnswerError, UnsendableError
+from services.api.web.documents import DocumentsError, read_documents
 from services.cli.files import bytes_of
 from services.cli.launcher import LocalCluster
 from services.cli.node_entries import nodes_of_entry

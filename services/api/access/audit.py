@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.api.access.identity import Identity
-from services.api.roles import Role, role_of
+from services.api.access.roles import Role, role_of
 from shared.runtime.logs import audit_log
 
 MAX_PATH = 300  # characters of a path in the audit log; cut

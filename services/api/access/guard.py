@@ -1,6 +1,6 @@
 """What stands before every route: nothing passes that a role does not allow.
 
-Rule 1: what a request needs is said by its method and path alone (``services.api.roles``), before
+Rule 1: what a request needs is said by its method and path alone (``roles.py``), before
         anything of it is read.
 Rule 2: a token comes in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES, and from
         nowhere else: neither in an address, which is logged, nor in a cookie, which browsers send
@@ -29,8 +29,8 @@ from services.api.access.identity import (
     KeysError,
     TokenError,
 )
-from services.api.answers import error_answer
-from services.api.roles import METRICS, Role, role_of
+from services.api.access.roles import METRICS, Role, role_of
+from services.api.web.answers import error_answer
 
 MAX_TOKEN_BYTES = 8_192  # a bearer token; 401
 AGAIN_SECONDS = 5.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.api.roles import Role
+from services.api.access.roles import Role
 
 
 class TokenError(Exception):

@@ -27,7 +27,7 @@ from joserfc.jwk import KeySet
 from joserfc.jwt import JWTClaimsRegistry, decode
 
 from services.api.access.identity import Identity, KeysError, TokenError
-from services.api.roles import Role
+from services.api.access.roles import Role
 from shared.runtime.watched import WatchedFile
 
 LEEWAY_SECONDS = 30

@@ -12,8 +12,8 @@ import structlog
 from services.api.access.guard import Access
 from services.api.access.identity import Authenticator
 from services.api.access.oidc import Issuer, OidcTokens, is_safe_address
+from services.api.access.roles import NAMED, Role
 from services.api.access.tokens import TokensFile
-from services.api.roles import NAMED, Role
 from shared.runtime.settings import Settings, SettingsError
 
 ALGORITHMS = (

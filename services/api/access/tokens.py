@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from services.api.access.identity import Identity
-from services.api.roles import NAMED
+from services.api.access.roles import NAMED
 from shared.runtime.watched import WatchedFile
 
 MAX_FILE_BYTES = 256 * 1024  # the file of tokens; what is larger is refused

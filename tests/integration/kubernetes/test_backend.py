@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.api.ws_v1 import node_info
+from services.api.yunikorn.answers import node_info
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH
 from shared.model.quantity import parse_pod_quantity
 from tests.kubernetes.double import a_pod

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from tests.integration.kubernetes.test_backend import QUEUES, member
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.api.why import why
+from services.api.why.standing import why
 from services.shim_adapter.backends.kubernetes import discovery, pod_groups
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH, ApiServerError
 from tests.integration.kubernetes.test_backend import QUEUES

@@ -6,13 +6,13 @@ from typing import cast
 import httpx
 from fastapi import FastAPI
 
-from services.api.answers import encoded
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
-from services.api.routes import make_app
-from services.api.rows import application_row, node_row
-from services.api.ws_v1 import application_info, node_info
-from services.api.yunikorn_metrics import yunikorn_metrics
+from services.api.routes.app import make_app
+from services.api.web.answers import encoded
+from services.api.yunikorn.answers import application_info, node_info
+from services.api.yunikorn.metrics import yunikorn_metrics
+from services.api.yunikorn.rows import application_row, node_row
 from shared.bus.base import ANY_LETTER, DeadLetters, Wanted
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import StateDelta

@@ -9,14 +9,14 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
-from services.api import live
 from services.api.access import guard
 from services.api.access.guard import MAX_TOKEN_BYTES, Access, Guard
 from services.api.access.identity import Identity, KeysError
+from services.api.access.roles import OF_ROUTES, Role
 from services.api.access.tokens import MAX_TOKENS, TokensFile, read_tokens
 from services.api.replica import Replica
-from services.api.roles import OF_ROUTES, Role
-from services.api.routes import make_app
+from services.api.routes import live
+from services.api.routes.app import make_app
 from shared.runtime import watched
 from tests.unit.api.test_routes import GANG, until
 from tests.unit.api.test_routes import system as running  # noqa: F401 - the fixture

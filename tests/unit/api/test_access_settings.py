@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from services.api.access.oidc import OidcTokens
+from services.api.access.roles import Role
 from services.api.access.settings import access_of, is_loopback
 from services.api.access.tokens import TokensFile
-from services.api.roles import Role
 from shared.runtime.settings import Settings, SettingsError
 from tests.broker import free_port
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from services.api import rows
-from services.api.answers import GZIP_FROM_BYTES, JSON, answer
+from services.api.web.answers import GZIP_FROM_BYTES, JSON, answer
+from services.api.yunikorn import rows
 from tests.builders import config_of
 from tests.unit.api.following import System
 

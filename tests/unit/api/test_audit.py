@@ -10,7 +10,7 @@ from services.api.access import audit
 from services.api.access.guard import Access
 from services.api.access.tokens import TokensFile
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from shared.bus.base import DeadLetter
 from shared.runtime.logs import set_up_logs
 from tests.unit.api.test_access import bearer, lines

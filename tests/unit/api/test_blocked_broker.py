@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from httpx import ASGITransport, AsyncClient
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from shared.bus.base import DeadLetters
 from shared.bus.blocked import Blocked
 from shared.model.units import seconds

@@ -4,8 +4,8 @@ import pytest
 from fastapi import FastAPI, Request
 from httpx import ASGITransport, AsyncClient
 
-from services.api.answers import answer
-from services.api.browsers import OnlyOurPages
+from services.api.web.answers import answer
+from services.api.web.browsers import OnlyOurPages
 
 HOST = "127.0.0.1:9080"
 YAML = {"content-type": "application/yaml"}

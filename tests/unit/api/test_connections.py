@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from services.api import connections
-from services.api.server import listen, serve
+from services.api.web import connections
+from services.api.web.server import listen, serve
 from tests.patience import patience, until
 
 LARGE = b"x" * 20_000_000

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from services.api.documents import DocumentsError, read_documents
+from services.api.web.documents import DocumentsError, read_documents
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """GPU devices in the answers: which ones a pod was given, what is missing, and what is over."""
 
-from services.api.why import why
+from services.api.why.standing import why
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE
 from tests.unit.api.following import System

@@ -7,14 +7,14 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from services.api import event_stream
-from services.api.event_stream import DROPPED, MAX_BEHIND
 from services.api.machine import ApiMachine
 from services.api.projection.event_settings import MAX_STREAMS, MAX_STREAMS_PER_HOST
 from services.api.projection.events import MAX_EVENTS
 from services.api.replica import Replica
-from services.api.routes import make_app
-from services.api.server import listen, serve
+from services.api.routes.app import make_app
+from services.api.web.server import listen, serve
+from services.api.yunikorn import event_stream
+from services.api.yunikorn.event_stream import DROPPED, MAX_BEHIND
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import EventState, PartitionState, StateDelta
 from tests.patience import PATIENCE_SECONDS, until

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.api import ws_v1, ws_v1_events
 from services.api.projection.events import EventRing
 from services.api.projection.news import ApplicationNews
 from services.api.projection.projection import RETENTION_NS, SWEEP_NS
+from services.api.yunikorn import answers
+from services.api.yunikorn import events as ws_v1_events
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -222,7 +223,9 @@ def test_an_expired_application_stays_in_the_list_that_it_was_in():
     system.update(remove_applications=(RemoveApplicationRequest("good"),))
     system.projection.handle(envelope(Heartbeat("t")), system.now_ns + RETENTION_NS)
     listed = {
-        state: [v.summary.application_id for v in ws_v1.applications_in_state(system.model, state)]
+        state: [
+            v.summary.application_id for v in answers.applications_in_state(system.model, state)
+        ]
         for state in ("active", "rejected", "completed")
     }
     assert listed == {"active": [], "rejected": ["bad"], "completed": ["good"]}

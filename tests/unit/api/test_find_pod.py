@@ -1,7 +1,7 @@
 """Why a pod is where it is that the core was never asked for: the shim adapter says which it is."""
 
 from services.api import machine
-from services.api.why import why_of_found
+from services.api.why.standing import why_of_found
 from shared.messages.find_pod import FindPod, PodFound
 from tests.unit.api.following import System
 from tests.unit.api.test_routes import GANG, system, until  # noqa: F401

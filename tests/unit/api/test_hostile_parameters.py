@@ -5,7 +5,7 @@ from urllib.parse import quote
 import httpx
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from shared.model.numbers import parse_uint64
 from tests.unit.api.test_routes import system  # noqa: F401 - the fixture
 

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.api import live
-from services.api.answers import AnswerError
-from services.api.live import MAX_WAITING_FRAMES, STUCK_SECONDS, LivePages, LiveStreams, server_sent
 from services.api.projection import live as rows
 from services.api.projection.live import APPLICATION_COLUMNS, MAX_EVENTS, Feed
 from services.api.replica import Replica
+from services.api.routes import live
+from services.api.routes.live import (
+    MAX_WAITING_FRAMES,
+    STUCK_SECONDS,
+    LivePages,
+    LiveStreams,
+    server_sent,
+)
+from services.api.web.answers import AnswerError
 from shared.messages.interface import NodeAction, NodeInfo, RemoveApplicationRequest
 from shared.messages.protocol import SyncBegin, SyncEnd
 from tests.unit.api.following import System, _no_host

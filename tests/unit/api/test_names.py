@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from services.api.access.guard import Access
+from services.api.access.roles import OF_ROUTES, Role, role_of
 from services.api.replica import Replica
-from services.api.roles import OF_ROUTES, Role, role_of
-from services.api.routes import make_app
-from services.api.segments import path_by_parts
+from services.api.routes.app import make_app
+from services.api.web.segments import path_by_parts
 from shared.messages.interface import UserGroupInformation
 from tests.builders import config_of
 from tests.unit.api.following import System

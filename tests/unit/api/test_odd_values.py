@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.api.documents import DocumentsError, read_documents
+from services.api.web.documents import DocumentsError, read_documents
 
 DIGITS = "9" * 5_000
 ODD = ["!!timestamp x", "!!bool 7", "!!int x", "!!float x", "!!set {a}", "{[a]: b}", ".nan"]

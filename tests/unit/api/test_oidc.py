@@ -16,7 +16,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from services.api.access import oidc
 from services.api.access.identity import KeysError, TokenError
 from services.api.access.oidc import MAX_KEYS, Issuer, OidcTokens
-from services.api.roles import Role
+from services.api.access.roles import Role
 from shared.runtime import watched
 
 ISSUER = "https://issuer.example"

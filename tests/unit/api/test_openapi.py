@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from services.api.access.guard import Access
+from services.api.access.roles import role_of
 from services.api.access.tokens import TokensFile
 from services.api.replica import Replica
-from services.api.roles import role_of
-from services.api.routes import make_app
-from services.api.server import listen, serve
+from services.api.routes.app import make_app
+from services.api.web.server import listen, serve
 from tests.broker import free_port
 from tests.patience import until
 from tests.unit.api.test_partitions_running import two  # noqa: F401 - the fixture

@@ -6,13 +6,13 @@ from functools import partial
 import httpx
 import pytest
 
-from services.api.answers import AnswerError
-from services.api.live import LivePages
 from services.api.machine import ApiMachine
 from services.api.projection import events
 from services.api.projection.history import EVERY_NS
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
+from services.api.routes.live import LivePages
+from services.api.web.answers import AnswerError
 from shared.messages.commands import CommandResult
 from shared.messages.envelope import API_ALL, Address, Envelope
 from shared.messages.interface import (

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus

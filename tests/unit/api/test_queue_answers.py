@@ -3,8 +3,11 @@
 import re
 from dataclasses import replace
 
-from services.api import progress, ws_v1, ws_v1_events, ws_v1_usage
 from services.api.projection.events import EventRing
+from services.api.views import progress
+from services.api.yunikorn import answers
+from services.api.yunikorn import events as ws_v1_events
+from services.api.yunikorn import usage as ws_v1_usage
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -80,7 +83,7 @@ def test_queue_fields():
             "resources: {max: {memory: 600}, guaranteed: {memory: 400}}}, queues: [{name: b}]}"
         )
     )
-    info = ws_v1.queue_info(system.model, "root.a", subtree=False)
+    info = answers.queue_info(system.model, "root.a", subtree=False)
     assert info["template"] == {
         "maxApplications": 10,
         "maxResource": {"memory": 600},
@@ -92,7 +95,7 @@ def test_queue_fields():
         "preemptionDelay": "1m30s", "quotaPreemptionDelay": "0s", "preemptionEnabled": True,
     }  # fmt: skip
     assert {key: info[key] for key in wanted} == wanted
-    below = ws_v1.queue_info(system.model, "root.a.b", subtree=False)
+    below = answers.queue_info(system.model, "root.a.b", subtree=False)
     assert "template" not in below
     assert below["properties"]["priority.policy"] == "default"
 
@@ -377,7 +380,7 @@ def test_the_allocation_log_of_the_one_that_was_tried_and_of_those_behind_it():
     view = system.model.application("app")
     logs = {
         ask["allocationKey"]: ask["allocationLog"]
-        for ask in ws_v1.application_info(system.model, view)["requests"]
+        for ask in answers.application_info(system.model, view)["requests"]
     }
     quota, preconditions = "Not enough queue quota", "Preemption preconditions failed"
     now = {"lastOccurrence": system.now_ns, "count": 1}
@@ -393,7 +396,7 @@ def test_what_an_application_used_is_told_by_what_became_of_it():
     system.update(nodes=(typed,))
     system.gang("app", 1, ONE, queue="root.a")
     view = system.model.application("app")
-    assert ws_v1.application_info(system.model, view)["resourceHistory"] == {}
+    assert answers.application_info(system.model, view)["resourceHistory"] == {}
     system.asks("app", ["real"], ONE, task_group_name="tg")
     system.now_ns += 5_900_000_000  # whole seconds count
     replaced = AllocationRelease("app", "app-ph-0", TerminationType.PLACEHOLDER_REPLACED)
@@ -401,7 +404,7 @@ def test_what_an_application_used_is_told_by_what_became_of_it():
     system.now_ns += 2_000_000_000
     system.update(releases=(AllocationRelease("app", "real", TerminationType.STOPPED_BY_RM),))
     view = system.model.application("app")
-    assert ws_v1.application_info(system.model, view)["resourceHistory"] == {
+    assert answers.application_info(system.model, view)["resourceHistory"] == {
         "placeholderResource": {"large": {"vcore": 5000, "pods": 5}},
         "resourceUsage": {"large": {"vcore": 2000, "pods": 2}},
     }

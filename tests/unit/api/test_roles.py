@@ -4,8 +4,8 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
-from services.api.roles import OF_ROUTES, ROLES, Role, role_of
-from services.api.routes import make_app
+from services.api.access.roles import OF_ROUTES, ROLES, Role, role_of
+from services.api.routes.app import make_app
 
 
 def routes_of(routes, prefix=""):

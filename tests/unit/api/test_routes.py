@@ -5,10 +5,10 @@ import json
 import httpx
 import pytest
 
-from services.api.documents import DocumentsError, read_documents
 from services.api.machine import UnsendableError
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
+from services.api.web.documents import DocumentsError, read_documents
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from services.api.health import health
 from services.api.projection.history import EVERY_NS, MAX_SAMPLES, History
 from services.api.projection.model import Model
+from services.api.yunikorn.health import health
 from shared.messages.interface import (
     Allocation,
     AllocationRelease,

@@ -13,9 +13,9 @@ import trustme
 from cryptography import x509
 from fastapi import FastAPI, Response
 
-from services.api import tls
-from services.api.server import listen, serve
-from services.api.tls import Certificate, CertificateError
+from services.api.web import tls
+from services.api.web.server import listen, serve
+from services.api.web.tls import Certificate, CertificateError
 from tests.patience import until
 
 AUTHORITY = trustme.CA()

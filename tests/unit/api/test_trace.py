@@ -6,7 +6,7 @@ import pytest
 
 from services.api.projection import stories as module
 from services.api.projection.stories import Stories
-from services.api.trace import trace_entries
+from services.api.views.trace import trace_entries
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.trace import TraceRecord, causes_of
 from tools.scenario.runner import ScenarioRunner

@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from services.api.trace import trace_entries
+from services.api.views.trace import trace_entries
 from shared.messages.commands import SubmitApplication
 from shared.messages.envelope import CORE, SHIM_ADAPTER, Envelope, Outgoing
 from shared.messages.interface import AddApplicationRequest, UpdateRequest

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from tests.builders import config_of
 from tests.unit.api.following import System, _no_host
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from services.api import ws_v1_events
 from services.api.projection.event_settings import MOST_EVENTS, EventSettings, event_settings
 from services.api.projection.events import EventRing
-from services.api.ws_v1 import application_info
+from services.api.yunikorn import events as ws_v1_events
+from services.api.yunikorn.answers import application_info
 from shared.messages.interface import Allocation, UpdateConfiguration, UserGroupInformation
 from shared.messages.state import EventState
 from tests.builders import config_of

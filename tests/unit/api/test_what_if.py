@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from services.api import machine, routes_why
-from services.api.answers import AnswerError
-from services.api.what_if import read_question
+from services.api import machine
+from services.api.routes import why as routes_why
+from services.api.web.answers import AnswerError
+from services.api.why.what_if import read_question
 from services.core.scheduler.scheduler import BUSY, RECOVERING
 from services.shim_adapter.records import PodPhase
 from shared.messages.what_if import WhatIf

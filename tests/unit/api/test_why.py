@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.api.why import why
-from services.api.why_sentences import SENTENCES
+from services.api.why.sentences import SENTENCES
+from services.api.why.standing import why
 from services.core.scheduler.statement import partition
 from shared.messages.constraints import AttachedVolume, Constraints
 from shared.messages.interface import (

@@ -7,7 +7,7 @@ import pytest
 from services.api.machine import ApiMachine
 from services.api.projection.works import Works
 from services.api.replica import Replica
-from services.api.routes import make_app
+from services.api.routes.app import make_app
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.protocol import AtWork
 from shared.messages.state import StateDelta

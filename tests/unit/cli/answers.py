@@ -1,9 +1,8 @@
 """Answers of an API as it gives them: what the tables of these tests are made of."""
 
 from services.api.projection.stories import Stories
-from services.api.trace import trace_entries
-from services.api.what_if import Answer, Evicted, Outcome, Place, QueueOutcome, Refused
-from services.api.why_answer import (
+from services.api.views.trace import trace_entries
+from services.api.why.answer import (
     Eviction,
     Failure,
     Gang,
@@ -18,6 +17,7 @@ from services.api.why_answer import (
     WaitsFor,
     Why,
 )
+from services.api.why.what_if import Answer, Evicted, Outcome, Place, QueueOutcome, Refused
 from shared.messages.trace import TraceRecord
 from shared.messages.what_if import QueueChange
 

@@ -3,7 +3,7 @@
 import pytest
 
 from services.api.projection.projection import Projection
-from services.api.ws_v1 import application_info
+from services.api.yunikorn.answers import application_info
 from services.core.scheduler.actions import cycle
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from services.api.projection.projection import Projection
-from services.api.ws_v1 import node_info
+from services.api.yunikorn.answers import node_info
 from shared.messages.constraints import Constraints, HostPort
 from shared.messages.interface import (
     Allocation,

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from services.api.documents import MAX_DEPTH, MAX_NODES, DocumentsError, read_documents
+from services.api.web.documents import MAX_DEPTH, MAX_NODES, DocumentsError, read_documents
 from shared.model import bounded_yaml
 from shared.model.bounded_yaml import YamlLimitError, compose_bounded
 from shared.queueconfig import QueueConfigError, load_configuration

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from services.api.why import standing, why, why_of_found
-from services.api.why_held import is_one_of_many
+from services.api.why.held import is_one_of_many
+from services.api.why.standing import standing, why, why_of_found
 from services.cli.why import why_parts
 from services.shim_adapter.backends.kubernetes import held as held_module
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster

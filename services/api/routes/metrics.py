@@ -7,7 +7,7 @@ from prometheus_client import Gauge, generate_latest
 
 import shared.runtime.latency  # noqa: F401 - its histograms are there, be it without a value
 from services.api.replica import Replica
-from services.api.yunikorn_metrics import yunikorn_metrics
+from services.api.yunikorn.metrics import yunikorn_metrics
 from shared.bus.dead_letters import note_dead_letters
 from shared.bus.errors import BusClosedError, BusUnavailableError
 

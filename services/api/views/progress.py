@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from services.api.pods import pods_of
 from services.api.projection.model import ApplicationView, Model
-from services.api.ws_v1 import application_info, queue_info
+from services.api.views.pods import pods_of
+from services.api.yunikorn.answers import application_info, queue_info
 from shared.model.names import ROOT
 
 _MOST_REASONS = 5

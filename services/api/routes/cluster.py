@@ -4,10 +4,10 @@ from importlib import metadata
 
 from fastapi import APIRouter, Request, Response
 
-from services.api.answers import AnswerError, answer
-from services.api.pods import pods
 from services.api.replica import PartitionQuery, Replica
-from services.api.segments import NamedRoute
+from services.api.views.pods import pods
+from services.api.web.answers import AnswerError, answer
+from services.api.web.segments import NamedRoute
 from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from services.api.access.audit import note
-from services.api.answers import AnswerError, answer
 from services.api.replica import Replica
-from services.api.segments import NamedRoute
+from services.api.web.answers import AnswerError, answer
+from services.api.web.segments import NamedRoute
 from shared.bus.base import MAX_SEARCHED, DeadLetter, DeadLetters, Wanted
 from shared.bus.dead_letters import MAX_SHOWN_BYTES
 from shared.bus.errors import BusClosedError, BusUnavailableError

@@ -6,7 +6,7 @@ What other schedulers placed is not counted.
 from collections.abc import Iterable, Iterator
 
 from services.api.projection.model import Model
-from services.api.ws_v1 import PERCENT, Answer, pruned
+from services.api.yunikorn.answers import PERCENT, Answer, pruned
 
 BUCKETS = 10
 

@@ -12,15 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
-from services.api import progress
 from services.api.access.audit import Audit, note
 from services.api.access.guard import Access, Guard
-from services.api.ages import Ages
-from services.api.answers import AnswerError, answer, error_answer
-from services.api.browsers import OnlyOurPages
-from services.api.documents import DocumentsError, read_documents
-from services.api.metrics import all_metrics
-from services.api.openapi import documented
 from services.api.replica import (
     YAML_BODY,
     OnePartition,
@@ -29,14 +22,14 @@ from services.api.replica import (
     read_body,
     whose_core,
 )
-from services.api.routes_cluster import cluster_routes
-from services.api.routes_dead_letters import dead_letter_routes
-from services.api.routes_page import page_routes
-from services.api.routes_why import why_routes
-from services.api.routes_ws import debug_routes, yunikorn_routes
-from services.api.segments import NamedRoute, Segments
-from services.api.trace import trace_entries
-from services.api.unrouted import Paths, Unrouted
+from services.api.routes.cluster import cluster_routes
+from services.api.routes.dead_letters import dead_letter_routes
+from services.api.routes.page import page_routes
+from services.api.routes.why import why_routes
+from services.api.routes.yunikorn import debug_routes, yunikorn_routes
+from services.api.views.trace import trace_entries
+from services.api.web.segments import NamedRoute, Segments
+from services.api.web.unrouted import Paths, Unrouted
 from shared.messages.commands import (
     CommandResult,
     DeleteApplication,

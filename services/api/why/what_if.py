@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from services.api.answers import AnswerError
-from services.api.documents import DocumentsError, read_documents
+from services.api.web.answers import AnswerError
+from services.api.web.documents import DocumentsError, read_documents
 from shared.messages.what_if import Forecast, ForecastApplication, QueueChange, WhatIf
 from shared.model.amounts import readable
 

@@ -5,10 +5,9 @@ The resource manager's own state is not kept here, as that of a shim that regist
 
 from collections.abc import Sequence
 
-from services.api.build import build_information
 from services.api.machine import ApiMachine
 from services.api.projection.model import Model
-from services.api.ws_v1 import (
+from services.api.yunikorn.answers import (
     Answer,
     application_info,
     by_name,
@@ -17,9 +16,10 @@ from services.api.ws_v1 import (
     pruned,
     queue_tree_info,
 )
-from services.api.ws_v1_config import config_info
-from services.api.ws_v1_history import application_history, container_history
-from services.api.ws_v1_usage import rules_info
+from services.api.yunikorn.build import build_information
+from services.api.yunikorn.config import config_info
+from services.api.yunikorn.history import application_history, container_history
+from services.api.yunikorn.usage import rules_info
 
 
 def cluster_info(model: Model) -> list[Answer]:

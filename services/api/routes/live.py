@@ -17,10 +17,10 @@ from typing import Any
 
 import orjson
 
-from services.api.answers import AnswerError
 from services.api.projection.live import Feed, Frame
 from services.api.projection.projection import Projection
 from services.api.replica import Replica
+from services.api.web.answers import AnswerError
 from shared.model.names import DEFAULT_PARTITION
 
 MAX_CLIENTS = 100

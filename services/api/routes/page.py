@@ -12,10 +12,10 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from services.api.answers import AnswerError, accepts_gzip
-from services.api.live import LivePages
 from services.api.replica import OnePartition, Replica
-from services.api.segments import NamedRoute
+from services.api.routes.live import LivePages
+from services.api.web.answers import AnswerError, accepts_gzip
+from services.api.web.segments import NamedRoute
 from shared.model.names import DEFAULT_PARTITION
 
 _TYPES = {
@@ -51,7 +51,7 @@ class PageFile:
 def page_files() -> dict[str, PageFile]:
     """Return the files of the page by name."""
     found: dict[str, PageFile] = {}
-    for item in Path(__file__).with_name("page").iterdir():
+    for item in (Path(__file__).parents[1] / "page").iterdir():
         media_type = _TYPES.get(item.name.rpartition(".")[2])
         if media_type is not None:
             body = item.read_bytes()

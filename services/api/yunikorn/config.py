@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from services.api.projection.model import Model
-from services.api.ws_v1 import Answer, by_weight, pruned
+from services.api.yunikorn.answers import Answer, by_weight, pruned
 from shared.messages.state import ConfigurationState
 from shared.model.checksum import checksum_of
 from shared.queueconfig import load_configuration

@@ -9,22 +9,26 @@ from urllib.parse import unquote_plus
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from services.api import ws_v1, ws_v1_config, ws_v1_events, ws_v1_usage
-from services.api.answers import AnswerError, answer, written
-from services.api.event_stream import EventStreamResponse
-from services.api.health import health
-from services.api.metrics import all_metrics
 from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
 from services.api.projection.model import ApplicationView, Model
 from services.api.replica import YAML_BODY, Replica, read_body
-from services.api.rows import application_row, listed, node_row
-from services.api.segments import NamedRoute
-from services.api.stacks import stacks
-from services.api.state_dump import cluster_info, state_dump
-from services.api.unrouted import moved_permanently
-from services.api.ws_v1_history import application_history, container_history
-from services.api.ws_v1_nodes import node_utilizations
+from services.api.routes.metrics import all_metrics
+from services.api.routes.state_dump import cluster_info, state_dump
+from services.api.web.answers import AnswerError, answer, written
+from services.api.web.segments import NamedRoute
+from services.api.web.unrouted import moved_permanently
+from services.api.yunikorn import answers
+from services.api.yunikorn.config import config_info, config_yaml
+from services.api.yunikorn.event_stream import EventStreamResponse
+from services.api.yunikorn.events import CountError, number_of
+from services.api.yunikorn.events import batch as event_batch
+from services.api.yunikorn.health import health
+from services.api.yunikorn.history import application_history, container_history
+from services.api.yunikorn.nodes import node_utilizations
+from services.api.yunikorn.rows import application_row, listed, node_row
+from services.api.yunikorn.stacks import stacks
+from services.api.yunikorn.usage import groups_info, rules_info, users_info
 from shared.model.names import DEFAULT_PARTITION, GROUP, QUEUE, QUEUE_ERROR, USER
 
 _STATES = ("active", "rejected", "completed")
@@ -43,19 +47,19 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
     @router.get("/partitions", summary="PartitionInfo")
     async def partitions(request: Request) -> Response:
         models = replica.partitions.models
-        return answer(request, [info for model in models for info in ws_v1.partition_info(model)])
+        return answer(request, [info for model in models for info in answers.partition_info(model)])
 
     @router.get("/partition/{partition}/queues", summary="The queue tree")
     async def queues(request: Request, partition: str) -> Response:
         model = replica.model(partition)
-        return answer(request, ws_v1.queue_tree_info(model))
+        return answer(request, answers.queue_tree_info(model))
 
     @router.get("/partition/{partition}/queue/{queue}", summary="One queue")
     async def queue(request: Request, partition: str, queue: str) -> Response:
         model = replica.model(partition)
         path = _queue_path(model, queue)
         subtree = "subtree" in request.query_params
-        return answer(request, ws_v1.queue_info(model, path, subtree=subtree))
+        return answer(request, answers.queue_info(model, path, subtree=subtree))
 
     _nodes(router, replica)
     _metrics(router, replica)
@@ -103,7 +107,7 @@ def _nodes(router: APIRouter, replica: Replica) -> None:
         model = replica.model(partition)
         if node not in model.nodes:
             raise AnswerError(404, "Node not found")
-        return answer(request, ws_v1.node_info(model.nodes[node]))
+        return answer(request, answers.node_info(model.nodes[node]))
 
 
 def _metrics(router: APIRouter, replica: Replica) -> None:
@@ -117,17 +121,17 @@ def _usage(router: APIRouter, replica: Replica) -> None:
 
     @router.get(f"{base}/placementrules", summary="The placement rules in order")
     async def placement_rules(request: Request, partition: str) -> Response:
-        return answer(request, ws_v1_usage.rules_info(replica.model(partition)))
+        return answer(request, rules_info(replica.model(partition)))
 
     @router.get(f"{base}/usage/users", summary="What every user uses")
     async def users(request: Request, partition: str) -> Response:
         model = _known(replica, partition)
-        return answer(request, ws_v1_usage.users_info(model, model.users.values()))
+        return answer(request, users_info(model, model.users.values()))
 
     @router.get(f"{base}/usage/groups", summary="What every limited group uses")
     async def groups(request: Request, partition: str) -> Response:
         model = _known(replica, partition)
-        return answer(request, ws_v1_usage.groups_info(model, model.groups.values()))
+        return answer(request, groups_info(model, model.groups.values()))
 
     _usage_of_one(router, replica)
 
@@ -143,7 +147,7 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
         model = _known(replica, partition)
         if name not in model.users:
             raise AnswerError(404, "User not found")
-        return answer(request, ws_v1_usage.users_info(model, (model.users[name],))[0])
+        return answer(request, users_info(model, (model.users[name],))[0])
 
     @router.get(f"{base}/group/{{group}}", summary="What one group uses")
     async def group(request: Request, partition: str, group: str) -> Response:
@@ -153,7 +157,7 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
         model = _known(replica, partition)
         if name not in model.groups:
             raise AnswerError(404, "Group not found")
-        return answer(request, ws_v1_usage.groups_info(model, (model.groups[name],))[0])
+        return answer(request, groups_info(model, (model.groups[name],))[0])
 
 
 def _known(replica: Replica, partition: str) -> Model:
@@ -166,19 +170,19 @@ def _events(router: APIRouter, replica: Replica) -> None:
     async def batch(request: Request, count: str = "", start: str = "") -> Response:
         settings = _tracking(replica)
         try:
-            most = ws_v1_events.number_of("count", count, settings.answer)
-            first = ws_v1_events.number_of("start", start, 0) if start else None
-        except ws_v1_events.CountError as error:
+            most = number_of("count", count, settings.answer)
+            first = number_of("start", start, 0) if start else None
+        except CountError as error:
             raise AnswerError(400, str(error)) from error
         told = (replica.partitions.events, replica.machine.uuid, first, most, settings.answer)
-        return answer(request, ws_v1_events.batch(*told))
+        return answer(request, event_batch(*told))
 
     @router.get("/events/stream", summary="Events as they come, a line each")
     async def stream(request: Request, count: str = "") -> Response:
         settings = _tracking(replica)
         try:
-            past = ws_v1_events.number_of("", count, 0)
-        except ws_v1_events.CountError as error:
+            past = number_of("", count, 0)
+        except CountError as error:
             raise AnswerError(400, str(error)) from error
         machine = replica.machine
         host = request.headers.get("host", "")
@@ -204,8 +208,8 @@ def _configuration(router: APIRouter, replica: Replica) -> None:
     async def config(request: Request) -> Response:
         model = replica.models[0]  # the file is one, whoever tells it
         if request.headers.get("accept") == "application/json":
-            return answer(request, ws_v1_config.config_info(model))
-        body = ws_v1_config.config_yaml(model)
+            return answer(request, config_info(model))
+        body = config_yaml(model)
         return written(request, body, media_type="application/x-yaml; charset=UTF-8")
 
     @router.get("/history/apps", summary="How many applications ran, a sample a minute")
@@ -240,7 +244,7 @@ def _validation(router: APIRouter) -> None:
     )
     async def validate_conf(request: Request) -> Response:
         body = await read_body(request)
-        judged = await asyncio.to_thread(ws_v1.validation, body)
+        judged = await asyncio.to_thread(answers.validation, body)
         return answer(request, judged, methods=("OPTIONS", "POST"))
 
 
@@ -279,7 +283,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
         found = [v for v in _in_queue(model, queue) if v.summary.application_id == application]
         if not found:
             raise AnswerError(404, "Application not found")
-        return answer(request, ws_v1.application_info(model, found[0]))
+        return answer(request, answers.application_info(model, found[0]))
 
 
 def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
@@ -289,7 +293,7 @@ def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
         view = model.applications.get(application)
         if view is None:
             raise AnswerError(404, "Application not found")
-        return answer(request, ws_v1.application_info(model, view))
+        return answer(request, answers.application_info(model, view))
 
     @router.get(
         "/partition/{partition}/applications/{state}", summary="active, rejected, completed"
@@ -299,7 +303,7 @@ def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
     ) -> Response:
         model = replica.model(partition)
         _check_state(state, status, _STATES)
-        views = ws_v1.applications_in_state(model, state.lower(), status.lower())
+        views = answers.applications_in_state(model, state.lower(), status.lower())
         return await _told(request, model, views)
 
 

@@ -17,9 +17,16 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from services.api.answers import JSON, accepts_gzip, cors_headers, encoded, gzip_headers, written
 from services.api.projection.model import ApplicationView, Model, NodeView
-from services.api.ws_v1 import application_info, node_info
+from services.api.web.answers import (
+    JSON,
+    accepts_gzip,
+    cors_headers,
+    encoded,
+    gzip_headers,
+    written,
+)
+from services.api.yunikorn.answers import application_info, node_info
 
 PIECE_BYTES = 131_072
 _GZIP_WINDOW = 31  # zlib's number for gzip's own format

@@ -19,11 +19,11 @@ from itertools import count as numbers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from services.api.answers import JSON, AnswerError, cors_headers, encoded
 from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
-from services.api.ws_v1 import Answer, rfc3339
-from services.api.ws_v1_events import event_info
+from services.api.web.answers import JSON, AnswerError, cors_headers, encoded
+from services.api.yunikorn.answers import Answer, rfc3339
+from services.api.yunikorn.events import event_info
 
 MAX_BEHIND = 1_000
 MAX_AT_ONCE = 500  # events in one piece of the answer

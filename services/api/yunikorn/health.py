@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from services.api.projection.model import Model
-from services.api.ws_v1 import Answer
+from services.api.yunikorn.answers import Answer
 from shared.messages.state import NodeState, PartitionState
 from shared.model.resources import Resource, add_into, bounded
 

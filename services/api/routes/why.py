@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Request, Response
 
-from services.api import what_if
-from services.api.answers import AnswerError, answer
 from services.api.replica import BROKER, PartitionQuery, Replica, read_body
-from services.api.segments import NamedRoute
-from services.api.why import evictions, standing, why, why_of_found
-from services.api.why_answer import Eviction, Why
-from services.api.why_held import is_one_of_many
+from services.api.web.answers import AnswerError, answer
+from services.api.web.segments import NamedRoute
+from services.api.why import what_if
+from services.api.why.answer import Eviction, Why
+from services.api.why.held import is_one_of_many
+from services.api.why.standing import evictions, standing, why, why_of_found
 from shared.messages.commands import CommandResult
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.what_if import Forecast, WhatIf

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import uvicorn
 from fastapi import FastAPI
 
-from services.api.connections import Connection, sweep
-from services.api.tls import Certificate, look_for_ever
+from services.api.web.connections import Connection, sweep
+from services.api.web.tls import Certificate, look_for_ever
 
 _BACKLOG = 2_048
 

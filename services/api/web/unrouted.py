@@ -19,7 +19,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from services.api.answers import READ, cors_headers
+from services.api.web.answers import READ, cors_headers
 
 NOT_FOUND = "404 page not found\n"
 _PARAMETER = re.compile(r"\{[^/{}]+\}")

@@ -4,7 +4,7 @@ import re
 
 from services.api.projection.event_settings import MAX_ANSWER
 from services.api.projection.events import EventRing
-from services.api.ws_v1 import Answer, by_name, pruned
+from services.api.yunikorn.answers import Answer, by_name, pruned
 from shared.messages.state import EventState
 from shared.model.numbers import parse_uint64
 

@@ -6,8 +6,8 @@ The core may know nothing of their application, or of an earlier submission that
 from collections.abc import Sequence
 
 from services.api.projection.model import Model
-from services.api.why_answer import Wait, Why
-from services.api.why_sentences import sentence
+from services.api.why.answer import Wait, Why
+from services.api.why.sentences import sentence
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor, PodsHeld
 from shared.messages.state import Waiting

@@ -1,8 +1,8 @@
 """The evidence behind a reason: what limits and nodes have left, whom it waits for."""
 
 from services.api.projection.model import ApplicationView, Model
-from services.api.why_answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
-from services.api.why_sentences import cure, left_text
+from services.api.why.answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
+from services.api.why.sentences import cure, left_text
 from shared.messages.state import AskState, Waiting
 from shared.model.amounts import amounts_text, readable
 from shared.model.duration import go_duration

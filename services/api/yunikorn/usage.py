@@ -7,7 +7,7 @@ say it, for that would be all of them again with each pod of one.
 from collections.abc import Iterable, Sequence
 
 from services.api.projection.model import ApplicationView, Model
-from services.api.ws_v1 import Answer, by_name, pruned
+from services.api.yunikorn.answers import Answer, by_name, pruned
 from shared.messages.state import PlacementRuleState, RuleState, UsageState, UserState
 from shared.model.names import ROOT
 

@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.api.answers import READ, error_answer
+from services.api.web.answers import READ, error_answer
 
 _READS = {*READ, "HEAD"}
 _CHANGES_NOTHING = ("/ws/v1/",)

@@ -10,7 +10,7 @@ from heapq import merge
 from operator import attrgetter
 
 from services.api.projection.model import ApplicationView, Model
-from services.api.why_answer import (
+from services.api.why.answer import (
     Eviction,
     Gang,
     Group,
@@ -20,7 +20,7 @@ from services.api.why_answer import (
     WaitsFor,
     Why,
 )
-from services.api.why_evidence import (
+from services.api.why.evidence import (
     FOLLOWS,
     GANGS_WAIT,
     MOST_SHOWN,
@@ -30,7 +30,7 @@ from services.api.why_evidence import (
     queue_rows,
     waits_for,
 )
-from services.api.why_held import (
+from services.api.why.held import (
     MOST_PODS,
     held_of,
     held_wait,
@@ -38,7 +38,7 @@ from services.api.why_held import (
     why_found,
     why_held,
 )
-from services.api.why_sentences import sentence
+from services.api.why.sentences import sentence
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor
 from shared.messages.state import AllocationState, AskState, EvictionState, Waiting

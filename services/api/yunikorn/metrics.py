@@ -18,7 +18,7 @@ from prometheus_client.samples import Sample
 
 from services.api.projection.events import EventRing
 from services.api.projection.model import Model
-from services.api.ws_v1_nodes import BUCKETS, nodes_by_use
+from services.api.yunikorn.nodes import BUCKETS, nodes_by_use
 from shared.model.reasons import Law
 
 _QUEUE_STATES = (

@@ -9,7 +9,7 @@ import re
 from enum import IntEnum
 from functools import lru_cache
 
-from services.api.unrouted import pattern_of
+from services.api.web.unrouted import pattern_of
 
 
 class Role(IntEnum):

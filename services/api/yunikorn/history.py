@@ -1,7 +1,7 @@
 """YuniKorn's history answers (contract section 5.3): the counts are texts there."""
 
 from services.api.projection.history import History
-from services.api.ws_v1 import Answer
+from services.api.yunikorn.answers import Answer
 
 
 def application_history(history: History) -> list[Answer]:

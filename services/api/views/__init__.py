@@ -1,0 +1,1 @@
+"""What Muster's own ``/v1`` shows: applications, pods, queues, traces. No route."""

@@ -1,0 +1,1 @@
+"""HTTP itself: bodies, answers, paths, connections, certificates. Nothing of what is answered."""
