@@ -20,6 +20,7 @@ PAGES = (
     *NARROW,
     "deploy/README.md",
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    *(f"docs/rules/{path.name}" for path in sorted((ROOT / "docs/rules").glob("*.md"))),
 )
 FOLDERS = ("services", "shared", "tools", "tests", "scripts", "docs", "deploy")
 COLUMNS = 80
@@ -95,11 +96,11 @@ def _check_links(page: str, prose: str) -> Iterator[str]:
         target = (ROOT / page).parent / path if path else ROOT / page
         if not target.exists():
             yield f"{page}: there is no {path}"
-        elif heading and heading not in _headings(target.read_text()):
+        elif heading and heading not in headings(target.read_text()):
             yield f"{page}: {path or 'it'} has no heading {heading}"
 
 
-def _headings(text: str) -> set[str]:
+def headings(text: str) -> set[str]:
     """Return the names by which a page's headings are linked."""
     titles = _HEADING.findall(_BLOCK.sub("", text))
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

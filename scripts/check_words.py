@@ -1,0 +1,77 @@
+"""What code and documents say of rules, issues and things: links that hold, words that others have.
+
+Rule 1: a rule is cited by its page, ``docs/rules/queues.md#amounts``: the page and the heading exist.
+Rule 2: nothing cites a document outside of the repository ("contract section 6.3").
+Rule 3: no document names an issue.
+Rule 4: of our old words the worst do not come back: ``WORDS`` has the better ones.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from check_docs import headings
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("services", "shared", "tools", "tests", "scripts", "docs", "deploy")
+SUFFIXES = {".py", ".md", ".js", ".yaml", ".yml", ".toml", ".sh"}
+_CITED = re.compile(r"docs/rules/([\w-]+\.md)(?:#([\w-]+))?")
+_OUTSIDE = re.compile(r"\bcontract,? (?:sections?|kai|\d)|\b[Cc]ontract:? \w+\.md", re.IGNORECASE)
+_ISSUE = re.compile(r"\bissues? #?\d", re.IGNORECASE)
+WORDS = {  # in the code and the pages: a pattern, and what is said instead
+    r"\bwhomever\b": "the noun: pod, user, client",
+    r"\bheed(?:s|ed|ing)?\b": "respect",
+}
+_WORDS = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in WORDS.items()]
+
+
+def main() -> int:
+    """Print what does not hold; return 1 if there is any."""
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{line}: {what}"
+        for path in _files()
+        for line, what in check(path)
+    ]
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+def _files() -> Iterator[Path]:
+    """Yield the texts of the project, but for this one, and for what is over: the changelog."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if (
+                path.suffix in SUFFIXES
+                and path != Path(__file__)
+                and "__pycache__" not in path.parts
+            ):
+                yield path
+    yield from sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md")
+
+
+def check(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number of each line that does not hold, and what is wrong with it."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for page, heading in _CITED.findall(line):
+            yield from ((number, what) for what in _cited(page, heading))
+        if _OUTSIDE.search(line):
+            yield number, "cites what is not in the repository: link to a heading of docs/rules"
+        if path.suffix == ".md" and _ISSUE.search(line):
+            yield number, "names an issue: say what it was about"
+        for pattern, better in _WORDS:
+            if word := pattern.search(line):
+                yield number, f"{word[0]!r}: say {better}"
+
+
+def _cited(page: str, heading: str) -> Iterator[str]:
+    path = ROOT / "docs" / "rules" / page
+    if not path.exists():
+        yield f"there is no docs/rules/{page}"
+    elif heading and heading not in headings(path.read_text()):
+        yield f"docs/rules/{page} has no heading {heading}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
