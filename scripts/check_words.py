@@ -1,6 +1,6 @@
 """What code and documents say of rules, issues and things: links that hold, words that others have.
 
-Rule 1: a rule is cited by its page, ``docs/rules/queues.md#amounts``: the page and the heading exist.
+Rule 1: a rule is cited as ``docs/rules/queues.md#amounts``: the page and its heading exist.
 Rule 2: nothing cites a document outside of the repository ("contract section 6.3").
 Rule 3: no document names an issue.
 Rule 4: of our old words the worst do not come back: ``WORDS`` has the better ones.

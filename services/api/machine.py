@@ -5,6 +5,7 @@ from itertools import count
 from uuid import uuid4
 
 from services.api.projection import Projections
+from services.api.yunikorn.event_stream import EventStreams
 from shared.messages.commands import CommandResult, SubmitResult
 from shared.messages.dead_letters import DeadLettersReplayed, ReplayDeadLetters
 from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope, Outgoing, core_of

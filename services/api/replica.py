@@ -14,6 +14,8 @@ from services.api.machine import (
 )
 from services.api.projection import Projections
 from services.api.projection.model import Model
+from services.api.web.answers import AnswerError
+from services.api.web.documents import MAX_BODY_BYTES
 from shared.bus.blocked import blocked_seconds
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND

@@ -22,12 +22,19 @@ from services.api.replica import (
     read_body,
     whose_core,
 )
+from services.api.routes.ages import Ages
 from services.api.routes.cluster import cluster_routes
 from services.api.routes.dead_letters import dead_letter_routes
+from services.api.routes.metrics import all_metrics
+from services.api.routes.openapi import documented
 from services.api.routes.page import page_routes
 from services.api.routes.why import why_routes
 from services.api.routes.yunikorn import debug_routes, yunikorn_routes
+from services.api.views import progress
 from services.api.views.trace import trace_entries
+from services.api.web.answers import AnswerError, answer, error_answer
+from services.api.web.browsers import OnlyOurPages
+from services.api.web.documents import DocumentsError, read_documents
 from services.api.web.segments import NamedRoute, Segments
 from services.api.web.unrouted import Paths, Unrouted
 from shared.messages.commands import (
