@@ -191,7 +191,7 @@ class _Metrics(Collector):
         yield _gauge(
             "muster_asks_waiting", "Asks that wait, by the reason", "reason", _refusals(model)
         )
-        evicted = {law.value: model.evicted.get(law, 0) for law in Law}
+        evicted = {law.value: 0 for law in Law} | model.evicted
         yield _counter(
             "muster_evictions_total", "Pods that were evicted, by the law", "law", evicted
         )

@@ -18,6 +18,7 @@ from services.core.scheduler.actions import (
     cycle,
     dropped,
     gang,
+    live_actions,
     patience,
     quota_preemption,
 )
@@ -247,6 +248,7 @@ class Scheduler:
         if decisions:
             self.partition.fruitless.changed()
         self.partition.write_requeued()
+        live_actions.look_for_what_follows(self.partition)
         self._digest.read(self.partition.journal.trim())
         outgoing += self._digest.orders(self._epoch, timers_of(self.name))
         if decisions >= cycle.MAX_DECISIONS:

@@ -17,11 +17,13 @@ nodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.actions.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
 from services.core.scheduler.actions.placing import place_job
+from services.core.scheduler.actions.preemption_looks import LOOK_NS
 from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
 from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
@@ -73,6 +75,20 @@ class Laws(Protocol):
         """Return a search inside the job's own queue."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action: what it decides on a trial, and when.
+
+    ``is_search``: it looks for victims for asks that wait, and is not repeated before something has
+    changed. Any other one acts by itself: it runs in every pass, and one follows within a second
+    on an entry of the journal that it is ``after``.
+    """
+
+    decide: Callable[[Trial, Laws], None]
+    is_search: bool = False
+    after: Callable[[object], bool] | None = None
+
+
 def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     """Run actions over the partition and carry out what they decide; return how many decisions.
 
@@ -80,10 +96,12 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     """
     wanted = [name for name in actions if name != ALLOCATE]
     known, now_ns = partition.fruitless, partition.now_ns
-    is_fruitless = known.holds(actions, now_ns) and STALE not in wanted[:-1]
+    searches = [STEPS[name].is_search for name in wanted]
+    in_vain = searches == sorted(searches, reverse=True)  # no other one acts before a search
+    is_fruitless = in_vain and known.holds(actions, now_ns)
     if is_fruitless:
         known.skipped += 1
-        wanted = wanted[-1:] if wanted[-1:] == [STALE] else []
+        wanted = [name for name in wanted if not STEPS[name].is_search]
     if not wanted or not partition.nodes.nodes:
         return 0
     trial = Trial(partition, LiveTerms(partition))
@@ -93,6 +111,13 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     if not (decisions or is_fruitless) and partition.hooks is None:
         known.remember(actions, _changes_at(partition))
     return len(decisions)
+
+
+def look_for_what_follows(partition: Partition) -> None:
+    """Have the actions run soon of which one is after something that was just recorded."""
+    following = [STEPS[name].after for name in partition.settings.actions if STEPS[name].after]
+    if any(after(entry) for after in following if after for entry in partition.journal):
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
 
 
 def _changes_at(partition: Partition) -> int:
@@ -112,7 +137,7 @@ def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:
             raise UnknownActionError(f"no action {name!r}; there are {', '.join(STEPS)}")
     set_fair_shares(trial)
     for name in actions:
-        STEPS[name](trial, laws)
+        STEPS[name].decide(trial, laws)
 
 
 def _allocate(trial: Trial, _: Laws) -> None:
@@ -186,12 +211,12 @@ def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
     return grace_s >= 0 and stale_for_s >= grace_s
 
 
-STEPS: dict[str, Callable[[Trial, Laws], None]] = {
-    ALLOCATE: _allocate,
-    CONSOLIDATION: _consolidate,
-    RECLAIM: _reclaim,
-    PREEMPT: _preempt,
-    STALE: _evict_stale_gangs,
+STEPS: dict[str, Step] = {
+    ALLOCATE: Step(_allocate),
+    CONSOLIDATION: Step(_consolidate, is_search=True),
+    RECLAIM: Step(_reclaim, is_search=True),
+    PREEMPT: Step(_preempt, is_search=True),
+    STALE: Step(_evict_stale_gangs),
 }
 
 

@@ -14,7 +14,7 @@ from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import Law
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
-LAW_OF = {
+LAW_OF = {  # of an action that is not here it is the action's own name
     CONSOLIDATION: Law.CONSOLIDATION,
     RECLAIM: Law.FAIR_SHARE,
     PREEMPT: Law.PRIORITY,
@@ -110,7 +110,7 @@ def evict(
     winner: Application | None,
     reason: str,
     *,
-    law: Law,
+    law: str,
     event: str = "",
     ask: str = "",
 ) -> None:
@@ -156,7 +156,7 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
         owner = partition.applications[decision.application]
         if decision.evicts and decision.key in owner.allocations:  # or it was only to be placed
             winner = partition.applications.get(decision.by)
-            law = LAW_OF[decision.action]
+            law = LAW_OF.get(decision.action, decision.action)
             evict(partition, owner, decision.key, winner, decision.reason, law=law)
             if decision.node:
                 partition.move(owner, decision.key, partition.nodes.nodes[decision.node])

@@ -7,7 +7,7 @@ same place, so that nobody has to remember to tell.
 Limit: the entries of one batch; the host hands them over after every batch (``trim``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -33,7 +33,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import TimerSet
-from shared.model.reasons import Law, Refusal
+from shared.model.reasons import Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationState
 
@@ -435,7 +435,7 @@ class Preempted:
     application: Application
     allocation: Allocation
     text: str
-    law: Law
+    law: str  # a Law, or the name of an action that has none
     winner: Application | None = None
     ask: str = ""
 
@@ -539,6 +539,9 @@ class Journal:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._entries)
 
     def trim(self) -> list[object]:
         """Hand over what was recorded, in order, and begin anew."""
